@@ -156,7 +156,7 @@ async def ways() -> AsyncIterator[Ways]:
 
 async def _docker(found: Ways, stack: AsyncExitStack) -> None:
     try:
-        engine = engines.here()
+        engine = engines.find_engine()
     except pytest.skip.Exception as missing:
         print(f"Docker is not measured: {missing}")
         return

@@ -21,7 +21,15 @@ from playwright.sync_api import Page, expect
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from browser_pages import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
+from browser_pages import (  # noqa: E402
+    ApiClient,
+    launch_chromium,
+    open_api_client,
+    open_panel,
+    run_story_server,
+    sign_in,
+    wait_until_loaded,
+)
 
 IMAGES = ROOT / "docs" / "images"
 DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
@@ -85,7 +93,7 @@ if __name__ == "__main__":
 '''
 
 
-def prepare(api: Asking) -> None:
+def prepare(api: ApiClient) -> None:
     """What is there before anybody looks."""
     api.write("sales.csv", SALES)
     api.write("deck.md", DECK)
@@ -126,7 +134,7 @@ def question(page: Page) -> None:
 def _panel(name: str, tab: str = "") -> Callable[[Page], None]:
     def go(page: Page) -> None:
         _at(page, "sums")
-        side = show(page, name)
+        side = open_panel(page, name)
         if tab:
             side.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(1_000)
@@ -137,7 +145,7 @@ def _panel(name: str, tab: str = "") -> Callable[[Page], None]:
 def _file(name: str, view: str = "", step: str = "") -> Callable[[Page], None]:
     def go(page: Page) -> None:
         _at(page, "sums")
-        show(page, "Files").locator(f"[data-path='{name}']").click()
+        open_panel(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name.split("/")[-1]).wait_for()
         if view:
             page.get_by_role("group", name="View as").get_by_role("button", name=view).click()
@@ -155,7 +163,7 @@ def terminal(page: Page) -> None:
 
 
 def replay(page: Page) -> None:
-    side = (_panel("Replay")(page), show(page, "Replay"))[1]
+    side = (_panel("Replay")(page), open_panel(page, "Replay"))[1]
     side.get_by_label("Deny").fill("Bash(python3 *)")
     side.get_by_role("button", name="Replay", exact=True).click()
     side.locator("li.changed").first.wait_for()
@@ -163,7 +171,7 @@ def replay(page: Page) -> None:
 
 def usage(page: Page) -> None:
     _panel("Usage")(page)
-    side = show(page, "Usage")
+    side = open_panel(page, "Usage")
     side.get_by_label("Period").select_option("7")
     side.get_by_role("button", name="by agent").click()
     expect(side.locator("figure.chart .legend li")).to_have_count(3)
@@ -171,13 +179,13 @@ def usage(page: Page) -> None:
 
 def trace(page: Page) -> None:
     _panel("Trace")(page)
-    show(page, "Trace").get_by_role("treeitem").filter(has_text="execute").click()
+    open_panel(page, "Trace").get_by_role("treeitem").filter(has_text="execute").click()
     page.wait_for_timeout(500)
 
 
 def onion(page: Page) -> None:
     _panel("Agent", "Onion")(page)
-    show(page, "Agent").locator("svg circle[aria-label^='permissions.check']").focus()
+    open_panel(page, "Agent").locator("svg circle[aria-label^='permissions.check']").focus()
     page.wait_for_timeout(300)
 
 
@@ -223,8 +231,12 @@ def _with_few_colours(drawn: Image.Image) -> Image.Image:
 
 def main(wanted: list[str]) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="wick-") as folder, stories(Path(folder)) as served, chromium() as browser:
-        prepare(asking(served))
+    with (
+        tempfile.TemporaryDirectory(prefix="wick-") as folder,
+        run_story_server(Path(folder)) as served,
+        launch_chromium() as browser,
+    ):
+        prepare(open_api_client(served))
         for scheme in ("light", "dark"):
             for device, names in ((DESK, SCREENS), (PHONE, {"phone": chat})):
                 context = browser.new_context(base_url=served.url, color_scheme=scheme, **device)  # type: ignore[arg-type]
@@ -235,7 +247,7 @@ def main(wanted: list[str]) -> None:
                         continue
                     page.goto("/")
                     page.reload()
-                    arrived(page)
+                    wait_until_loaded(page)
                     go(page)
                     shoot(page, name, scheme)
                 context.close()

@@ -28,7 +28,7 @@ settings.register_profile("full", deadline=None, max_examples=2_000, suppress_he
 settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
 
 
-SLOWEST = (  # files that take long: begun last, they would be waited for
+SLOWEST = (  # slow files: start them first, so that the run does not wait for them
     "test_editable_install "
     "test_docker test_tour test_everywhere test_panels test_reference test_crashes test_chat test_backend_files "
     "test_models test_docker_faults test_blocks test_connection test_ui test_durability test_workspace test_questions "
@@ -49,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("http_proxy", "https_proxy", "no_proxy"):  # tests ask servers of this machine
         for spelling in (name, name.upper()):
             os.environ.pop(spelling, None)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what tests start would ignore it, too
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # in the background; processes started by tests would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -83,6 +85,6 @@ async def _no_task_left() -> AsyncIterator[None]:
     there = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - there - {asyncio.current_task()}
-    if left:  # what was cancelled at the very end gets a moment to finish
+    if left:  # tasks cancelled at the very end get a moment to finish
         _, left = await asyncio.wait(left, timeout=30)
     assert not left, f"the test left tasks behind: {', '.join(sorted(map(repr, left)))}"

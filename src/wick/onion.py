@@ -27,7 +27,7 @@ from wick._internal.tasks import run_with_timeout
 from wick.approvals import request_approval
 from wick.constants import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
-from wick.errors import HookError, InvalidArgs
+from wick.errors import HookError, InvalidArgs, Paused
 from wick.hook_checks import allowed_decisions
 from wick.hooks import Hook, Next, order_rings
 from wick.operations import OPERATIONS, Operation, ToolUse
@@ -124,6 +124,8 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     start, snapshot, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
     try:
         answer = await _call_hook(hook, op, attempts)
+        if attempts.pause is not None:
+            raise attempts.pause  # the hook swallowed it
         op.restore(attempts.fixed)
         verdict, result = attempts.interpret(hook, answer)
         changed = attempts.changed or op.changed_since(snapshot)
@@ -134,7 +136,7 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
         op.restore({**snapshot, **attempts.fixed, "asks": attempts.asks})
         return await attempts.result_without_hook()
     finally:
-        attempts.error = None  # break the cycle error → traceback → frame → attempts
+        attempts.error = attempts.pause = None  # break the cycle error → traceback → frame → attempts
     _record_why(hook, op, start, verdict, changed)
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
@@ -145,23 +147,27 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
 class _Attempts(Generic[R]):
     """The `next` of a wrap. Each call is a separate attempt on its own copy of the operation."""
 
-    __slots__ = ("asks", "cancels", "changed", "count", "error", "fixed", "next", "op", "snapshots", "task")
+    __slots__ = ("asks", "cancels", "changed", "count", "error", "fixed", "next", "op", "pause", "snapshots", "task")
 
     def __init__(self, op: Operation[R], next: Next[R]) -> None:
         self.op, self.asks, self.fixed, self.next, self.count = op, op.asks, _fixed_fields(op), next, 0
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
         self.snapshots: list[ResultSnapshot[R]] = []  # one for each attempt
-        self.error: Exception | None = None
+        self.error: Exception | None = None  # of the last attempt
+        self.pause: Paused | None = None  # of the last attempt
         self.changed: dict[str, object] | None = None
 
     async def __call__(self, op: Operation[R] | None = None) -> R:
         if self.task and self.task.cancelling() > self.cancels:
             raise asyncio.CancelledError  # the hook swallowed the cancellation; start nothing more
         inner = self._copy_for_inner_rings(self.op if op is None else op)
-        self.count, self.error = self.count + 1, None
+        self.count, self.error, self.pause = self.count + 1, None, None
         try:
             result = await self.next(inner)
+        except Paused as pause:
+            self.pause = pause
+            raise
         except Exception as error:
             self.error = error
             raise

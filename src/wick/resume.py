@@ -40,17 +40,28 @@ def restore_run(run: Run) -> None:
         if run.thread.has_ended(run.id):  # ended elsewhere before it was resumed; the next run gets its messages
             raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
         return
-    missing = sorted({*open_run["guards"]} - {*guard_names(run)} - run.progress.resumption.waived_guards)
-    if missing:
-        raise ConfigError(
-            f"run {open_run['run']} was started under the guards {', '.join(missing)}, which are missing now; "
-            f"resume it with them, or with without={missing!r} to continue without them"
-        )
+    _check_guards(run, open_run, {*open_run["guards"]} - {*open_run.get("added_guards", ())})
     run.id, run.progress.resumption.resumed = open_run["run"], True
     _restore_spending(run, open_run)
     if "stopping" in open_run:
         run.halt(Stop(open_run["stopping"]))
     run.input = [Message.from_json(message) for message in open_run.get("shelved", ())]
+
+
+def check_added_guards(run: Run) -> None:
+    """Refuse a resumed run that lacks a guard which a `before(Run)` hook added to it when it was started."""
+    open_run = run.thread.open_run
+    if run.resumed and open_run is not None:
+        _check_guards(run, open_run, {*open_run.get("added_guards", ())})
+
+
+def _check_guards(run: Run, open_run: Mapping[str, Any], wanted: set[str]) -> None:
+    missing = sorted(wanted - {*guard_names(run)} - run.progress.resumption.waived_guards)
+    if missing:
+        raise ConfigError(
+            f"run {open_run['run']} was started under the guards {', '.join(missing)}, which are missing now; "
+            f"resume it with them, or with without={missing!r} to continue without them"
+        )
 
 
 def _restore_spending(run: Run, open_run: Mapping[str, Any]) -> None:
@@ -70,12 +81,18 @@ def resume_data(run: Run) -> dict[str, Any]:
     """Return the data of an interrupted run's end from which it is restored."""
     stopping = {"stopping": run.stopping.reason} if run.stopping else {}
     charges = [charge.to_json() for charge in run.progress.spending.unlogged]
-    return {"guards": guard_names(run), "charges": charges, **stopping}
+    return {**describe_guards(run), "charges": charges, **stopping}
 
 
 def shelve_input(input: Sequence[Message]) -> dict[str, Any]:
     """Return the data of a run's start that keeps its input, for a run that paused before it used the input."""
     return {"input": 0, "shelved": [message.to_json() for message in input]}
+
+
+def describe_guards(run: Run) -> dict[str, list[str]]:
+    """Return the guards for the log. Those that hooks added are also listed apart: a resumed run adds them itself."""
+    added = sorted({guard.name for guard in run.progress.extensions.guards})
+    return {"guards": guard_names(run), **({"added_guards": added} if added else {})}
 
 
 def guard_names(run: Run) -> list[str]:

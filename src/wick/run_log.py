@@ -19,7 +19,15 @@ from wick.hooks import Next
 from wick.messages import Message, ToolResult, result_message
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
-from wick.resume import answer_lost_calls, describe_end, find_refusal, guard_names, resume_data, shelve_input
+from wick.resume import (
+    answer_lost_calls,
+    check_added_guards,
+    describe_end,
+    describe_guards,
+    find_refusal,
+    resume_data,
+    shelve_input,
+)
 from wick.run_state import unheard_messages
 from wick.threads.state import AttemptStatus
 
@@ -43,6 +51,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
         )
     elif not inbox.initial:
         inbox.queue.extend(unheard_messages(thread))
+    check_added_guards(run)
     await inbox.fetch(thread)
     if messages:
         answer_lost_calls(thread, "the user went on")
@@ -62,7 +71,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
 
 
 def _write_run_start(run: Run, about_input: dict[str, Any]) -> None:
-    about = {"run": run.id, "agent": run.agent, "guards": guard_names(run), "resumed": run.resumed}
+    about = {"run": run.id, "agent": run.agent, **describe_guards(run), "resumed": run.resumed}
     run.thread.append("run_start", about | about_input)
     run.thread.busy, run.progress.output_from = True, run.thread.output_from
 

@@ -1,4 +1,4 @@
-"""Starts the programs of this folder, and judges by what happened: nothing that a framework says counts."""
+"""Run the programs of this folder and judge them by observed effects, not by their output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURES = ("crash", "hang", "garbage")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one leak in one framework."""
+    """The outcome of one leak in one framework."""
 
     framework: str
     version: str
@@ -41,12 +41,12 @@ class Verdict:
 
 
 class Failed(Exception):
-    """The program did not come to what it was to show."""
+    """The program did not finish its scenario."""
 
 
 @dataclass
 class Show:
-    """One program at work: the model it talks to, the folder it works in, and what it said of itself."""
+    """One program run: its model, its folder and its output."""
 
     python: Sequence[str]
     program: Path
@@ -128,7 +128,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def _by_commands(show: Show, note: str = "") -> tuple[bool, str]:
-    """Whether a harmful command was executed; a harmless one must have been, else nothing is shown."""
+    """Return True if a harmful command was executed; a harmless one must have been, else the run is invalid."""
     ran = show.ran()
     if HARMLESS not in ran:
         raise Failed(f"not even the harmless command ran: {show.error}")
@@ -169,7 +169,7 @@ def failing(show: Show) -> tuple[bool, str]:
 
 
 def _watched(show: Show, process: subprocess.Popen[str]) -> str | None:
-    """What the program says in the end; None if it hangs when its guard does."""
+    """Return the final output of the program, or None if it hangs with its guard."""
     until = time.monotonic() + SECONDS
     while process.poll() is None and not (show.folder / "failing").exists() and time.monotonic() < until:
         time.sleep(0.05)
@@ -194,7 +194,7 @@ def resume(show: Show) -> tuple[bool, str]:
         end(process)
     if not show.ran():
         raise Failed(f"its tool never ran: {show.error}")
-    time.sleep(1.5)  # what a dead process held is free by then
+    time.sleep(1.5)  # resources of a dead process are free by then
     before = len(show.record.asked)
     show.run("resume:again")
     times, after = len(show.ran()), len(show.record.asked) - before
@@ -280,7 +280,7 @@ LEAKS: dict[str, Callable[[Show], tuple[bool, str]]] = {
 def judge(
     framework: str, leak: str, python: Sequence[str], program: Path, *, path: Path | None = None, **options: Any
 ) -> Verdict:
-    """Run one program, and say what came of it."""
+    """Run one program and return its verdict."""
     said: dict[str, Any] = {}
     with TemporaryDirectory(prefix="leak", ignore_cleanup_errors=True) as folder, serving() as record:
         show = Show(python, program, Path(folder), record, said, path)

@@ -1,5 +1,5 @@
-"""The model of all programs here: it speaks OpenAI's Chat Completions, does what it reads in the question, and keeps
-what it was asked. As the real one it refuses a conversation in which a call of a tool has no result."""
+"""The scripted model of all programs: it serves OpenAI's Chat Completions, follows the plan in the prompt, and records
+its requests. Like the real API it refuses a conversation with an unanswered tool call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USAGE = {"prompt_tokens": REQUEST_TOKENS - 10, "completion_tokens": 10, "total_t
 
 @dataclass
 class Asked:
-    """One request: when it came, how long it was, and whether it was valid."""
+    """One request: its time, its length, and if it was valid."""
 
     at: float
     size: int
@@ -57,7 +57,7 @@ def serving() -> Iterator[Record]:
             asked = Asked(time.monotonic(), size)
             record.asked.append(asked)
             body = _read(self.rfile, size)
-            with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has been killed
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client was killed
                 self._answer(asked, json.loads(body) if body else None)
 
         def _answer(self, asked: Asked, request: dict[str, Any] | None) -> None:
@@ -108,11 +108,11 @@ def _read(stream: Any, size: int) -> bytes:
     return b""
 
 
-# -- what it says -----------------------------------------------------------------------------------------------------
+# -- replies ----------------------------------------------------------------------------------------------------------
 
 
 def _reply(request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-    """What it says, and after how many seconds."""
+    """Return the reply and its delay in seconds."""
     messages = request["messages"]
     where, found = -1, {"steps": [], "seconds": 0}
     for number, message in enumerate(messages):
@@ -148,7 +148,7 @@ def _calling(calls: Sequence[Any], salt: int) -> dict[str, Any]:
 
 
 def _fault(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What the real one says of a conversation that it does not take."""
+    """Return the error of the real API for an invalid conversation."""
     open_calls: list[str] = []
     for number, message in enumerate(messages):
         if message["role"] == "tool":

@@ -40,7 +40,7 @@ def verdicts(frameworks: list[str], leaks: list[str]) -> Iterator[Verdict]:
 
 
 def extras(peer: Peer) -> str:
-    """A folder with what a framework documents beside its own packages; what went wrong, if anything."""
+    """Return a folder with the documented extras of a framework, and an error if there was one."""
     pins = HERE / "extras" / f"{peer.program}.txt"
     folder = _extras(peer)
     if not pins.exists() or (folder / "ready").exists():

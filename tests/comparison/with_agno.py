@@ -91,7 +91,7 @@ class Agno(Peer):
 
         @tool(name="look")
         async def look() -> str:
-            """Look at the bill."""
+            """Read the bill."""
             return "5 euros"
 
         agent = self.agent(tools=[look, self.paying()], db=store, checkpoint="tool-batch")

@@ -39,7 +39,7 @@ def no_rm(data: Any) -> ToolGuardrailFunctionOutput:
 
 
 class Expand(RunHooks):
-    """Its hooks are not meant to change arguments and return nothing; what the context shows of them is set."""
+    """Hooks that are not meant to change arguments; the context of the call is changed."""
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         args = json.loads(context.tool_arguments)

@@ -1,4 +1,4 @@
-"""Who gets where: every route of the app × what is shown × whose ids. The rows are made from the routes themselves.
+"""Access matrix: every route of the app × credential × owner of the ids. Rows are generated from the routes.
 
 A route about which the matrix does not know enough is Violated: one without a role, with a variable of which nobody
 has said whose it is, or one that changes something of somebody's and has no body here that would do so.
@@ -16,7 +16,7 @@ import aiohttp
 
 from faults.raw_http import Header, request
 from faults.tally import Violated
-from server_process import TOKENS, Hosted, Served, events, talking
+from server_process import TOKENS, InProcessServer, ServerProcess, open_client, read_events
 from wick.server.auth.access_table import ACCESS, Access
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.records import Records
@@ -28,7 +28,7 @@ JSON = ("Content-Type", "application/json")
 ADMIN = TOKENS["root"]
 BEARER = f"Bearer {ADMIN}"
 
-# What somebody's id stands for, by the path up to it.
+# The kind of a private id, by the path up to it.
 WHOSE: Mapping[str, str] = {
     "/agents/{id}": "agent",
     "/agents/{id}/permissions/grants/{grant}": "grant",
@@ -40,7 +40,7 @@ WHOSE: Mapping[str, str] = {
     "/v1/models/{id}": "agent",
 }
 SAY = {"messages": [{"role": "user", "content": "x"}]}
-# What each route that takes a body would do with somebody's things, if it were let.
+# Bodies with which each route would change private data, if it were allowed.
 BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/agents/{id}/invoke"): SAY,
     ("POST", "/agents/{id}/stream"): SAY,
@@ -65,7 +65,7 @@ QUERIES = {"/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "p
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One route, who may use it, and what its variables stand for."""
+    """One route, its role, and the kinds of its path variables."""
 
     method: str
     path: str
@@ -89,7 +89,7 @@ class Row:
 
 
 def rows(places: Iterable[tuple[str, str]], table: Iterable[tuple[str, str, Access]] = ACCESS) -> list[Row]:
-    """The rows of the matrix; Violated if there is a route of which it is not known what to try."""
+    """Return the rows of the matrix; raise Violated for a route without known parameters."""
     roles = {(method, path): access for method, path, access in table}
     return [_row(method, path, roles) for method, path in places]
 
@@ -118,18 +118,18 @@ def filled(path: str, ids: Mapping[str, str]) -> str:
     return re.sub(r"\{\w+(?::path)?\}", id_of, path)
 
 
-# -- what is shown ----------------------------------------------------------------------------------------------------
+# -- credentials ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request shows to get in, and how it is refused; `at` says at which methods, if not at all."""
+    """A credential of a request and its refusal; `at` limits it to methods."""
 
     headers: tuple[Header, ...]
     refused: tuple[int, ...] = (401,)
     query: str = ""
     at: tuple[str, ...] = ()
-    public: bool = False  # it is refused where everybody may come in, too
+    public: bool = False  # public routes refuse it, too
 
 
 def _no_good(*values: str | bytes) -> Shown:
@@ -189,15 +189,15 @@ ELSEWHERE: Mapping[str, Shown] = {
 }
 
 
-async def used_up(served: Served | Hosted, records: Records) -> dict[str, Shown]:
-    """What was good once, or is good elsewhere: tickets and cookies of an admin."""
-    async with talking(served, "root") as root:
+async def used_up(server: ServerProcess | InProcessServer, records: Records) -> dict[str, Shown]:
+    """Return credentials that were valid once or elsewhere: tickets and cookies of an admin."""
+    async with open_client(server, "root") as root:
         used, expired, good = [await _ticket(root) for _ in range(3)]
-        async with talking(served, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
+        async with open_client(server, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
             assert answer.status == 200, "a ticket is good once"
     await _expire(records, expired)
-    over, cookie = await _cookie(served, "root"), await _cookie(served, "root")
-    async with talking(served, "", Cookie=over) as browser, browser.delete("/auth/session") as answer:
+    over, cookie = await _cookie(server, "root"), await _cookie(server, "root")
+    async with open_client(server, "", Cookie=over) as browser, browser.delete("/auth/session") as answer:
         assert answer.status == 204
     changing = ("POST", "PUT", "PATCH", "DELETE")
     return {
@@ -223,20 +223,23 @@ async def _ticket(client: aiohttp.ClientSession) -> str:
 
 
 async def _expire(records: Records, ticket: str) -> None:
-    """What a clock does in half a minute."""
+    """Advance the clock by half a minute."""
     found = await records.take("ticket", secret_id(ticket))
     assert found is not None
     await records.put("ticket", found[0], secret_id(ticket), found[1], until=1.0)
 
 
-async def _cookie(served: Served | Hosted, user: str) -> str:
-    async with talking(served, "") as browser, browser.post("/auth/session", json={"token": TOKENS[user]}) as answer:
+async def _cookie(server: ServerProcess | InProcessServer, user: str) -> str:
+    async with (
+        open_client(server, "") as browser,
+        browser.post("/auth/session", json={"token": TOKENS[user]}) as answer,
+    ):
         return answer.headers["Set-Cookie"].partition(";")[0]
 
 
-async def neighbours(served: Served | Hosted) -> dict[str, tuple[Header, ...]]:
-    """Others who have signed in, in every way that one can; none of them is ada."""
-    cookie = ("Cookie", await _cookie(served, "bob"))
+async def neighbours(server: ServerProcess | InProcessServer) -> dict[str, tuple[Header, ...]]:
+    """Return other signed-in users, for every way to sign in; none is ada."""
+    cookie = ("Cookie", await _cookie(server, "bob"))
     return {
         "bob": (HOST, ("Authorization", f"Bearer {TOKENS['bob']}")),
         "bob, with a cookie and no origin": (HOST, cookie),
@@ -247,31 +250,31 @@ async def neighbours(served: Served | Hosted) -> dict[str, tuple[Header, ...]]:
 
 
 def credentials(shown: Mapping[str, Shown], row: Row) -> Iterator[tuple[str, Shown]]:
-    """What can be tried at a route: where everybody may come in, only what comes from elsewhere."""
+    """Return the credentials to try at a route; at public routes only foreign origins."""
     for name, one in shown.items():
         if (row.access != "public" or one.public) and (not one.at or row.method in one.at):
             yield name, one
 
 
-# -- what somebody has ------------------------------------------------------------------------------------------------
+# -- private data -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Things:
-    """What ada has (and olga: a tool of her own), by the kind of its id."""
+    """Objects of ada (and a tool of olga), by the kind of their ids."""
 
     ids: dict[str, str] = field(default_factory=dict)
     user: str = ""
 
     def only(self, kind: str) -> dict[str, str]:
-        """Her id of one kind, with ids of the others that everybody has."""
+        """Return ids with only one private id, and shared ids for the other kinds."""
         return {"agent": "default", kind: self.ids[kind]}
 
 
-async def furnish(served: Served | Hosted) -> Things:
+async def furnish(server: ServerProcess | InProcessServer) -> Things:
     """Ada gets an agent, files, a thread with a run, a trace and a call, a grant, and a question that waits."""
     things = Things()
-    async with talking(served, "ada") as ada:
+    async with open_client(server, "ada") as ada:
         made = {"agent_id": "adas", "model": "demo", "backend": {"type": "local"}, "recorder": True, "skills": True}
         await _done(ada, "POST", "/agents/", made)
         things.user = (await _done(ada, "GET", "/auth/me"))["id"]
@@ -283,7 +286,7 @@ async def furnish(served: Served | Hosted) -> Things:
         granted = await _done(ada, "GET", "/agents/default/permissions")
         things.ids["grant"] = granted["grants"][0]["id"]
         things.ids["approval"] = (await _asked(ada, "Run the command: pwd"))["approval"]
-    async with talking(served, "olga") as olga:
+    async with open_client(server, "olga") as olga:
         tool = {"name": "olgas", "description": "Hers.", "parameters": {"type": "object"}, "shared": False}
         await _done(olga, "POST", "/agents/tools/", {**tool, "callback_url": "http://127.0.0.1:9"})
         things.ids["tool"] = "olgas"
@@ -299,7 +302,7 @@ async def _done(client: aiohttp.ClientSession, method: str, path: str, body: Any
 async def _said(client: aiohttp.ClientSession, agent: str, words: str) -> dict[str, str]:
     body = {"messages": [{"role": "user", "content": words}]}
     async with client.post(f"/agents/{agent}/stream", json=body) as answer:
-        seen = await events(answer)
+        seen = await read_events(answer)
         assert seen[-1]["event"] == "done", seen[-1]
         call = next(frame["data"]["data"]["call_id"] for frame in seen if frame["event"] == "on_tool_end")
         return {"run": answer.headers["X-Run-Id"], "thread": answer.headers["X-Thread-Id"], "call": call}
@@ -308,5 +311,5 @@ async def _said(client: aiohttp.ClientSession, agent: str, words: str) -> dict[s
 async def _asked(client: aiohttp.ClientSession, words: str) -> dict[str, str]:
     body = {"messages": [{"role": "user", "content": words}]}
     async with client.post("/agents/default/stream", json=body) as answer:
-        seen = await events(answer, until="on_approval_request")
+        seen = await read_events(answer, until="on_approval_request")
         return {"approval": seen[-1]["data"]["data"]["id"]}

@@ -17,8 +17,8 @@ from wick.backends.docker import Docker
 
 
 async def main(image: str, id: str, server: str) -> None:
-    """Start everything, say so when it runs, and wait."""
-    backend = Docker(engines.here().image(image), engine=engines.here().url, id=id, server=server)
+    """Start everything, report when it runs, and wait."""
+    backend = Docker(engines.find_engine().image(image), engine=engines.find_engine().url, id=id, server=server)
     going = asyncio.create_task(backend.execute(COMMAND, env={"N": "1"}))
     await backend.background(COMMAND.replace("$N", "2"))
     terminal = await backend.terminal()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from faults.hostile_commands import HOOKS, LONG, plant_group_only
-from kit import execute, user_of
+from kit import execute, tool_agent
 from programs import Programs
 from wick.backends.local import Local
 
@@ -20,7 +20,7 @@ COMMAND = f"touch began-$N; (setsid sh -c 'trap \"\" TERM HUP; {LONG}' &); setsi
 
 
 async def main(folder: Path) -> None:
-    """Start everything, say so when it runs, and wait."""
+    """Start everything, report when it runs, and wait."""
     backends = [Local(folder / sandbox, sandbox=sandbox) for sandbox in ("bubblewrap", "none")]  # type: ignore[arg-type]
     going = [asyncio.create_task(backend.execute(COMMAND, env={"N": "1"})) for backend in backends]
     for backend in backends:
@@ -38,7 +38,7 @@ async def _hook(folder: Path) -> None:
     """An agent that waits for a hook program."""
     programs = Programs(folder / "hooks")
     programs.sh("check", "before_tool_call", HOOKS["deaf and stuck"])
-    await user_of(execute, programs.executables(timeout=600), args={"command": "ls"}).run("go")
+    await tool_agent(execute, programs.executables(timeout=600), args={"command": "ls"}).run("go")
 
 
 if __name__ == "__main__":

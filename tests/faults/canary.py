@@ -1,4 +1,4 @@
-"""Somebody who is not to be called: notes every contact, and has addresses to plant where nobody may follow them.
+"""Canary: a listener that records every connection, and addresses to plant in untrusted text.
 
     with canary() as bird:
         ...  # plant bird.addresses and bird.texts wherever a text goes
@@ -26,13 +26,13 @@ import pytest
 from faults.tally import Violated
 
 FIRST_BYTES = 200
-FIRST_SECONDS = 5.0  # for somebody who has come to say something; a busy machine takes its time
+FIRST_SECONDS = 5.0  # time for a connection in progress on a busy machine
 LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 DNS_HEAD = 12
 
 
 class Canary:
-    """Listens, and notes who came and what they said first."""
+    """A listener that records connections and their first bytes."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -42,7 +42,7 @@ class Canary:
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
-    # -- what is planted ----------------------------------------------------------------------------------------------
+    # -- planted addresses --------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -50,7 +50,7 @@ class Canary:
 
     @property
     def addresses(self) -> list[str]:
-        """Ways to write where it is, each with another path, so that it can be told which one was followed."""
+        """Return spellings of its address, each with another path, so that the followed one is known."""
         port = self.port
         return [
             f"{self.url}/plain",
@@ -76,7 +76,7 @@ class Canary:
 
     @property
     def texts(self) -> list[str]:
-        """Texts that somebody who reads them too eagerly would follow."""
+        """Return texts with planted addresses."""
         url = self.url
         return [
             f"<script src={url}/script></script><img src={url}/img onerror=fetch('{url}/error')>",
@@ -91,10 +91,10 @@ class Canary:
             f"data:text/html,<img src={url}/data>",
         ]
 
-    # -- what was noticed ---------------------------------------------------------------------------------------------
+    # -- recorded connections -----------------------------------------------------------------------------------------
 
     def silent(self) -> None:
-        """Violated, if anybody came; somebody who is on the way is waited for."""
+        """Raise Violated if a connection arrived; wait for connections in progress."""
         self._settle()
         if self.calls:
             raise Violated(f"the canary was called {len(self.calls)} times: {self.calls[:5]}")
@@ -109,7 +109,7 @@ class Canary:
         return self.calls.pop(0)
 
     def _settle(self) -> None:
-        """Call it ourselves: whoever came before that has been noted then."""
+        """Connect to itself: every earlier connection has been recorded then."""
         mark = f"settle {time.monotonic_ns()}"
         with socket.create_connection(("127.0.0.1", self.port), 60) as own:
             own.sendall(mark.encode())
@@ -211,7 +211,7 @@ def canary() -> Iterator[Canary]:
         bird.close()
 
 
-# -- whom a program calls ---------------------------------------------------------------------------------------------
+# -- connections of a program -----------------------------------------------------------------------------------------
 
 _INET = re.compile(
     r"sa_family=AF_INET6?,.*?htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )\"([^\"]+)\""
@@ -220,14 +220,14 @@ _INET = re.compile(
 
 
 def listening(trace: Path) -> list[str]:
-    """What stands before a command whose calls are to be overheard; the command keeps its process id."""
+    """Return the strace prefix of a command whose connections are traced; the command keeps its pid."""
     if shutil.which("strace") is None:
         pytest.skip("strace is missing; install it with: apt-get install strace")
     return ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "-etrace=connect", f"-o{trace}"]
 
 
 def overheard(trace: Path) -> list[str]:
-    """Whom a program has called, or its children, as `address:port`; calls within the machine's files are not told."""
+    """Return the remote addresses of a program and its children as `address:port`, without Unix sockets."""
     with suppress(FileNotFoundError):
         return [f"{host}:{port}" for port, host in _INET.findall(trace.read_text(errors="replace"))]
     return []

@@ -1,4 +1,4 @@
-"""Commands, runs, hooks, jobs, terminals and backends that are started, seen to run, told to stop, and looked for."""
+"""Start commands, runs, hooks, jobs, terminals and backends, stop them, and look for their processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from faults.hostile_commands import HOOKS, LONG
 from faults.tally import FULL, Tally, Violated
-from kit import calls, execute, user_of
+from kit import execute, tool_agent, tool_calls_reply
 from programs import Programs
 from wick import Agent, Scripted, ToolCall
 from wick.capabilities.filesystem import Filesystem
@@ -21,11 +21,11 @@ BACKGROUND = f"(setsid sh -c 'trap \"\" TERM HUP INT; {LONG}' &); setsid {LONG} 
 STUCK = f"trap '' TERM HUP INT; {BACKGROUND}; {LONG}"
 SLEEPERS = 3  # of that command for sure; the fourth may have been stopped before it slept
 
-Told = tuple[float, Awaitable[Any]]  # when it was told to stop, and what waits for its end
+Told = tuple[float, Awaitable[Any]]  # the time of the stop request, and the task that waits for the end
 
 
 class Watching(Protocol):
-    """Whoever sees what runs, and can end it."""
+    """Lists running processes and can kill them."""
 
     def running(self) -> dict[int, str]: ...
 
@@ -33,7 +33,7 @@ class Watching(Protocol):
 
 
 class Scene:
-    """Where something is started, seen to run, and told to stop."""
+    """A place to start something, see it run, and stop it."""
 
     def __init__(self, watch: Watching, folder: Path, backend: Any) -> None:
         self.watch, self.folder, self.backend = watch, folder, backend
@@ -57,13 +57,13 @@ class Scene:
         return began + LIMIT, task
 
     def agent(self) -> Agent:
-        called = calls(ToolCall("c1", "execute", {"command": STUCK}))
+        called = tool_calls_reply(ToolCall("c1", "execute", {"command": STUCK}))
         return Agent(Scripted(called, "done", spare=True), hooks=[Filesystem(self.backend)])
 
     def hooked(self, timeout: float) -> Agent:
         programs = Programs(self.folder / f"hooks-{timeout}")
         programs.sh("check", "before_tool_call", HOOKS["deaf and stuck"])
-        return user_of(execute, programs.executables(timeout=timeout), args={"command": "ls"})
+        return tool_agent(execute, programs.executables(timeout=timeout), args={"command": "ls"})
 
 
 async def job_ended(scene: Scene) -> Told:
@@ -100,7 +100,7 @@ OF_NO_SANDBOX = ("a run with a hook, cancelled", "a hook, by its time limit")
 
 
 async def stop_at_once(tally: Tally, scene: Scene, kinds: Any, rounds: int, within: float = WITHIN) -> None:
-    """Start each, tell it to stop, and look how long the last process of it lives."""
+    """Start each, stop it, and measure how long its last process lives."""
     for number in range(rounds):
         for kind in kinds:
             with tally.trying(f"{kind}, round {number}"):
@@ -109,7 +109,7 @@ async def stop_at_once(tally: Tally, scene: Scene, kinds: Any, rounds: int, with
 
 
 async def ended(tally: Tally, watch: Watching, told: Told, within: float = WITHIN) -> None:
-    """Nothing of what was told to stop is left by then."""
+    """Check that no process is left by then."""
     moment, end = told
     try:
         while (left := watch.running() or watch.running()) and time.monotonic() < moment + within:

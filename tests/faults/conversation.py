@@ -36,13 +36,13 @@ def traced() -> None:
 
 
 def command(folder: Path, fault: str = "") -> list[str]:
-    """What runs the conversation, with a fault planted if one is named."""
+    """Return the command that runs the conversation, with an optional planted fault."""
     planted = [str(HERE / "planted_faults.py"), fault] if fault else []
     return [sys.executable, *planted, str(PROGRAM), str(folder)]
 
 
 def converse(folder: Path, *before: str, fault: str = "") -> list[str]:
-    """Run the program, perhaps to its death; what it has printed."""
+    """Run the program, possibly until it is killed; return its output."""
     done = subprocess.run(
         [*before, *command(folder, fault)], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
@@ -50,7 +50,7 @@ def converse(folder: Path, *before: str, fault: str = "") -> list[str]:
 
 
 def killed_at(folder: Path, when: int, fault: str = "") -> tuple[list[str], bool]:
-    """Kill the program at that write of any of its threads: what it has printed, and whether it came to that."""
+    """Kill the program at that write of any thread; return its output and True if it was killed."""
     killing = strace(folder, f"-einject={WRITES}:signal=SIGKILL:when={when}")
     done = subprocess.run(
         [*killing, *command(folder, fault)], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -83,7 +83,7 @@ async def _load(db: Path) -> Thread:
 
 
 def announced(thread: Thread, told: Sequence[str]) -> None:
-    """What was announced is there."""
+    """Check that announced entries are stored."""
     for line in told:
         if line.startswith("ack "):
             _, seq, kind = line.split()
@@ -92,7 +92,7 @@ def announced(thread: Thread, told: Sequence[str]) -> None:
 
 
 def effects(folder: Path) -> list[str]:
-    """What was done that must not be done twice."""
+    """Return effects that must happen once."""
     path = folder / "effects"
     lines = path.read_text().splitlines() if path.exists() else []
     return [line for line in lines if not line.startswith("write_file")]
@@ -106,7 +106,7 @@ def once(folder: Path) -> None:
 
 
 def check(folder: Path, told: Sequence[str]) -> None:
-    """After everything: finished, valid, what was announced is there, and nothing was done twice."""
+    """Check that the thread is finished, valid and complete, and that no effect happened twice."""
     thread = look(folder / "db")
     assert [m.text for m in thread.messages if m.role == "user"] == ["count", "write", "pay"]
     calls = [call.id for message in thread.messages for call in message.tool_calls]

@@ -1,4 +1,4 @@
-"""What is done to a server to keep it from answering others: each kind of bad input and of fault, for a while.
+"""Disturbances of a server: each kind of bad input and fault, applied for a while.
 
     KINDS["deep JSON"](scene)      does it until `scene.until`
 
@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 
 from faults.leaks import family, is_wickd
-from server_process import TOKENS, Served
+from server_process import TOKENS, ServerProcess
 from soak_test.model import Soaked
 from wick import Thread, ToolCall, assistant, user
 from wick.constants import JSON_VALUES
@@ -72,9 +72,9 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 @dataclass
 class Scene:
-    """A server, somebody who talks to it, and for how long."""
+    """A server, a client of it, and a deadline."""
 
-    served: Served
+    server: ServerProcess
     client: aiohttp.ClientSession
     model: Soaked
     until: float = 0.0
@@ -84,13 +84,13 @@ class Scene:
 
     @property
     def port(self) -> int:
-        return int(self.served.url.rsplit(":", 1)[1])
+        return int(self.server.url.rsplit(":", 1)[1])
 
     def going(self) -> bool:
         return monotonic() < self.until
 
     async def ask(self, method: str, path: str, **more: Any) -> int:
-        """The status of an answer, which is read to its end; 0 if there is none."""
+        """Return the status of a response that is read to its end; 0 if there is none."""
         with suppress(*BROKEN):
             async with self.client.request(method, path, **more) as answer:
                 while await answer.content.read(1_000_000):
@@ -104,7 +104,7 @@ class Scene:
         return await self.ask("POST", f"/agents/{agent}/invoke", json=said)
 
     async def talk(self, words: int, pace: float) -> int:
-        """Have the far model say so many words."""
+        """Let the remote model stream that many words."""
         self.said += 1
         said = {"messages": [{"role": "user", "content": f"turn-{self.said} talk {words} {pace}"}]}
         return await self.ask("POST", "/agents/far/stream", json=said)
@@ -120,7 +120,7 @@ class Scene:
         await asyncio.gather(*(one() for _ in range(at_once)))
 
     async def linked(self, *pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection on which this was said."""
+        """Open a connection and send bytes on it."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         for piece in pieces:
             writer.write(piece)
@@ -183,7 +183,7 @@ _posts(
 
 
 def _doubled(depth: int, key: str) -> dict[str, Any]:
-    """A schema whose references double at each level."""
+    """Return a schema whose references double at each level."""
     levels: dict[str, Any] = {f"n{at}": {key: [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(depth)}
     return _about({"$ref": "#/$defs/n0"}) | {"$defs": levels | {f"n{depth}": {"const": "never"}}}
 
@@ -386,8 +386,8 @@ async def patterns(scene: Scene) -> None:
 async def no_wickd(scene: Scene) -> None:
     async def one() -> None:
         await scene.do("execute", command="echo there")
-        assert scene.served.process is not None
-        for pid, line in family(scene.served.process.pid).items():
+        assert scene.server.process is not None
+        for pid, line in family(scene.server.process.pid).items():
             if is_wickd(line):
                 with suppress(OSError):
                     os.kill(pid, 9)
@@ -427,7 +427,7 @@ async def slow_commands(scene: Scene) -> None:
     await scene.over_and_over(lambda: scene.do("many", agent="denies", commands=texts), 1)
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# -- stored data ------------------------------------------------------------------------------------------------------
 
 
 async def long_thread(data: str, owner: str, entries: int = ENTRIES) -> str:
@@ -481,7 +481,7 @@ async def locked(scene: Scene) -> None:
     """By another process, for as long as that may be."""
     asking = asyncio.create_task(scene.over_and_over(lambda: scene.do("ls"), 4))
     while scene.going():
-        await asyncio.to_thread(_lock, str(scene.served.folder / "data" / "threads.db"))
+        await asyncio.to_thread(_lock, str(scene.server.folder / "data" / "threads.db"))
         await asyncio.sleep(0.1)
     await asking
 
@@ -496,7 +496,7 @@ def _lock(path: str) -> None:
 @kind("a disk that is full")
 async def full(scene: Scene) -> None:
     """The data folder is a small disk of its own, if it could be mounted; then it is filled."""
-    ballast = scene.served.folder / "data" / "ballast"
+    ballast = scene.server.folder / "data" / "ballast"
     if not await asyncio.to_thread(os.path.ismount, ballast.parent):
         return
     asking = asyncio.create_task(scene.over_and_over(lambda: scene.do("write_file", path="a", content="a" * 9_000), 4))

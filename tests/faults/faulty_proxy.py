@@ -1,4 +1,4 @@
-"""A proxy that breaks what it carries: it delays, throttles, corrupts, cuts, resets or half-closes an answer.
+"""A faulty proxy: it delays, throttles, corrupts, cuts, resets or half-closes a response.
 
     async with Proxy(server.port, Trouble("reset", after=300)) as proxy:
         ...  # ask at proxy.port; after 300 bytes of its answers the connection is reset
@@ -25,7 +25,7 @@ CHUNK = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What goes wrong once so many bytes of an answer have been carried.
+    """A fault after that many bytes of a response.
 
     delay: nothing for `seconds`. throttle: from there on `size` bytes at a time, with `seconds` between them.
     corrupt: the next byte is `byte`. cut: both sides see an end. reset: the client sees a reset.
@@ -87,7 +87,7 @@ class Proxy(Listener):
         finally:
             sides = [side for side in (writer, there) if side is not None]
             for side in sides:
-                side.close()  # at once: who ends the proxy may not wait for the rest
+                side.close()  # at once: closing the proxy must not wait for the rest
             for task in both:
                 task.cancel()
             await asyncio.gather(*both, *map(_closed, sides), return_exceptions=True)
@@ -132,7 +132,7 @@ class Proxy(Listener):
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What the client says goes on as it is; when the client leaves, so does the proxy."""
+    """Copy the client's bytes; when the client disconnects, so does the proxy."""
     while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()
@@ -154,7 +154,7 @@ def _hang_up(writer: asyncio.StreamWriter, reset: bool) -> None:
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
-    """Wait until the rest was sent; who does not read it is not waited for."""
+    """Wait until the rest was sent; do not wait for a client that does not read."""
     try:
         async with asyncio.timeout(1):
             await writer.wait_closed()

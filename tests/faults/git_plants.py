@@ -1,4 +1,4 @@
-"""Ways to plant code in a workspace that git runs on sight, generated: how a git directory gets there, what it holds.
+"""Generated ways to plant code that git runs in a workspace: how a git directory gets there, and its content.
 
 A plant is judged by git itself: `git status` is run outside of the sandbox, and must not run the planted program.
 """
@@ -73,7 +73,7 @@ PLACED = {
     ),
 }
 PLACES = ["sub", "a/b/c/d/e/f/g/h", "node_modules/x", "'with blank'", "-dash", ".hidden/x", "HEADS/objects"]
-# What $BAD appends; MARK is touched if git runs it.
+# The content that $BAD appends; git touches MARK if it runs it.
 CONTENTS = {
     "fsmonitor": '[core]\\n\\tfsmonitor = "touch MARK; false"\\n',
     "in one line": '[core] fsmonitor = "touch MARK; false"\\n',
@@ -101,7 +101,7 @@ class Plant:
 
 
 def plants(first: int) -> Iterator[Plant]:
-    """All plants in a random order; every way and every content comes up early."""
+    """Return all plants in random order; every way and every content appears early."""
     chance = random.Random(first)
     everything = [Plant(placed, place, content) for placed in PLACED for place in PLACES for content in CONTENTS]
     chance.shuffle(everything)
@@ -133,7 +133,7 @@ class Ground:
         return Local(self.workspace, protect=self._protect)
 
     async def close(self, backend: Local | Docker) -> None:
-        """End what one plant has started."""
+        """Stop the processes of one plant."""
         await backend.stop()
 
     @property
@@ -152,7 +152,7 @@ class Ground:
         return found
 
     async def by_job(self, plant: Plant, seconds: float = 30.0) -> bool:
-        """The job goes on while git is run."""
+        """The job runs while git is run."""
         backend = self.open()
         await backend.background(f"{plant.command(self.mark)}; touch done; sleep 300")
         until = time.monotonic() + seconds
@@ -189,7 +189,7 @@ def is_watched(workspace: Path) -> bool:
         except OSError:
             continue
         for link in links:
-            with suppress(OSError):  # a descriptor that was closed meanwhile says nothing about the others
+            with suppress(OSError):  # a descriptor that was closed meanwhile is skipped
                 found = os.readlink(f"/proc/{pid}/{link}")
                 if found == str(workspace) or (link == "cwd" and found.startswith(str(workspace))):
                     return True

@@ -1,4 +1,4 @@
-"""Commands and hook programs that do what they can to outlive their run, and faults that would let them."""
+"""Hostile commands and hook programs that try to outlive their run, and planted faults that would allow it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL
-from kit import execute, talker, user_of
+from kit import execute, hello_agent, tool_agent
 from programs import Programs
 from wick.backends import daemon_client
 from wick.backends.local import Local
@@ -95,14 +95,14 @@ class Hooks:
             self.programs.sh("check", event, HOOKS[name], path)
             self.made[event, name] = self.programs.executables(dirs=[path], timeout=0.4)
         made = self.made[event, name]
-        agent = user_of(execute, made, args={"command": "ls"}) if "tool" in event else talker(made)
+        agent = tool_agent(execute, made, args={"command": "ls"}) if "tool" in event else hello_agent(made)
         await agent.run("go")
         return f"{name} at {event}"
 
 
 # -- faults ---------------------------------------------------------------------------------------------------------
 
-# In wickd, whose code runs in a process of its own: only the process group of a command is ended, and nobody dies
+# In wickd, which runs in its own process: kill only the process group of a command, and let no process die
 # because its parent did.
 GROUP_ONLY = """
 import os, signal

@@ -1,4 +1,4 @@
-"""Hostile commands in containers, what of them the kernel still runs, and faults that would let them live on."""
+"""Hostile commands in containers, their processes on the host, and planted faults that would let them survive."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ MAY_OUTLIVE_EXEC = {"no environment"}
 
 
 class Container:
-    """A container as the kernel of this machine sees it: whatever shares its first process's PID namespace."""
+    """A container as the host kernel sees it: all processes in the PID namespace of its first process."""
 
     def __init__(self, id: str) -> None:
         self.name = f"wick-{id}"
 
     def first(self) -> int:
-        """Its first process; 0 if there is none."""
-        status, found = engines.ask(engines.here().path, "GET", f"/containers/{self.name}/json")
+        """Return the pid of its first process, or 0."""
+        status, found = engines.request_engine(engines.find_engine().path, "GET", f"/containers/{self.name}/json")
         return int(found["State"]["Pid"]) if status == 200 else 0
 
     def running(self, over: bool = False) -> dict[int, str]:
-        """What runs in it but for what the container itself does, and its wickd; that counts when all is `over`."""
+        """Return the processes in it, without those of the container and, unless `over`, its wickd."""
         first = self.first()
         found = {pid: line for pid, line in _neighbours(first).items() if pid != first and not _is_its_own(line)}
         return {pid: line for pid, line in found.items() if over or not is_wickd(line)}
 
     def execs(self) -> list[str]:
-        """The processes that the engine has started in it and that it says still run."""
-        status, found = engines.ask(engines.here().path, "GET", f"/containers/{self.name}/json")
+        """Return running processes that the engine started in it."""
+        status, found = engines.request_engine(engines.find_engine().path, "GET", f"/containers/{self.name}/json")
         return list(found["ExecIDs"] or []) if status == 200 else []
 
     def kill(self) -> None:
-        """End what a planted fault has left."""
+        """Kill processes that a planted fault has left."""
         while there := self.running():
             for pid in there:
                 with suppress(OSError):
@@ -78,7 +78,7 @@ class Container:
 
 
 def _neighbours(first: int) -> dict[int, str]:
-    """Every process in the PID namespace of a process, with what it runs."""
+    """Return every process in a PID namespace, with its command line."""
     found: dict[int, str] = {}
     with suppress(OSError):
         space = os.readlink(f"/proc/{first}/ns/pid") if first else ""
@@ -90,12 +90,12 @@ def _neighbours(first: int) -> dict[int, str]:
 
 
 def _is_its_own(line: str) -> bool:
-    """Whether this is what a container does so as to be there."""
+    """Return True if this is a process of the container itself."""
     return line == " ".join(IDLE_COMMAND) or line == "sleep 86400"
 
 
 def is_wickd(line: str) -> bool:
-    """Whether this is wickd, or what waits in its place for the program's end: they are there to stay until then."""
+    """Return True if this is wickd or its supervisor; they run until the end of the program."""
     return daemon_launch.FILE in line or "wick-lifeline" in line
 
 
@@ -103,7 +103,7 @@ class Contained:
     """Runs hostile commands in a container, in turn."""
 
     def __init__(self, server: str, image: str) -> None:
-        here = engines.here()
+        here = engines.find_engine()
         self.backend = Docker(here.image(image), engine=here.url, server=server, limits={"pids": PIDS})
         self.container = Container(self.backend.id)
         names = [name for name in HOSTILE if image == "python" or name not in MAY_OUTLIVE_EXEC]
@@ -122,12 +122,12 @@ class Contained:
 
 @contextmanager
 def labelled() -> Iterator[str]:
-    """A label for containers, which are gone in the end."""
+    """Yield a label for containers, which are removed at the end."""
     server = f"test-{uuid4().hex[:12]}"
     try:
         yield server
     finally:
-        engines.here().remove(f"wick.server={server}")
+        engines.find_engine().remove(f"wick.server={server}")
 
 
 def plant_group_only(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Input that nobody would think of, made from a JSON Schema: what fits, what nearly fits, and what never could.
+"""JSON fuzzer: input generated from a JSON Schema, valid, nearly valid and invalid.
 
     nonsense = Nonsense(random.Random(7), planted=bird.addresses)
     nonsense.text(schema, root)      # JSON as bytes, mostly; with the planted texts in its strings
@@ -43,7 +43,7 @@ class Nonsense:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def word(self, name: str = "") -> str:
-        """A text; where it is known what is called so, often one of those."""
+        """Return a text; often a known name for that field."""
         chance = self.chance
         if name in self.known and chance.random() < 0.6:
             return chance.choice(self.known[name])
@@ -59,7 +59,7 @@ class Nonsense:
         return "".join(chr(self.chance.randrange(most)) for _ in range(length))
 
     def anything(self, depth: int = 3) -> Any:
-        """Any JSON at all, and what only looks like it."""
+        """Return any JSON, or text that only looks like it."""
         kinds: list[Callable[[], Any]] = [
             self.word, lambda: self.chance.choice(TEXTS), lambda: self.chance.choice(NUMBERS), lambda: None,
             lambda: self.chance.random() < 0.5, list, dict,
@@ -133,7 +133,7 @@ class Nonsense:
         number = self.chance.uniform(max(least, -1e6), min(most, 1e6))
         return round(number) if kind == "integer" else number
 
-    # -- what is spoiled ----------------------------------------------------------------------------------------------
+    # -- mutations ----------------------------------------------------------------------------------------------------
 
     def spoiled(self, value: Any) -> Any:
         """The same with one place in it that is something else, or missing, or too much."""
@@ -187,7 +187,7 @@ class Nonsense:
 
 
 def written(value: Any) -> bytes:
-    """A value as JSON, with whatever Python would write that is none: halves of characters, no numbers."""
+    """Serialize a value as JSON, including invalid values of Python: lone surrogates and NaN."""
     try:
         return json.dumps(value).encode("ascii")
     except (RecursionError, ValueError):  # too deep for Python, or too long a number

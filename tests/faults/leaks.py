@@ -1,4 +1,4 @@
-"""What was there before and what is left: processes, descriptors, temporary files, control groups, containers, memory.
+"""Snapshots of processes, descriptors, temporary files, control groups, containers and memory, to detect leaks.
 
     with watching() as watch:
         ...
@@ -34,7 +34,7 @@ MB = 1_048_576
 
 
 def family(pid: int = 0) -> dict[int, str]:
-    """Every process below one (this one), by its pid, with what the kernel says it runs; zombies do not run."""
+    """Return every descendant of a process by pid, with its command line, without zombies."""
     found: dict[int, str] = {}
     below = _children(pid or os.getpid())
     for one in below:  # grows while it is walked
@@ -64,7 +64,7 @@ def _running(pid: int) -> str | None:
 
 
 def is_wickd(line: str) -> bool:
-    """Whether this is wickd itself, its guard, or a supervisor that waits: they are there to stay until the end."""
+    """Return True if this is wickd, its guard or a waiting supervisor; they run until the end."""
     return "wick.wickd.__main__" in line and "--parent" in line
 
 
@@ -72,7 +72,7 @@ def is_wickd(line: str) -> bool:
 
 
 def descriptors(pid: int = 0) -> dict[int, str]:
-    """What a process (this one) has open."""
+    """Return the open descriptors of a process (default: this one)."""
     folder, found = f"/proc/{pid or os.getpid()}/fd", {}
     for name in os.listdir(folder):
         with suppress(OSError):
@@ -81,7 +81,7 @@ def descriptors(pid: int = 0) -> dict[int, str]:
 
 
 def temporary_files() -> set[str]:
-    """What is in the folder for temporary files."""
+    """Return the entries of the folder for temporary files."""
     return set(os.listdir(tempfile.gettempdir()))
 
 
@@ -103,12 +103,12 @@ def containers() -> set[str]:
 
 
 def memory(pid: int = 0) -> int:
-    """What a process (this one) holds now, in bytes."""
+    """Return the memory of a process in bytes (default: this one)."""
     return _status(pid, "VmRSS")
 
 
 def forget_peak(pid: int = 0) -> int:
-    """Begin to measure the most that a process (this one) holds; what it holds now."""
+    """Reset the peak memory of a process; return its current memory."""
     Path(f"/proc/{pid or os.getpid()}/clear_refs").write_text("5")
     return peak(pid)
 
@@ -128,7 +128,7 @@ def _status(pid: int, name: str) -> int:
 
 @dataclass
 class Watch:
-    """What was there when it began."""
+    """A snapshot taken at its creation."""
 
     processes: set[int] = field(default_factory=lambda: set(family()))
     open: dict[int, str] = field(default_factory=descriptors)
@@ -136,12 +136,12 @@ class Watch:
     groups: set[str] = field(default_factory=control_groups)
 
     def running(self, over: bool = False) -> dict[int, str]:
-        """The processes that came since; those of wickd itself only count when all is over."""
+        """Return processes started since; those of wickd count only when all is over."""
         new = {pid: line for pid, line in family().items() if pid not in self.processes}
         return {pid: line for pid, line in new.items() if over or not is_wickd(line)}
 
     def left(self, over: bool = False) -> list[str]:
-        """All that is left of what came since, each with its kind.
+        """Return everything left since the snapshot, each with its kind.
 
         What a backend has until it is stopped, and an event loop until it ends, only counts when all is `over`.
         """
@@ -161,7 +161,7 @@ class Watch:
         return took
 
     def kill(self) -> None:
-        """End what a planted fault has left."""
+        """Kill processes that a planted fault has left."""
         while there := self.running(over=True):
             for pid in there:
                 with suppress(OSError):
@@ -174,7 +174,7 @@ class Watch:
 
 
 def until_none(look: Callable[[], list[str]], seconds: float) -> tuple[float, list[str]]:
-    """How long it took until nothing is there any more, or what is after that time.
+    """Return the seconds until nothing is left, or the leftovers at the deadline.
 
     It takes a second look: whose parent ends just now is on no list for a moment.
     """
@@ -186,7 +186,7 @@ def until_none(look: Callable[[], list[str]], seconds: float) -> tuple[float, li
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Watch, with a folder for temporary files that nobody else uses."""
+    """Watch for leaks with a private folder for temporary files."""
     with _adopting(), tempfile.TemporaryDirectory(prefix="f", ignore_cleanup_errors=True) as folder:
         before, tempfile.tempdir = tempfile.tempdir, folder
         try:
@@ -197,7 +197,7 @@ def watching() -> Iterator[Watch]:
 
 @contextmanager
 def _adopting() -> Iterator[None]:
-    """Orphans among the descendants come to this process meanwhile, and are buried by it."""
+    """Adopt and reap orphaned descendants meanwhile."""
     libc = ctypes.CDLL(None)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     own = set(_children(os.getpid()))

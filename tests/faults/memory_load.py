@@ -1,4 +1,4 @@
-"""Has wick read far more than it may hold, in a process of its own, and prints by how many bytes that grew it.
+"""Let wick read far more than it may hold, in a process of its own; print its memory growth.
 
     python memory_load.py KIND MEGABYTES [FAULT]
 
@@ -27,11 +27,11 @@ for name in {LIFTED!r}:
     setattr(constants, name, getattr(constants, name) * 1000 if hasattr(constants, name) else 0)
 """
 
-if sys.argv[3:] and __name__ == "__main__":  # before anybody has taken a cap from there
+if sys.argv[3:] and __name__ == "__main__":  # before any cap is read
     exec(LIFT)
 
 from faults.leaks import forget_peak, memory, peak  # noqa: E402
-from kit import execute, user_of  # noqa: E402
+from kit import execute, tool_agent  # noqa: E402
 from programs import Programs  # noqa: E402
 from wick import Agent  # noqa: E402
 from wick._internal.zip_archives import unpack  # noqa: E402
@@ -60,13 +60,13 @@ async def hook_output(folder: Path, size: int) -> str:
     for name, where in (("one", ""), ("two", ">&2")):
         programs = Programs(folder / name)
         programs.sh("check", "before_tool_call", f"cat >/dev/null; head -c {size} /dev/zero {where}")
-        result = await user_of(execute, programs.executables(timeout=300), args={"command": "ls"}).run("go")
+        result = await tool_agent(execute, programs.executables(timeout=300), args={"command": "ls"}).run("go")
     return next(message.text for message in result.messages if message.role == "tool")
 
 
 @asynccontextmanager
 async def _provider(size: int, *pieces: bytes) -> AsyncIterator[str]:
-    """A provider whose answer is so many bytes of these pieces, and then a proper one."""
+    """A provider whose first response consists of that many bytes of these pieces; the next one is valid."""
     first, again = pieces[0], pieces[-1]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +79,7 @@ async def _provider(size: int, *pieces: bytes) -> AsyncIterator[str]:
             writer.write(ANSWER)
             await writer.drain()
         except (ConnectionError, asyncio.CancelledError):
-            pass  # nobody reads on
+            pass  # the reader stops
         finally:
             writer.close()
 
@@ -129,7 +129,7 @@ KINDS: dict[str, Eat] = {
 
 
 async def main(kind: str, size: int) -> None:
-    """Warm up, eat, and say how that was."""
+    """Warm up, run the load, and print the growth."""
     wickd = (await (await daemon_client.get_host_daemon()).ping())["pid"]
     with TemporaryDirectory() as folder:
         await KINDS[kind](Path(folder) / "little", 1_000_000)

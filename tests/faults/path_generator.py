@@ -1,4 +1,4 @@
-"""Paths from a grammar: honest ones, ones that lead out, and ones that only look as if they did."""
+"""Paths generated from a grammar: valid ones, escaping ones, and ones that only look escaping."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Paths:
             yield self._ground.filled(self._chance.choice(self._ways)())
 
     def _honest(self) -> str:
-        """A path of something that is there, said in a roundabout way."""
+        """Return an existing path in a roundabout spelling."""
         path = self._chance.choice(self._all)
         turns = (
             "",

@@ -1,4 +1,4 @@
-"""A tree to try paths in, and a model of it that knows by itself where a path leads.
+"""A tree to try paths in, and a model that resolves paths independently.
 
     ground = Ground(folder)             a workspace of every kind of thing, beside things that are none of its business
     found = ground.model.find("d/../in/file.txt")
@@ -26,7 +26,7 @@ Names = tuple[str, ...]
 TOKEN = "outside-5f1d7a"  # in every file outside, and in the name of one
 HIDDEN = "hidden-93c04b"  # in the dot-env file
 NEEDLE = "needle"
-SECRET_BYTES = 7_331  # what no answer about the inside has as a size
+SECRET_BYTES = 7_331  # a size that no inside file has
 LONGEST = "x" * 255
 MOST_LINKS, NAME_BYTES, PATH_BYTES = 40, 255, 4_095  # as the kernel has it
 
@@ -116,7 +116,7 @@ GUARDED = {
     ".wick/agents.yaml": "agents: {}\n",
 }
 OUTSIDE = ("secret.txt", "file.txt", "d/file.txt", "d/e/file.txt", f"{TOKEN}.txt")
-PLACES = ("outside", "workspacex", "")  # beside the workspace: one that begins with its name, and what holds it
+PLACES = ("outside", "workspacex", "")  # beside the workspace: a sibling with its name as prefix, and its parent
 
 
 def content(path: str) -> str:
@@ -133,7 +133,7 @@ class Found:
     where: str
     names: Names = ()
     kind: str = ""
-    plain: bool = True  # whether what is missing are names only, which no link has led to, so that they can be made
+    plain: bool = True  # True if only names are missing, so that they can be created without following a link
 
 
 @dataclass(eq=False)
@@ -219,7 +219,7 @@ def _backwards(path: str) -> list[str]:
 
 
 def is_path(path: str) -> bool:
-    """Whether a file system could have it."""
+    """Return True if a file system accepts it."""
     try:
         data = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -229,7 +229,7 @@ def is_path(path: str) -> bool:
 
 
 def guarded(*names: str) -> bool:
-    """Whether one of these names may be protected; there the model has no say, but `touched` has."""
+    """Return True if one of these names may be protected; the model makes no prediction, `touched` checks it."""
     return any(name.casefold().startswith((".env", ".git", ".wick", ".claude")) for name in names)
 
 
@@ -239,7 +239,7 @@ Inventory = dict[str, int]
 
 
 class Ground:
-    """The tree on disk, in a folder of `place`; what is beside it nothing may read or change."""
+    """The tree on disk, in a folder of `place`; nothing beside it may be read or changed."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class Ground:
         self.known, self.names, self.kept, self.beside = self.inventory(), self.listed(), self._kept(), self._beside()
 
     def filled(self, text: str) -> str:
-        """A path with what stands for the workspace's own path, and for the one outside."""
+        """Replace the placeholders of the workspace path and of the outside path."""
         return text.replace("{root}", self.model.root).replace("{out}", f"{self.seen}/outside")
 
     def _outside(self, path: Path) -> None:
@@ -331,7 +331,7 @@ class Ground:
     # -- looking --
 
     def inventory(self) -> Inventory:
-        """All that is in the workspace by its number: what replaces something has another."""
+        """Return everything in the workspace by inode: a replaced file has another."""
         found: Inventory = {}
         todo = [(str(self.root), "")]
         for folder, prefix in todo:  # grows while it is walked
@@ -343,14 +343,14 @@ class Ground:
         return found
 
     def listed(self) -> list[list[str]] | None:
-        """The names in each folder, which is quicker; None if one is gone."""
+        """Return the names in each folder, which is faster; None if one is missing."""
         try:
             return [os.listdir(folder) for folder in self._inner]
         except OSError:
             return None
 
     def _beside(self) -> list[Any]:
-        """What is outside: names, and of files all that changes with them; of the one with a second name, less."""
+        """Return the state outside: names and file attributes; fewer for the hard-linked file."""
         found: list[Any] = []
         for folder in self._folders:
             found.append(os.listdir(folder))
@@ -365,21 +365,21 @@ class Ground:
         return [(state.st_ino, state.st_mtime_ns, state.st_size) for state in states]
 
     def touched(self) -> str:
-        """What has changed that must not: outside, or of what is protected."""
+        """Return forbidden changes: outside, or of protected files."""
         try:
             return self.outside() or ("" if self._kept() == self.kept else "what is protected changed")
         except FileNotFoundError as error:
             return f"it is gone: {error.filename}"
 
     def outside(self) -> str:
-        """What has changed outside."""
+        """Return changes outside."""
         beside = self._beside()
         return (
             "" if beside == self.beside else f"outside changed: {[new for new in beside if new not in self.beside][:3]}"
         )
 
     def restore(self, *, refused: bool = False) -> bool:
-        """Make the workspace as it was; whether that was needed. What was refused has at most made names."""
+        """Restore the workspace; return True if needed. Refused operations may have created names."""
         if refused and self.listed() == self.names:
             return False
         there, known = self.inventory(), self.known

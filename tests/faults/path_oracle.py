@@ -1,4 +1,4 @@
-"""Every operation of a workspace on any path, and what the model says must come of it."""
+"""Every operation of a workspace on any path, and its predicted outcome."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ OPERATIONS: dict[str, Callable[[Any, str], Any]] = {
     "purge": lambda files, path: files.delete(path, recursive=True),
 }
 READS = frozenset(("ls", "stat", "read", "lines", "glob", "grep", "download"))
-AT_THE_LINK = frozenset(("stat", "move", "move to", "delete", "purge"))  # what does not follow the last link
+AT_THE_LINK = frozenset(("stat", "move", "move to", "delete", "purge"))  # operations that do not follow the last link
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What must come of an operation: `done`, `refused`, or `either`; and where it happens."""
+    """The predicted outcome of an operation: `done`, `refused` or `either`, and its location."""
 
     outcome: str
     found: Found
 
 
 def expected(ground: Ground, operation: str, path: str) -> Expected:
-    """What the model says."""
+    """Return the prediction of the model."""
     found = ground.model.find(path, follow=operation not in AT_THE_LINK)
     if found.where in ("out", "invalid"):
         return Expected("refused", found)
     if operation in AT_THE_LINK and found.kind == "link" and path.endswith(("/", "/.")):
-        return Expected("either", replace(found, plain=False))  # a link or what it leads to: systems differ
+        return Expected("either", replace(found, plain=False))  # a link or its target: systems differ
     if guarded(*found.names, *path.split("/")):
         return Expected("either", found)
     return Expected("done" if _can(ground, operation, path, found) else "either", found)
 
 
 def _can(ground: Ground, operation: str, path: str, found: Found) -> bool:
-    """Whether nothing speaks against it."""
+    """Return True if the model allows it."""
     there, new = found.where == "there", found.where == "missing" and found.plain
     if operation in ("ls", "glob"):
         return there and found.kind == "dir"
@@ -84,11 +84,11 @@ def _holds_guarded(ground: Ground, found: Found) -> bool:
     return any(guarded(*path.split("/")) for path in ground.model.beneath(found.names, "file"))
 
 
-# -- what came of it ------------------------------------------------------------------------------------------------
+# -- outcomes -------------------------------------------------------------------------------------------------------
 
 
 def wrong(ground: Ground, operation: str, wanted: Expected, answer: Any) -> str:
-    """What is wrong with an answer, or with what it did; nothing if all is well."""
+    """Return the mismatch between a result and its prediction, or ""."""
     said = repr(answer) if isinstance(answer, BackendError) else repr(_without_path(answer))
     if not isinstance(answer, BackendError) and (TOKEN in said or _SIZE.search(said)):
         return f"ESCAPED: it told of the outside: {said[:200]}"
@@ -107,12 +107,12 @@ def wrong(ground: Ground, operation: str, wanted: Expected, answer: Any) -> str:
 
 
 def _without_path(answer: Any) -> Any:
-    """An answer without the path as it was given, which may name what is outside."""
+    """Return a result without the given path, which may name the outside."""
     return {key: value for key, value in answer.items() if key != "path"} if isinstance(answer, Mapping) else answer
 
 
 def _fits(ground: Ground, operation: str, found: Found, answer: Any) -> bool:
-    """Whether it did what was asked for, at the place that the model says."""
+    """Return True if the operation took effect at the predicted location."""
     model, place, name = ground.model, ground.path(found.names), "/".join(found.names)
     if operation == "ls":
         return {entry["name"] for entry in answer["entries"]} == model.inside(found.names)
@@ -151,7 +151,7 @@ def _is(place: str, text: str) -> bool:
 
 
 async def done(files: Any, operation: str, path: str) -> Any:
-    """What an operation answers, or the BackendError that it is refused with."""
+    """Return the result of an operation, or its BackendError."""
     try:
         answer = {**OPERATIONS, **getattr(files, "operations", {})}[operation](files, path)
         return await answer if inspect.isawaitable(answer) else answer
@@ -162,7 +162,7 @@ async def done(files: Any, operation: str, path: str) -> Any:
 async def try_paths(
     tally: Tally, ground: Ground, files: Any, paths: Iterable[str], operations: Iterable[str] = OPERATIONS
 ) -> None:
-    """Every operation on every path; what is wrong with one is a violation."""
+    """Try every operation on every path; a mismatch is a violation."""
     count = legal = led_out = 0
     for path in paths:
         count += 1

@@ -31,7 +31,7 @@ def unsynced() -> None:
 
 
 def unsaved() -> None:
-    """Things are told before they are written, and writing takes its time."""
+    """Send events before they are written, and delay the write."""
     from wick.stores.held_thread import HeldThread
     from wick.stores.sqlite_writer import SqliteWriter
 
@@ -57,7 +57,7 @@ def forgetful() -> None:
 
 
 def blocking() -> None:
-    """Whoever comes to a server with a token holds up everybody else."""
+    """Block the event loop for each authenticated request."""
     from wick.server.auth.tokens import TokenVerifier
 
     real = TokenVerifier.authenticate
@@ -83,7 +83,7 @@ def late() -> None:
 
 
 def idle() -> None:
-    """A server takes nothing up that was going on when it last ended."""
+    """Start a server without recovery of interrupted runs."""
     from wick.server.runs.recovery import RunRecovery
 
     async def nothing(self: RunRecovery) -> None:

@@ -32,7 +32,7 @@ ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 class Step:
     """Something that a program did. `sync` of "" is that of the folder."""
 
-    what: str  # make, write, cut, sync, unlink; said: on standard output; did: to the file `effects`
+    what: str  # make, write, cut, sync, unlink; said: standard output; did: the file `effects`
     name: str = ""
     data: bytes = b""
     offset: int = 0
@@ -44,7 +44,7 @@ def recording(log: Path) -> list[str]:
 
 
 def recorded(log: Path, folder: Path) -> list[Step]:
-    """What a program did to the files of a folder, and what it said and did beside, in that order."""
+    """Return the file operations of a program in a folder, with its output and effects, in order."""
     steps, begun = list[Step](), dict[str, str]()
     for line in log.read_text().splitlines():
         thread, _, call = line.partition(" ")
@@ -90,7 +90,7 @@ def _of_file(name: str, file: str, rest: str, data: bytes) -> Iterator[Step]:
         yield Step("unlink", file)
 
 
-# -- what is left ---------------------------------------------------------------------------------------------------
+# -- remaining files ------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -104,7 +104,7 @@ class _File:
         self.pending.clear()
 
     def after(self, chance: random.Random) -> bytes:
-        """Of what was not synced, some is there, some is not, and some is there in part."""
+        """Return the content after a crash: unsynced writes are kept, lost or torn."""
         found = bytearray(self.durable)
         for step in self.pending:
             if chance.random() < 0.5:
@@ -172,14 +172,14 @@ class Disk:
         _run("mount", "-o", "loop", str(self.image), str(self.folder))
 
     def unmount(self) -> None:
-        """Take what is on the disk, to mount that: sandboxes that began meanwhile may hold the old one for a while."""
+        """Unmount lazily, as sandboxes may hold the old mount for a while."""
         _run("umount", str(self.folder))
         left, self.image = self.image, self.image.with_name(f"{self.image.name}+")
         _run("cp", "--sparse=always", str(left), str(self.image))
         left.unlink()
 
     def cut(self) -> None:
-        """The power fails: from now on nothing reaches the disk, also not what was written and not synced."""
+        """Cut the power: nothing more reaches the disk, including unsynced writes."""
         place = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.ioctl(place, SHUT_DOWN, WITHOUT_A_FLUSH)
@@ -221,7 +221,7 @@ def small(folder: Path, kilobytes: int) -> Iterator[Path]:
 
 
 def grow(folder: Path, kilobytes: int) -> None:
-    """Somebody has made room."""
+    """Enlarge a full disk."""
     _run("mount", "-o", f"remount,size={kilobytes}k", str(folder))
 
 

@@ -1,4 +1,4 @@
-"""Requests as bytes over a connection that is kept alive: what no client would send, and quickly.
+"""Raw HTTP requests as bytes over keep-alive connections, including invalid ones.
 
 async with Line(url) as line:
     answer = await line.ask(request("GET", "/health", ("Host", "localhost")))
@@ -25,7 +25,7 @@ Header = tuple[str, str | bytes]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; the status 0 if the server hung up instead."""
+    """A response; status 0 if the server closed the connection."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Line:
         return self._streams
 
     async def ask(self, raw: bytes, seconds: float = 60.0, *, last: bool = False) -> Answer:
-        """Send these bytes and read one answer; TimeoutError if there is none. `last`: nothing follows from here."""
+        """Send bytes and read one response; TimeoutError if there is none. `last`: no request follows."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._ask(raw, last)
@@ -87,7 +87,7 @@ class Line:
             return Answer(0)
 
     async def talk(self, raw: bytes, said: bytes, seconds: float = 60.0) -> int:
-        """Open a WebSocket, send these bytes over it and wait until the server hangs up; the status of the opening.
+        """Open a WebSocket, send bytes and wait until the server closes it; return the status of the handshake.
 
         What ends in the middle of a frame, or is right after all, has to be waited for; after a second no more comes.
         """

@@ -1,4 +1,4 @@
-"""Requests that nobody would think of, made from the description of the API and the table of its routes.
+"""Request fuzzer: requests generated from the OpenAPI document and the route table.
 
 flood = Flood(document, random.Random(7), bird, known)
 made = flood.next()      # its bytes, what it is, and whether something follows it on its connection
@@ -25,7 +25,7 @@ from server_process import TOKENS
 from wick.server.auth.access_table import ACCESS
 
 PEOPLE = ("ada",) * 15 + ("bob", "olga", "olga", "root", "")
-# What an admin says there is obeyed, also where it names programs and addresses; the others are refused.
+# Admin requests there are obeyed, including programs and addresses; others are refused.
 OBEYED = ("/agents/", "/agents/{id}/hooks", "/replay")
 METHODS = (
     "GET",
@@ -67,7 +67,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path, and what the description says that it takes."""
+    """One method of one path with its documented parameters."""
 
     method: str
     path: str
@@ -75,7 +75,7 @@ class Operation:
 
 
 def operations(document: Mapping[str, Any]) -> list[Operation]:
-    """What is described, and the routes that are not."""
+    """Return documented operations and undocumented routes."""
     found = [
         Operation(method.upper(), path, said)
         for path, methods in document["paths"].items()
@@ -103,7 +103,7 @@ class Flood:
             return self._method()
         return self._path() if how < 0.96 else self._framed()
 
-    # -- what is described --------------------------------------------------------------------------------------------
+    # -- documented requests ------------------------------------------------------------------------------------------
 
     def _operation(self, one: Operation) -> Made:
         who = self.chance.choice(PEOPLE)
@@ -203,7 +203,7 @@ class Flood:
         made = file.getvalue()
         return made if self.chance.random() < 0.8 else made[: self.chance.randrange(len(made))]
 
-    # -- what is not --------------------------------------------------------------------------------------------------
+    # -- undocumented requests ----------------------------------------------------------------------------------------
 
     def _method(self) -> Made:
         one = self.chance.choice(self.operations)
@@ -218,7 +218,7 @@ class Flood:
         return Made(request("GET", path, *self._who("ada")), f"GET {path[:100]}", last=odd, odd=odd)
 
     def _framed(self) -> Made:
-        """What is wrong already as HTTP: lengths, pieces, headers."""
+        """Return invalid HTTP: lengths, chunks, headers."""
         head = (
             b"POST /agents/plain/invoke HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKENS["ada"].encode()
         )
@@ -280,7 +280,7 @@ def frame(code: int, data: bytes, *, fin: bool = True, reserved: int = 0, masked
 
 
 def messages(chance: random.Random, nonsense: Nonsense) -> bytes:
-    """Some messages to a terminal: what is typed, what controls it, and frames that are none."""
+    """Return messages to a terminal: input, control messages and invalid frames."""
     size = {"type": "string"}, {"type": "integer", "minimum": -5, "maximum": 2_000}
     resize = {"type": "object", "properties": {"type": size[0], "rows": size[1], "columns": size[1]}}
     ways: list[Callable[[], bytes]] = [

@@ -24,7 +24,7 @@ IPC_PRIVATE, IPC_RMID, SESSION_KEYRING, KEY_REVOKE = 0, 0, -3, 3
 
 @dataclass
 class Around:
-    """What there is to be found."""
+    """Targets planted around a sandbox."""
 
     workspace: str
     home: str
@@ -113,7 +113,7 @@ def _bound(address: str, kind: int) -> socket.socket:
 
 
 def _segment(stack: ExitStack, token: str) -> int:
-    """Memory that everybody on this machine may attach."""
+    """Create a shared memory segment that all users may attach."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
     id: int = libc.shmget(IPC_PRIVATE, 4096, 0o1666)
@@ -133,7 +133,7 @@ def _key(stack: ExitStack, around: Around, token: str) -> tuple[str, int]:
     return name, id
 
 
-# What a sandbox does not promise, by what it says of itself: in a container everything is the container's own, and
+# Probes that a sandbox does not promise to hold, by its name: a container owns everything inside, and
 # Landlock calls itself weak. All other probes must hold.
 _WORKSPACE = (
     "read a dot env file, link to a dot env file, link a dot env file, move a dot env file, "
@@ -168,7 +168,7 @@ def source(only: tuple[str, ...] = ()) -> str:
 
 
 async def probed(backend: Any, around: Around, only: tuple[str, ...] = ()) -> dict[str, str]:
-    """What comes of every probe (or of some) in a sandbox: their outcomes by their names."""
+    """Run all (or some) probes in a sandbox; return outcomes by name."""
     command = f"{PYTHON} -I - {shlex.quote(json.dumps(asdict(around)))}"
     result = await backend.execute(command, stdin=source(only).encode(), timeout=600)
     assert result["exit_code"] == 0 and not result["error"], result

@@ -1,4 +1,4 @@
-"""Secrets that a server knows, said by whoever can say them: a provider, tools, hooks, commands, a model that crashes.
+"""Secrets of a server, leaked by every possible source: a provider, tools, hooks, commands, a crashing model.
 
 python -c PROGRAM          a server with agents that tell what they must not; the secrets are in its environment,
                            its settings and its agents.yaml
@@ -18,7 +18,7 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
-from server_process import Served, frames
+from server_process import ServerProcess, read_frames
 
 PROGRAM = '''
 import os, sys
@@ -135,11 +135,11 @@ class Planted:
     filled: str = field(default_factory=lambda: f"sk-filled-{uuid4().hex}")
 
     def found(self, text: str) -> list[str]:
-        """Those that a text tells, or half of which it tells."""
+        """Return the secrets that a text contains, whole or half."""
         return [name for name, secret in vars(self).items() if secret in text or secret[12:28] in text]
 
     def agents(self, url: str) -> dict[str, Any]:
-        """An agents.yaml whose models are at a provider that refuses everything."""
+        """Return an agents.yaml whose models use a provider that refuses every request."""
         model = {"provider": "openai", "model": "m", "base_url": url}
         options: dict[str, Any] = {"recorder": True}
         return {
@@ -172,9 +172,9 @@ async def refusing() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def all_told(served: Served, agent: str) -> AsyncIterator[tuple[str, str]]:
-    """All that a server tells of a run, by where."""
-    async with served.client("ada") as user, served.client("root") as admin:
+async def all_told(server: ServerProcess, agent: str) -> AsyncIterator[tuple[str, str]]:
+    """Return all output of a server about a run, by source."""
+    async with server.client("ada") as user, server.client("root") as admin:
         listening = asyncio.create_task(_events(admin))
         thread = f"th_{agent}_{uuid4().hex[:8]}"
         body = {"messages": [{"role": "user", "content": "Go."}], "thread_id": thread}
@@ -204,7 +204,7 @@ async def _events(client: aiohttp.ClientSession) -> list[Any]:
     found: list[Any] = []
     try:
         async with client.get("/events") as answer:
-            async for frame in frames(answer):
+            async for frame in read_frames(answer):
                 found.append(frame)
     except asyncio.CancelledError:
         return found

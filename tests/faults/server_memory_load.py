@@ -1,4 +1,4 @@
-"""Has a server deal with far more than it may hold: bodies without end, and clients that ask and never read.
+"""Load a server with far more than it may hold: endless bodies, and clients that never read.
 
 Each of KINDS is done to a server that runs in a process of its own, and comes back with what there is to say about it.
 """
@@ -19,7 +19,7 @@ import aiohttp
 
 from faults.leaks import family, forget_peak, is_wickd, peak
 from faults.memory_load import LIFT
-from server_process import TOKENS, Served, eventually, talking
+from server_process import TOKENS, ServerProcess, open_client, wait_until
 
 PIECE = b"x" * 65_536
 MILLION = 1_000_000
@@ -121,7 +121,7 @@ service.Service, uvicorn.Config, followers.StreamReader, daemon_client.DaemonTer
 class Scene:
     """A server, how much is done to it, and by how many."""
 
-    served: Served
+    server: ServerProcess
     megabytes: int
     many: int
     sockets: ExitStack = field(default_factory=ExitStack)
@@ -129,37 +129,37 @@ class Scene:
 
     @property
     def pids(self) -> list[int]:
-        """The server, and the process that looks after its commands."""
-        assert self.served.process is not None
-        pid = self.served.process.pid
+        """Return the pids of the server and of its wickd."""
+        assert self.server.process is not None
+        pid = self.server.process.pid
         return [pid, *[one for one, line in family(pid).items() if is_wickd(line)][1:2]]
 
     def begin(self) -> None:
-        """From here on it counts; what comes before is not what is measured."""
+        """Start the measurement; earlier growth is not counted."""
         self.before = {pid: forget_peak(pid) for pid in self.pids}
 
     async def grown(self, kind: Kind) -> tuple[int, str]:
-        """By how many bytes the server grew while that was done to it, and what was said."""
+        """Return the growth of the server in bytes, and the response."""
         self.begin()
         with self.sockets:
             said = await kind(self)
             after = sum(peak(pid) for pid in self.before)
         return after - sum(self.before.values()), said
 
-    # -- who reads --------------------------------------------------------------------------------------------------
+    # -- reading clients --------------------------------------------------------------------------------------------
 
     async def over(self, runs: list[str]) -> None:
         """Until these runs have ended."""
-        async with talking(self.served) as client:
+        async with open_client(self.server) as client:
             for run in runs:
 
                 async def ended(run: str = run) -> bool:
                     async with client.get(f"/runs/{run}") as response:
                         return bool((await response.json())["state"] == "ended")
 
-                await eventually(ended, 300)
+                await wait_until(ended, 300)
 
-    # -- who does not -----------------------------------------------------------------------------------------------
+    # -- clients that do not read -----------------------------------------------------------------------------------
 
     async def deaf(self, path: str, body: Any = None, more: bytes = b"", headers: str = "") -> socket.socket:
         """A client that asks, and never reads the answer."""
@@ -170,7 +170,7 @@ class Scene:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         made.setblocking(False)
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(made, _address(self.served))
+        await loop.sock_connect(made, _address(self.server))
         await loop.sock_sendall(made, head.encode() + data)
         if more:
             await answered(made)
@@ -190,7 +190,7 @@ Kind = Callable[[Scene], Awaitable[str]]
 
 
 async def say(client: aiohttp.ClientSession, agent: str, words: str, thread: str) -> dict[str, Any]:
-    """Say something, and wait for the answer."""
+    """Send a message and wait for the answer."""
     body = {"messages": [{"role": "user", "content": words}], "thread_id": thread}
     async with client.post(f"/agents/{agent}/invoke", json=body) as response:
         found: dict[str, Any] = await response.json()
@@ -202,8 +202,8 @@ def _headers(user: str = "ada") -> str:
     return f"Host: localhost\r\nAuthorization: Bearer {TOKENS[user]}\r\n"
 
 
-def _address(served: Served) -> tuple[str, int]:
-    host, _, port = served.url.removeprefix("http://").partition(":")
+def _address(server: ServerProcess) -> tuple[str, int]:
+    host, _, port = server.url.removeprefix("http://").partition(":")
     return host, int(port.strip("/"))
 
 
@@ -235,9 +235,9 @@ def _header(head: str, name: str) -> str:
 
 
 async def _poured(scene: Scene, head: str, begin: bytes, chunked: bool) -> str:
-    """Send a body of that size, until somebody says no; what they said, and how much they took."""
+    """Send a body of that size until it is refused; return the response and the accepted bytes."""
     size = scene.megabytes * MILLION
-    reader, writer = await asyncio.open_connection(*_address(scene.served))
+    reader, writer = await asyncio.open_connection(*_address(scene.server))
     head += "Transfer-Encoding: chunked\r\n\r\n" if chunked else f"Content-Length: {size}\r\n\r\n"
     writer.write(head.encode())
     sent, saying = 0, asyncio.ensure_future(reader.read(200))
@@ -267,12 +267,12 @@ FORM = b'--b\r\nContent-Disposition: form-data; name="file"; filename="much"\r\n
 
 
 async def many_uploads(scene: Scene) -> str:
-    """Uploads that are as large as they may be, by everybody, until it is that much; all are taken."""
+    """Upload files of the maximum size for all users, up to a total; all are accepted."""
     size = 39 * MILLION if scene.megabytes >= 1_000 else 15 * MILLION
     turns = iter(range(max(len(TOKENS), scene.megabytes * MILLION // size)))
 
     async def upload(user: str) -> None:
-        async with talking(scene.served, user) as client:
+        async with open_client(scene.server, user) as client:
             for number in turns:
                 path = f"/agents/files/files/upload?path=much-{user}-{number % 2}"
                 async with client.post(path, data=_pieces(size)) as response:
@@ -303,8 +303,8 @@ def _frame(data: bytes) -> bytes:
 
 
 async def typed(scene: Scene) -> str:
-    """That much is typed into a terminal whose program takes it all."""
-    async with talking(scene.served) as client, client.ws_connect(TERMINAL) as terminal:
+    """Type that much into a terminal whose program reads all of it."""
+    async with open_client(scene.server) as client, client.ws_connect(TERMINAL) as terminal:
         await terminal.send_bytes(b"stty raw -echo; echo rea''dy; exec cat >/dev/null\n")
         await _until(terminal, b"ready")
         for _ in range(scene.megabytes):
@@ -321,8 +321,8 @@ async def _until(terminal: aiohttp.ClientWebSocketResponse, text: bytes) -> None
 
 
 async def typed_in_vain(scene: Scene) -> str:
-    """That much is typed into a terminal whose program does not read."""
-    async with talking(scene.served) as client, client.ws_connect(TERMINAL) as terminal:
+    """Type that much into a terminal whose program does not read."""
+    async with open_client(scene.server) as client, client.ws_connect(TERMINAL) as terminal:
         await terminal.send_bytes(b"stty raw -echo; echo rea''dy; exec sleep 600\n")
         await _until(terminal, b"ready")
         sent = 0
@@ -331,7 +331,7 @@ async def typed_in_vain(scene: Scene) -> str:
                 async with asyncio.timeout(2):
                     await terminal.send_bytes(bytes(MILLION - 1) + b"\n")
                 sent += 1
-        terminal.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # what is still to be sent would keep it open
+        terminal.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # unsent data would hold it open
     return f"{sent} MB were taken"
 
 
@@ -360,11 +360,11 @@ async def unread_terminals(scene: Scene) -> str:
     return f"{len(clients)} terminals, and {dict(Counter(head[9:12] for head in heads))} for more"
 
 
-# -- answers that nobody reads --------------------------------------------------------------------------------------
+# -- unread responses -----------------------------------------------------------------------------------------------
 
 
 async def unread_streams(scene: Scene) -> str:
-    """Streams of one run that says much."""
+    """Open streams of one run with much output."""
     body = {"messages": [{"role": "user", "content": "30"}]}
     first = await scene.deaf("/agents/loud/stream", body)
     run = _header(await answered(first), "x-run-id")
@@ -375,7 +375,7 @@ async def unread_streams(scene: Scene) -> str:
 
 
 async def unread_runs(scene: Scene) -> str:
-    """Streams of runs that say much, each of its own."""
+    """Open streams of runs with much output, one each."""
     body = {"messages": [{"role": "user", "content": "20"}]}
     clients = [await scene.deaf("/agents/loud/stream", body) for _ in range(scene.many)]
     await scene.over([_header(head, "x-run-id") for head in await _fine(clients)])
@@ -383,39 +383,39 @@ async def unread_runs(scene: Scene) -> str:
 
 
 async def unread_logs(scene: Scene) -> str:
-    """Streams of a run that is over and has said much."""
-    async with talking(scene.served) as client:
+    """Open streams of a finished run with much output."""
+    async with open_client(scene.server) as client:
         run = (await say(client, "long", str(BIG // 70_000), "th_long"))["run_id"]
     return await _asked(scene, f"/runs/{run}/events")
 
 
 async def unread_exports(scene: Scene) -> str:
-    """Exports of a conversation in which much was said, and the conversation itself."""
+    """Request exports of a long conversation, and the conversation itself."""
     await _conversation(scene)
     paths = ("/threads/th_big/export", "/threads/th_big/export?format=markdown", "/threads/th_big")
     return await _asked(scene, *paths)
 
 
 async def _conversation(scene: Scene) -> None:
-    async with talking(scene.served) as client:
+    async with open_client(scene.server) as client:
         for number in range(BIG // MILLION):
             await say(client, "short", f"{number} " * (MILLION // 2), "th_big")
 
 
 async def unread_downloads(scene: Scene) -> str:
     """Downloads of a large file, and as much of it as can be read at once."""
-    _file(scene.served)
+    _file(scene.server)
     return await _asked(scene, "/agents/files/files/download?path=large", "/agents/files/files/read?path=large")
 
 
-def _file(served: Served) -> None:
-    path = served.folder / "data" / "work" / "large"
+def _file(server: ServerProcess) -> None:
+    path = server.folder / "data" / "work" / "large"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(range(256)) * (FILE // 256))
 
 
 async def _asked(scene: Scene, *paths: str) -> str:
-    """Everybody asks, from here on, and nobody reads."""
+    """Send all requests and read no response."""
     scene.begin()
     clients = [await scene.deaf(paths[number % len(paths)]) for number in range(scene.many)]
     await _fine(clients)
@@ -447,11 +447,11 @@ KINDS: dict[str, Kind] = {
 
 
 async def idle(scene: Scene, threads: int, streams: int) -> tuple[int, int]:
-    """What the server holds with that many threads, and with that many streams that wait for an answer beside."""
+    """Return the memory of the server with that many threads and idle streams."""
     numbers = iter(range(threads - streams))
 
     async def fill() -> None:
-        async with talking(scene.served) as client:
+        async with open_client(scene.server) as client:
             for number in numbers:
                 await say(client, "short", "Hello.", f"th_idle{number}")
 

@@ -1,4 +1,4 @@
-"""A long time with many people, and something that breaks every other second.
+"""Soak test: many users for a long time, with a fault every other second.
 
     python tests/faults/soak.py                        # 60 minutes
     python tests/faults/soak.py --minutes 3 --users 20
@@ -32,11 +32,11 @@ from soak_test.soak import Plan, Soak  # noqa: E402
 
 RESULT = HERE.parents[1] / "bench" / "results" / "soak.json"
 PICTURE = HERE.parents[1] / "docs" / "images" / "soak.svg"
-ROWS = 240  # samples that are kept in the file
+ROWS = 240  # samples stored in the file
 
 
 def soak(plan: Plan, *, quiet: bool = False, log: Path | None = None) -> dict[str, Any]:
-    """Soak, and say what was found."""
+    """Run the soak and return its report."""
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     try:
         with Showing(plan.seconds, quiet) as showing, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,4 +1,4 @@
-"""Counts what was tried and what was violated, says so, and fails if anything was.
+"""Count attempts and violations of a promise, report them, and fail if there were any.
 
     with Tally("R1", "power cuts") as tally:
         for number in range(200):
@@ -27,12 +27,12 @@ SHOWN = 5
 
 
 class Violated(AssertionError):
-    """A promise was not kept."""
+    """A promise was violated."""
 
 
 @dataclass
 class Tally:
-    """One promise, one way to try it: how often it was tried, and what was violated."""
+    """One promise and one way to try it: the number of attempts, and the violations."""
 
     promise: str
     what: str
@@ -43,7 +43,7 @@ class Tally:
     began: float = field(default_factory=time.monotonic)
 
     def check(self, kept: object, why: str) -> bool:
-        """One try: whether it was kept, and what to say if it was not."""
+        """Count one attempt, with a message if it failed."""
         self.tried += 1
         if not kept:
             self.violations.append(why)
@@ -51,7 +51,7 @@ class Tally:
 
     @contextmanager
     def trying(self, label: str = "") -> Iterator[None]:
-        """One try: what fails in here is one violation, and the next is tried."""
+        """Count one attempt; an exception inside is a violation, and the next attempt follows."""
         self.tried += 1
         try:
             yield
@@ -59,7 +59,7 @@ class Tally:
             self.violations.append(f"{label}: {type(error).__name__}: {error}")
 
     def note(self, **figures: Any) -> None:
-        """Numbers that were measured on the way, to stand beside the count."""
+        """Add measured figures to the report."""
         self.figures |= figures
 
     def __enter__(self) -> Tally:
@@ -70,7 +70,7 @@ class Tally:
             self.end()
 
     def end(self) -> None:
-        """Say it, keep it, and fail if something was violated, or nothing was tried."""
+        """Report and store the result; raise if a violation occurred or nothing was tried."""
         self._say()
         if FULL and not self.planted:
             self._keep()

@@ -1,4 +1,4 @@
-"""S5: bad input never breaks the server. No 5xx, no hang, nobody called, and a tool ends in a result or in an error.
+"""S5: bad input never breaks the server. No 5xx, no hang, no outbound request; a tool ends with a result or an error.
 
 In CI some hundred requests and 40 argument sets of each tool; with WICK_FULL 100,000 requests and 10,000 argument sets.
 What a browser does with bad text is tried in tests/e2e (test_everywhere.py, test_preview.py).
@@ -31,7 +31,7 @@ from faults.json_fuzzer import Nonsense
 from faults.raw_http import Line, request
 from faults.request_fuzzer import Flood, Made, messages
 from faults.tally import FULL, Tally, Violated
-from server_process import TOKENS, Hosted, Served, events, hosted, serving, talking
+from server_process import TOKENS, InProcessServer, ServerProcess, host_server, open_client, read_events, run_server
 from wick import Agent, Allow, tool
 from wick.backends.local import Local
 from wick.config import load
@@ -59,14 +59,14 @@ AGENTS: Mapping[str, Any] = {
 
 
 @contextmanager
-def overheard_server(folder: Path) -> Iterator[Served]:
-    """A server of which the kernel tells whom it calls."""
+def overheard_server(folder: Path) -> Iterator[ServerProcess]:
+    """A server under strace, which records its connections."""
     folder.mkdir(parents=True, exist_ok=True)
     traced = TRACED.replace("COMMAND", repr(listening(folder / "calls")))
     script = traced + SERVER.replace("AGENTS", repr(dict(AGENTS)))
     quotas = {"requests_per_second": 0, "threads": 0, "runs": 50}
-    with serving(folder, script=script, quotas=quotas) as served:
-        yield served
+    with run_server(folder, script=script, quotas=quotas) as server:
+        yield server
 
 
 TRACED = """
@@ -85,12 +85,12 @@ server.start()
 """
 
 
-async def known_names(served: Served) -> dict[str, list[str]]:
-    """What is really there, so that requests get far; by the names of fields and by kinds of ids."""
-    async with talking(served) as ada:
+async def known_names(server: ServerProcess) -> dict[str, list[str]]:
+    """Return existing ids by field name and kind, so that requests get past validation."""
+    async with open_client(server) as ada:
         body = {"messages": [{"role": "user", "content": "Write hello to notes.txt"}], "thread_id": "th_known"}
         async with ada.post("/agents/default/stream", json=body) as answer:
-            run, seen = answer.headers["X-Run-Id"], await events(answer)
+            run, seen = answer.headers["X-Run-Id"], await read_events(answer)
             call = next(frame["data"]["data"]["call_id"] for frame in seen if frame["event"] == "on_tool_end")
     threads, agents = ["th_known", "th_1", "th_2"], ["default", "plain", "data", "a1", "a2", "a3"]
     paths = ["notes.txt", ".", "deck.md", "new/x.txt"]
@@ -101,13 +101,13 @@ async def known_names(served: Served) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-async def described(served: Served | Hosted) -> Any:
-    async with talking(served) as ada, ada.get("/openapi.json") as answer:
+async def described(server: ServerProcess | InProcessServer) -> Any:
+    async with open_client(server) as ada, ada.get("/openapi.json") as answer:
         return await answer.json()
 
 
 async def flood(
-    served: Served | Hosted,
+    server: ServerProcess | InProcessServer,
     bird: Canary,
     requests: int,
     tally: Tally,
@@ -115,12 +115,12 @@ async def flood(
     known: Mapping[str, Sequence[str]],
 ) -> None:
     """Send so many, over some connections at once; each is answered, below 500 and in time."""
-    source = Flood(await described(served), chance, bird, known)
+    source = Flood(await described(server), chance, bird, known)
     statuses: Counter[int] = Counter()
     left = iter(range(requests))
 
     async def work() -> None:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for _ in left:
                 made = source.next()
                 status = await _answered(line, made)
@@ -150,14 +150,14 @@ def _said(status: int) -> str:
     return {0: "it hung up", 999: f"no answer within {WITHIN:g} s"}.get(status, str(status))
 
 
-async def terminals(served: Served, sockets: int, tally: Tally, chance: random.Random) -> None:
-    """Open terminals and say nonsense to them; each is closed by the server, in time."""
+async def terminals(server: ServerProcess, sockets: int, tally: Tally, chance: random.Random) -> None:
+    """Open terminals and send invalid input; the server closes each in time."""
     bearer = ("Authorization", f"Bearer {TOKENS['bob']}")
     nonsense = Nonsense(chance)
     left = iter(range(sockets))
 
     async def work() -> None:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for number in left:
                 raw = request("WS", f"/agents/default/terminal?rows={number % 3_000 - 1}", HOST, bearer)
                 with tally.trying(f"socket {number}"):
@@ -167,24 +167,24 @@ async def terminals(served: Served, sockets: int, tally: Tally, chance: random.R
     await asyncio.gather(*(work() for _ in range(4)))
 
 
-async def healthy(served: Served, tally: Tally) -> None:
-    """It goes on as if nothing had been: it answers, works, and has nothing to complain of."""
+async def healthy(server: ServerProcess, tally: Tally) -> None:
+    """Check that the server answers, works and has logged no error."""
     with tally.trying("health"):
-        async with talking(served, "root") as root, root.get("/health") as answer:
+        async with open_client(server, "root") as root, root.get("/health") as answer:
             assert answer.status == 200
-        async with talking(served, "root") as root:
+        async with open_client(server, "root") as root:
             body = {"messages": [{"role": "user", "content": "What is 6 * 7?"}]}
             async with root.post("/agents/plain/invoke", json=body) as answer:
                 assert answer.status == 200, await answer.text()
-    at = served.log.find("Traceback")
-    tally.check(at < 0, f"the log has a traceback: {served.log[max(0, at - 600) : at + 4_000]}")
+    at = server.log.find("Traceback")
+    tally.check(at < 0, f"the log has a traceback: {server.log[max(0, at - 600) : at + 4_000]}")
 
 
-def nobody_called(served: Served, bird: Canary, tally: Tally) -> None:
-    """Neither the canary nor anybody beyond this machine."""
+def nobody_called(server: ServerProcess, bird: Canary, tally: Tally) -> None:
+    """Check that neither the canary nor a remote host was contacted."""
     with tally.trying("the canary"):
         bird.silent()
-    beyond = {call for call in overheard(served.folder / "calls") if not _is_loopback(call)}
+    beyond = {call for call in overheard(server.folder / "calls") if not _is_loopback(call)}
     tally.check(not beyond, f"the server called {sorted(beyond)[:5]}")
 
 
@@ -194,24 +194,24 @@ def _is_loopback(call: str) -> bool:
 
 async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
     chance = random.Random(12)
-    with canary() as bird, overheard_server(tmp_path / "server") as served:
+    with canary() as bird, overheard_server(tmp_path / "server") as server:
         with Tally("S5", "generated requests") as tally:
-            await flood(served, bird, REQUESTS, tally, chance, await known_names(served))
-            await healthy(served, tally)
-            nobody_called(served, bird, tally)
+            await flood(server, bird, REQUESTS, tally, chance, await known_names(server))
+            await healthy(server, tally)
+            nobody_called(server, bird, tally)
         with Tally("S5", "terminals that hear nonsense") as tally:
-            await terminals(served, SOCKETS, tally, chance)
-            await healthy(served, tally)
-        assert served.stop() == 0
+            await terminals(server, SOCKETS, tally, chance)
+            await healthy(server, tally)
+        assert server.stop() == 0
 
 
-async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_raising_handler_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def raising(self: AgentRegistry, user: User, id: str) -> Any:
         raise RuntimeError("planted")
 
     monkeypatch.setattr(AgentRegistry, "get_template", raising)
     with canary() as bird:
-        async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as here:
+        async with host_server(tmp_path, agents={"plain": {"model": "demo"}}) as here:
             with pytest.raises(Violated, match="500 to"), Tally("S5", "requests, planted", planted=True) as tally:
                 await flood(here, bird, 60, tally, random.Random(12), {"agent": ["plain"]})
 
@@ -265,7 +265,7 @@ class Workshop:
         self.before = self.surroundings()
 
     def furnish(self) -> None:
-        """Make the workspace as it was in the beginning, whatever was done to it."""
+        """Restore the initial workspace."""
         for path in self.workspace.iterdir():
             rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         (self.workspace / "notes.txt").write_text("hello\n" * 20)
@@ -302,7 +302,7 @@ class Workshop:
         return self.chance.choice((True, False, Allow(), "an answer", "x" * 20_000, "\ud800"))
 
     def surroundings(self) -> dict[str, str]:
-        """Everything beside the workspace, and what it holds."""
+        """Return all files beside the workspace with their content."""
         found = {}
         for path in sorted(self.folder.rglob("*")):
             if self.workspace not in path.parents:
@@ -325,7 +325,7 @@ class Workshop:
         assert not any(SECRET in message.text for message in told), f"the secret was told: {texts}"
 
     def check(self, bird: Canary) -> None:
-        """Nobody was called, and beside the workspace everything is as it was."""
+        """Check that no connection was made and files beside the workspace are unchanged."""
         bird.silent()
         now = self.surroundings()
         changed = {path for path in self.before.keys() | now.keys() if self.before.get(path) != now.get(path)}
@@ -381,7 +381,7 @@ def fetch(url: str) -> str:
     return "fetched"
 
 
-async def test_a_tool_that_fetches_writes_elsewhere_or_hangs_is_noticed(
+async def test_a_tool_that_fetches_or_hangs_or_writes_outside_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @tool

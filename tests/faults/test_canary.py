@@ -1,4 +1,4 @@
-"""The canary would have noticed: every way to call it is planted here, and heard."""
+"""The canary detects every planted way to contact it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def bird() -> Iterator[Canary]:
         yield found
 
 
-def test_whoever_connects_is_heard_with_what_they_say(bird: Canary) -> None:
+def test_connections_are_recorded_with_their_first_bytes(bird: Canary) -> None:
     with pytest.raises((urllib.error.URLError, ConnectionError)):
         urllib.request.urlopen(f"{bird.url}/hello", timeout=60)
     assert "GET /hello HTTP/1.1" in bird.heard()
     bird.silent()
 
 
-def test_whoever_says_nothing_is_heard_too(bird: Canary) -> None:
+def test_silent_connections_are_recorded(bird: Canary) -> None:
     socket.create_connection(("127.0.0.1", bird.port), 60).close()
     with pytest.raises(Violated, match="called 1 times"):
         bird.silent()
 
 
 @pytest.mark.parametrize("text", [b"hello", QUESTION], ids=["a datagram", "a question"])
-def test_datagrams_and_questions_for_names_are_heard(bird: Canary, text: bytes) -> None:
+def test_datagrams_and_dns_queries_are_recorded(bird: Canary, text: bytes) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
         caller.sendto(text, ("127.0.0.1", bird.port))
     assert bird.heard() == ("UDP 'canary.test'" if text == QUESTION else "UDP b'hello'")
@@ -50,11 +50,11 @@ def test_only_questions_have_names() -> None:
     assert [asked_name(data) for data in (b"", b"x" * 40, QUESTION[:12], b"GET / HTTP/1.1\r\n")] == [""] * 4
 
 
-def test_every_address_that_is_planted_names_it(bird: Canary) -> None:
+def test_every_planted_address_is_attributed(bird: Canary) -> None:
     assert all(str(bird.port) in text for text in (*bird.addresses, *bird.texts))
 
 
-def test_what_a_program_and_its_children_call_is_overheard(tmp_path: Path, bird: Canary) -> None:
+def test_connections_of_a_program_and_its_children_are_traced(tmp_path: Path, bird: Canary) -> None:
     call = f"import socket; socket.create_connection(('127.0.0.1', {bird.port})).close()"
     ask = "import socket; socket.socket(2, 2).connect(('127.0.0.2', 53))"  # as one asks for a name
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {call!r}]); {ask}"
@@ -68,7 +68,7 @@ def test_what_a_program_and_its_children_call_is_overheard(tmp_path: Path, bird:
 
 
 def _until(trace: Path, calls: int) -> list[str]:
-    """What was overheard; strace writes it a moment after the program has ended."""
+    """Return traced connections; strace writes them shortly after the program ended."""
     for _ in range(6_000):
         if len(found := overheard(trace)) >= calls:
             break

@@ -1,4 +1,4 @@
-"""R7: stops when told. A second after a cancel or a time limit, the kernel knows no process of it any more."""
+"""R7: cancellation works. One second after a cancel or a time limit, no process is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faults.cancellation import KINDS, OF_NO_SANDBOX, STUCK, Scene, ended, stop_
 from faults.hostile_commands import LONG, plant_group_only
 from faults.leaks import Watch, watching
 from faults.tally import FULL, Tally, Violated
-from server_process import serving, talking
+from server_process import open_client, run_server
 from wick.backends.local import Local
 
 ROUNDS = 20 if FULL else 1
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
-def test_what_is_told_to_stop_is_gone(tmp_path: Path, sandbox: Any) -> None:
+def test_processes_end_after_cancel_or_time_limit(tmp_path: Path, sandbox: Any) -> None:
     kinds = [kind for kind in KINDS if sandbox == "none" or kind not in OF_NO_SANDBOX]
     with Tally("R7", f"stopped in {sandbox}") as tally, watching() as watch:
         backend = Local(tmp_path / sandbox, sandbox=sandbox)
         asyncio.run(stop_at_once(tally, Scene(watch, tmp_path, backend), kinds, ROUNDS))
 
 
-def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     with watching() as watch:
         with pytest.raises(Violated, match=LONG), Tally("R7", "stopped, planted", planted=True) as tally:
@@ -57,16 +57,20 @@ Server(settings=os.environ["WICK_SETTINGS"]).register_agent("stuck", agent).star
 """
 
 
-def test_a_run_of_a_server_that_is_cancelled_is_gone(tmp_path: Path) -> None:
-    with Tally("R7", "cancelled at a server") as tally, watching() as watch, serving(tmp_path, script=SERVED) as served:
-        watch.processes |= {served.process.pid} if served.process else set()
-        asyncio.run(_cancel_each(tally, watch, tmp_path, served))
+def test_processes_of_a_cancelled_server_run_end(tmp_path: Path) -> None:
+    with (
+        Tally("R7", "cancelled at a server") as tally,
+        watching() as watch,
+        run_server(tmp_path, script=SERVED) as server,
+    ):
+        watch.processes |= {server.process.pid} if server.process else set()
+        asyncio.run(_cancel_each(tally, watch, tmp_path, server))
 
 
-async def _cancel_each(tally: Tally, watch: Watch, folder: Path, served: Any) -> None:
+async def _cancel_each(tally: Tally, watch: Watch, folder: Path, server: Any) -> None:
     body = {"messages": [{"role": "user", "content": "Go."}]}
     scene = Scene(watch, folder, None)
-    async with talking(served) as client:
+    async with open_client(server) as client:
         for number in range(ROUNDS):
             with tally.trying(f"run {number}"):
                 response = await client.post("/agents/stuck/stream", json=body)

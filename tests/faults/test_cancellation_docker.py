@@ -31,7 +31,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stop(tally: Tally, folder: Path, server: str, image: str, kinds: Any, rounds: int, within: float) -> None:
-    here = engines.here()
+    here = engines.find_engine()
     backend = Docker(here.image(image), engine=here.url, server=server)
     for _ in range(rounds):
         await backend.start()  # the last of them has stopped it
@@ -39,12 +39,12 @@ async def stop(tally: Tally, folder: Path, server: str, image: str, kinds: Any, 
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_what_is_told_to_stop_in_a_container_is_gone(tmp_path: Path, image: str) -> None:
+def test_container_processes_end_after_cancel_or_time_limit(tmp_path: Path, image: str) -> None:
     with Tally("R7", f"stopped in a container of {image}") as tally, labelled() as server:
         asyncio.run(stop(tally, tmp_path, server, image, ALL if FULL else SAMPLED, ROUNDS, WITHIN))
 
 
-def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     tally = Tally("R7", "stopped in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match=LONG), tally:

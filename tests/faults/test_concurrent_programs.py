@@ -27,7 +27,7 @@ def heard(program: subprocess.Popen[str]) -> list[str]:
 
 
 async def turns(folder: Path) -> list[list[Message]]:
-    """The thread, cut before each thing that was said."""
+    """Return the thread, split before each user message."""
     sessions = Sessions(folder)
     thread = await sessions.load("th_1")
     await sessions.close()
@@ -39,7 +39,7 @@ async def turns(folder: Path) -> list[list[Message]]:
 
 
 async def test_two_programs_never_interleave(tmp_path: Path) -> None:
-    """Whoever had no processor for a while still holds the thread: another would go on with it otherwise."""
+    """A process that was not scheduled for a while still holds the lease."""
     programs = [talk(tmp_path, name, 12, 60.0) for name in ("one", "two")]
     told = [heard(program) for program in programs]
     assert told == [[f"re: {name} {number}" for number in range(12)] for name in ("one", "two")]
@@ -50,7 +50,7 @@ async def test_two_programs_never_interleave(tmp_path: Path) -> None:
         assert answer[-1].text == f"re: {said.text}"
 
 
-async def test_when_one_is_killed_the_other_goes_on(tmp_path: Path) -> None:
+async def test_when_one_program_is_killed_the_other_continues(tmp_path: Path) -> None:
     dies = talk(tmp_path, "dies", 1000, 1.0)
     assert dies.stdout is not None and dies.stdout.readline() == "re: dies 0\n"
     dies.kill()

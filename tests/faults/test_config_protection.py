@@ -1,4 +1,4 @@
-"""S3: a workspace never holds what configures or extends the process that serves it.
+"""S3: a workspace never contains code or configuration of the process that serves it.
 
 Code that the process imports, runs or trusts is refused with a sentence; plain files that it reads again are pinned:
 no file tool and no command changes them, whatever name or link leads there.
@@ -33,7 +33,7 @@ from wick.server.settings import Settings
 HOOK = "from wick import Run, before\n@before(Run)\ndef hook(run): pass\n"
 PLAIN = "model: demo\nbackend: {type: local, workdir: WORKDIR}\n"
 
-# What an agents.yaml names, and the files that it needs. Each is code of the process, inside the workspace.
+# Names in agents.yaml and the files they need: each is code of the process inside the workspace.
 CODE: dict[str, tuple[str, dict[str, str]]] = {
     "a hook": ("hooks: ['mine_a:hook']\n", {"mine_a.py": HOOK}),
     "a hook with options": ("hooks: [{'mine_b:Hook': {}}]\n", {"mine_b.py": HOOK}),
@@ -133,7 +133,7 @@ def _modules() -> Iterator[str]:
     return (name for name in [*sys.modules] if name.startswith("mine_"))
 
 
-def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> None:
+def test_an_agent_is_refused_if_its_workspace_contains_its_code(tmp_path: Path) -> None:
     with Tally("S3", "code in a workspace") as tally:
         for number, (name, (text, files)) in enumerate(CODE.items()):
             folder = tmp_path / str(number)
@@ -142,7 +142,7 @@ def test_no_agent_is_built_whose_workspace_holds_its_code(tmp_path: Path) -> Non
             tally.check(not [*_modules()], f"{name}: it was imported")
 
 
-def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_code_check_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.config.builder.pin_config", lambda *args, **options: [])
     monkeypatch.setattr("wick.config.builder.pin_files", lambda *args, **options: [])
     monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
@@ -155,7 +155,7 @@ def test_code_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pyt
 
 
 def test_plain_config_beside_its_modules_is_fine(tmp_path: Path) -> None:
-    """What lies outside of the workspace is used as ever, and what is inside and plain is pinned."""
+    """Modules outside of the workspace are used; plain files inside are pinned."""
     for number, (text, files) in enumerate([*CODE.values()][:1]):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -200,14 +200,14 @@ async def _changed(tally: Tally, folder: Path, **options: Any) -> None:
 
 @needs_bubblewrap
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
-async def test_nothing_in_a_workspace_changes_what_is_pinned(folder: Path, sandbox: str) -> None:
+async def test_workspace_files_cannot_change_pinned_code(folder: Path, sandbox: str) -> None:
     pinned = pin_files(folder, ProcessFiles(config={str(folder / "conf/agents.yaml"): "the config"}))
     with Tally("S3", f"pinned files, {sandbox}") as tally:
         await _changed(tally, folder, sandbox=sandbox, pinned=pinned)
 
 
 @needs_bubblewrap
-async def test_a_file_that_is_not_pinned_is_noticed(folder: Path) -> None:
+async def test_an_unpinned_file_is_detected(folder: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "pinned files, planted", planted=True) as tally:
         await _changed(tally, folder, sandbox="bubblewrap")
 
@@ -230,7 +230,7 @@ def test_links_and_second_names_are_refused(folder: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("within", ["data", "data/workspaces", ".venv", "static", "server.yaml", "keys.json"])
-def test_what_is_the_servers_own_is_refused(folder: Path, within: str) -> None:
+def test_server_files_are_refused_as_workspace(folder: Path, within: str) -> None:
     named = {"static": "the page", "server.yaml": "settings", "keys.json": "keys", ".venv": "an environment"}
     others = [(folder / name, what) for name, what in named.items()]
     (folder / within).mkdir(parents=True)
@@ -273,7 +273,7 @@ async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
 
 @pytest.fixture
 async def service(folder: Path, tmp_path: Path) -> AsyncIterator[Service]:
-    """A server whose config lies in the workspace of its agent."""
+    """A server whose config is in the workspace of its agent."""
     made = Service(Settings(data=tmp_path / "data", config=folder / "conf/agents.yaml"))
     yield made
     await made.stop()
@@ -337,7 +337,7 @@ def test_a_workspace_does_not_hold_a_part_of_a_package(tmp_path: Path, workdir: 
         load(tmp_path / "agents.yaml").agent()
 
 
-def test_a_part_of_a_package_that_is_not_looked_for_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_package_part_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_package(tmp_path, "pack_d/sub", "pack_d.outer:hook", False)
     monkeypatch.setattr("wick.config.builder.check_loaded", lambda workspace: None)
     assert load(tmp_path / "agents.yaml").agent()

@@ -102,7 +102,7 @@ async def test_a_workspace_has_no_more_than_its_quota(tmp_path: Path, sandbox: s
 
 
 @needs_bubblewrap
-async def test_a_quota_that_is_not_watched_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quota_without_monitoring_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DiskSpace, "watch_limits", lambda self, scratch: None)
     monkeypatch.setitem(globals(), "WAYS", {"many files": MANY})
     monkeypatch.setitem(globals(), "SECONDS", 0.5)

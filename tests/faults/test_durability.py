@@ -1,4 +1,4 @@
-"""R1: nothing that was acknowledged is lost or told twice, and no thread becomes unusable.
+"""R1: acknowledged data is neither lost nor duplicated, and no thread becomes unusable.
 
 Here the process dies or its disk does; test_durability_concurrency has people who cancel and race,
 test_durability_server has some who speak to a server that dies.
@@ -26,7 +26,7 @@ from faults.conversation import announced, check, command, converse, killed_at, 
 from faults.power_cuts import Disk, Step, disk, grow, left_over, recorded, recording, small
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
-from store_fixtures import WRITER, Place, read, whole
+from store_fixtures import WRITER, StoreLocation, complete_groups, read_entries
 from wick import Thread
 from wick.errors import StoreError
 
@@ -39,12 +39,12 @@ LONG = 7200 if FULL else 300
 
 # A write is counted by the thread that makes it, so the threads have to be met one by one: the one that makes the
 # database is the first to write so often, the one that writes it where it is there already, and the one that closes it
-# where all is said.
+# where the conversation is complete.
 Points = dict[str, Sequence[int]]
 
 
 def begin(place: Path, where: str) -> None:
-    """What is there before the conversation is killed."""
+    """Create the state before the conversation is killed."""
     place.mkdir()
     if where == "an empty database":
         (place / "db").mkdir()
@@ -87,7 +87,7 @@ def test_every_crash_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # power cuts and full disks find the same in less time
-def test_crash_points_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
+def test_crash_points_detect_events_sent_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
         die_at(tmp_path, {"nothing": (60, 90)}, fault="unsaved")
 
@@ -96,7 +96,7 @@ def test_crash_points_find_what_is_told_before_it_is_written(tmp_path: Path) -> 
 
 
 def lose_power(folder: Path, cuts: int, fault: str = "") -> None:
-    """Record a conversation, and look at what is on the disk when the power fails anywhere in it."""
+    """Record a conversation and check the disk after a power cut at any point."""
     traced()
     (folder / "db").mkdir()
     log = folder / "log"
@@ -130,7 +130,7 @@ def _look(place: Path) -> Thread:
     try:
         return look(place)
     except StoreError as error:
-        if error.code != "not_found":  # it was not made yet, and nobody was told
+        if error.code != "not_found":  # it was not created yet, and not acknowledged
             raise
         return Thread("th_1")
 
@@ -152,7 +152,7 @@ def test_power_cuts_find_a_missing_sync(tmp_path: Path) -> None:
 
 
 def shut_down(folder: Path, cuts: int, fault: str = "") -> None:
-    """Shut a real disk down under a process that writes to it, again and again; the next goes on with what is left."""
+    """Shut down a real disk under a writing process, repeatedly; the next one continues with the remaining data."""
     chance = random.Random(7)
     with Tally("R1", "power cuts of an ext4 disk", planted=bool(fault)) as tally:
         for first in range(0, cuts, 5):
@@ -166,7 +166,7 @@ def shut_down(folder: Path, cuts: int, fault: str = "") -> None:
 
 
 def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault: str) -> None:
-    place = Place("sqlite", made.folder)
+    place = StoreLocation("sqlite", made.folder)
     planted = [str(Path(__file__).with_name("planted_faults.py")), fault] if fault else []
     given = ["sqlite", str(made.folder / "threads.db"), "-", "load", "6"]
     with subprocess.Popen(
@@ -181,7 +181,7 @@ def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault
         listening.start()
         with suppress(subprocess.TimeoutExpired):
             writer.wait(seconds)
-        told = len(lines)  # without power nobody is told anything, also not while the disk shuts down
+        told = len(lines)  # without power nothing is acknowledged, also not during the shutdown
         made.cut()
         writer.send_signal(signal.SIGKILL)
         listening.join()
@@ -198,11 +198,11 @@ def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault
         raise
 
 
-async def _all_there(place: Place, acknowledged: Counter[str]) -> None:
+async def _all_there(place: StoreLocation, acknowledged: Counter[str]) -> None:
     store = place.open()
     try:
         for id, last in acknowledged.items():
-            ends = [0, *whole(await read(store, id))]
+            ends = [0, *complete_groups(await read_entries(store, id))]
             assert last in ends, f"{id} had {last} entries, and now has {ends[-1]}"
     finally:
         await store.close()
@@ -222,7 +222,7 @@ def test_a_real_disk_finds_a_missing_sync(tmp_path: Path) -> None:
 
 
 def fill_up(folder: Path, levels: Sequence[int], fault: str = "") -> None:
-    """Converse on a disk with so many kilobytes, until it is full; make room, and go on."""
+    """Converse on a disk of that size until it is full; make room, and continue."""
     with Tally("R1", "levels of a full disk", planted=bool(fault)) as tally:
         full = 0
         for level in levels:
@@ -245,6 +245,6 @@ def test_full_disks(tmp_path: Path) -> None:
     fill_up(tmp_path, range(8, 808, 8) if FULL else (60, 150))
 
 
-def test_full_disks_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
+def test_full_disks_detect_events_sent_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
         fill_up(tmp_path, (150,), fault="unsaved")

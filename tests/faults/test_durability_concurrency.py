@@ -1,4 +1,4 @@
-"""R1, among people: they cancel what they began, anywhere in it, and race for one thread.
+"""R1 under concurrency: clients cancel runs at any point and race for one thread.
 
 In CI a sample of each; all of it with WICK_FULL. Each check also finds a fault that is planted.
 """
@@ -16,8 +16,8 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import kept, valid
-from server_agents import answer, get, say
-from server_process import Hosted, frames, hosted, talking
+from server_agents import get_json, send_answer, user_message
+from server_process import InProcessServer, host_server, open_client, read_frames
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
@@ -39,7 +39,7 @@ async def work(number: int) -> str:
 
 
 def two_calls(request: Request) -> Any:
-    """Use the tool twice at once, and say what was said; each result of a thread is another."""
+    """Use the tool twice at once and repeat the last message; each result of a thread is different."""
     count = len(request.messages)
     if request.messages[-1].role == "user":
         return assistant("", *(ToolCall(f"c{number}", "work", {"number": number}) for number in (count, count + 1)))
@@ -50,15 +50,15 @@ def two_calls(request: Request) -> Any:
 
 
 async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
-    """Cancel runs anywhere: as a program does, and as somebody does who talks to a server.
+    """Cancel runs at any point: in process and through a server.
 
-    A fault is planted into programs only: of a server that loses what it is told, one would wait for ever.
+    Faults are planted in process only: a server that loses messages would block forever.
     """
     sessions, chance = Sessions(folder / "db"), random.Random(5)
     agent = Agent(FunctionModel(two_calls), tools=[work], hooks=[sessions])
-    served = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
+    sample_agents = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
     with Tally("R1", "cancels", planted=planted) as tally:
-        async with hosted(folder, agents=served, quotas=NO_QUOTAS) as server, talking(server) as client:
+        async with host_server(folder, agents=sample_agents, quotas=NO_QUOTAS) as server, open_client(server) as client:
             for number in range(times):
                 id = f"th_{number // 20}"
                 with tally.trying(f"cancel {number}"):
@@ -70,7 +70,7 @@ async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
 
 
 async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random.Random, at_first_word: bool) -> None:
-    """Cancel at any moment; or when something was told, which is where a fault shows that tells too early."""
+    """Cancel at any moment, or right after an event, where a premature event shows."""
     told: list[str] = []
     first = asyncio.Event()
 
@@ -99,11 +99,11 @@ async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random
     valid(thread)
     kept(
         sorted(told), sorted(_results(thread))
-    )  # tools that end at once are told of in any order; a server has numbers
+    )  # results of concurrent tools are sent in any order; server frames have numbers
 
 
 def _results(thread: Thread) -> list[str]:
-    """The results in the order they came; among the messages they stand in the order of the calls."""
+    """Return the results in order of arrival; messages have them in call order."""
     said = [entry.data for entry in thread.entries if entry.kind == "message"]
     return [message.text for message in said if message.text.startswith("worked")]
 
@@ -111,9 +111,9 @@ def _results(thread: Thread) -> list[str]:
 async def _cancel_at_server(client: aiohttp.ClientSession, id: str, chance: random.Random) -> None:
     seen: list[dict[str, Any]] = []
     most, cancelled = chance.randint(0, 12), False
-    async with client.post("/agents/worker/stream", json=say("Work.", id)) as response:
+    async with client.post("/agents/worker/stream", json=user_message("Work.", id)) as response:
         run = response.headers["X-Run-Id"]
-        async for frame in frames(response):
+        async for frame in read_frames(response):
             seen.append(frame)
             if len(seen) > most and not cancelled:
                 cancelled = True
@@ -121,7 +121,7 @@ async def _cancel_at_server(client: aiohttp.ClientSession, id: str, chance: rand
                     assert cancelling.status == 200, await cancelling.text()
     ends = [frame["event"] for frame in seen if frame["event"] in ("done", "error")]
     assert ends == ["done"] and seen[-1]["event"] == "done", f"run {run} ended as {ends}"
-    thread = Thread.from_json(await get(client, f"/threads/{id}/export"))
+    thread = Thread.from_json(await get_json(client, f"/threads/{id}/export"))
     valid(thread)
     told = [frame["data"]["data"]["output"] for frame in seen if frame["event"] == "on_tool_end"]
     kept([text for text in told if text.startswith("worked")], _results(thread))
@@ -132,11 +132,11 @@ async def test_cancels(tmp_path: Path) -> None:
     await cancel_often(tmp_path, 1_000 if FULL else 60)
 
 
-async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancels_detect_events_sent_before_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = HeldThread._write_entries
 
     async def at_once(self: HeldThread) -> None:
-        """What is told is not waited for."""
+        """Send events without waiting for the store."""
 
     async def late(self: HeldThread) -> None:
         await asyncio.sleep(0.2)
@@ -152,13 +152,13 @@ async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, mo
 
 
 async def race_often(folder: Path, times: int, planted: bool = False) -> None:
-    """Several want to write one thread: one who was too slow, two programs, and one who says the same thing thrice."""
+    """Let several writers race for one thread: a slow one, two programs, and one that repeats its message."""
     path = folder / "db" / "threads.db"
     stores = [Sqlite(path), Sqlite(path)]
     agents = [Agent(FunctionModel(two_calls), tools=[work], hooks=[Sessions(store)]) for store in stores]
-    served = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
+    sample_agents = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
     with Tally("R1", "races for one thread", planted=planted) as tally:
-        async with hosted(folder, agents=served, quotas=NO_QUOTAS) as server:
+        async with host_server(folder, agents=sample_agents, quotas=NO_QUOTAS) as server:
             for number in range(times):
                 with tally.trying(f"race {number}"):
                     if number % 3 == 0:
@@ -172,7 +172,7 @@ async def race_often(folder: Path, times: int, planted: bool = False) -> None:
 
 
 async def _too_slow(stores: list[Sqlite], id: str) -> None:
-    """A holder whose lease has lapsed goes on to write, beside the one who holds it now."""
+    """A holder with an expired lease writes beside the current holder."""
     first, second = stores
     await first.create("ada", id)
     slow = await first.lease("ada", id, "slow", 0.001)
@@ -187,7 +187,7 @@ async def _too_slow(stores: list[Sqlite], id: str) -> None:
 
 
 async def _insist(store: Store, id: str, fence: int, wrote: list[str]) -> None:
-    """Write four times at wherever the thread is by now, until told that it is somebody else's."""
+    """Write four times at the current end of the thread until the lease is lost."""
     done = 0
     while done < 4:
         last = (await store.head("ada", id)).last
@@ -216,12 +216,12 @@ async def _at_once(agents: list[Agent], store: Store, id: str, number: int) -> N
     kept(sorted(words), sorted(turns[::2]))
 
 
-async def _thrice(server: Hosted, id: str, key: str) -> None:
-    """Somebody sends the same thing three times at once, under one key: it is said once."""
-    async with talking(server, **{"Idempotency-Key": key}) as client:
-        said = await asyncio.gather(*(answer(client, "worker", say(key, id)) for _ in range(3)))
+async def _thrice(server: InProcessServer, id: str, key: str) -> None:
+    """Send the same message three times at once with one idempotency key: it is stored once."""
+    async with open_client(server, **{"Idempotency-Key": key}) as client:
+        said = await asyncio.gather(*(send_answer(client, "worker", user_message(key, id)) for _ in range(3)))
         assert len({one["run_id"] for one in said}) == 1 and {one["response"] for one in said} == {f"re: {key}"}
-        thread = Thread.from_json(await get(client, f"/threads/{id}/export"))
+        thread = Thread.from_json(await get_json(client, f"/threads/{id}/export"))
     valid(thread)
     kept([key], [message.text for message in thread.messages if message.role == "user"])
 

@@ -20,9 +20,9 @@ import psycopg
 import pytest
 
 from faults.tally import Tally, Violated
-from postgres import server as postgres_server
-from server_agents import answer, get, names, say
-from server_process import DEMO, events, hosted, talking
+from postgres import shared_server as postgres_server
+from server_agents import get_json, list_names, send_answer, user_message
+from server_process import DEMO, host_server, open_client, read_events
 from wick import Agent, FunctionModel
 from wick.errors import StoreError
 from wick.server import service
@@ -67,9 +67,9 @@ DROPPED = {
 
 
 async def good_data(folder: Path) -> Path:
-    async with hosted(folder, agents=AGENTS) as server, talking(server) as client:
+    async with host_server(folder, agents=AGENTS) as server, open_client(server) as client:
         for number in range(4):
-            await answer(client, "echo", say("Hello." * 2_000, f"th_{number}"))
+            await send_answer(client, "echo", user_message("Hello." * 2_000, f"th_{number}"))
     return folder / "data"
 
 
@@ -90,8 +90,8 @@ async def start_on_damage(folder: Path, *, planted: bool = False) -> None:
 async def _refused(folder: Path, file: str) -> None:
     try:
         async with (
-            hosted(folder, agents=AGENTS) as server,
-            talking(server) as client,
+            host_server(folder, agents=AGENTS) as server,
+            open_client(server) as client,
             client.get("/threads") as answered,
         ):
             raise AssertionError(f"the server starts, and answers with a {answered.status}")
@@ -115,7 +115,7 @@ async def test_a_start_without_a_check_is_found(tmp_path: Path, monkeypatch: pyt
         await start_on_damage(tmp_path, planted=True)
 
 
-def test_the_command_says_which_file_and_what_to_do(tmp_path: Path) -> None:
+def test_the_command_names_the_file_and_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "threads.db").write_bytes(b"this is not a database\n" * 1_000)
     (tmp_path / "agents.yaml").write_text(json.dumps(DEMO))
@@ -150,37 +150,37 @@ async def test_a_server_does_not_start_on_an_incompatible_postgres(
             await service.check_store(store)
         return await store.close()
     with pytest.raises(StoreError, match="newer wick|belongs to something else") as refused:
-        async with hosted(tmp_path, store="postgres", store_schema=schema, agents=AGENTS):
+        async with host_server(tmp_path, store="postgres", store_schema=schema, agents=AGENTS):
             pass
     assert refused.value.code == "incompatible" and schema not in refused.value.public
 
 
 @pytest.mark.parametrize("route", ["invoke", "stream"])
-async def test_damage_that_comes_later_fails_what_needs_it(tmp_path: Path, route: str) -> None:
-    async with hosted(tmp_path, agents=AGENTS) as server, talking(server) as client:
+async def test_later_damage_fails_only_operations_that_need_the_data(tmp_path: Path, route: str) -> None:
+    async with host_server(tmp_path, agents=AGENTS) as server, open_client(server) as client:
         for thread in ("th_1", "th_2"):
-            await answer(client, "echo", say("Hello.", thread))
-        assert (await get(client, "/health"))["status"] == "ok"
+            await send_answer(client, "echo", user_message("Hello.", thread))
+        assert (await get_json(client, "/health"))["status"] == "ok"
         sql("UPDATE entries SET data = x'7b7d' WHERE seq = 1 AND thread = 1")(tmp_path / "data" / "threads.db")
         told = []
         async with client.get("/threads/th_1") as response:
             told.append(await response.text())
             assert response.status == 500 and (await response.json())["error"]["code"] == "corrupt"
             assert response.headers["X-Request-Id"] in told[-1]
-        async with client.post(f"/agents/echo/{route}", json=say("Again.", "th_1")) as response:
+        async with client.post(f"/agents/echo/{route}", json=user_message("Again.", "th_1")) as response:
             if route == "stream":
-                found = await events(response)
+                found = await read_events(response)
                 told.append(json.dumps(found))
-                assert names(found) == ["error"] and found[-1]["data"]["data"]["error"]["code"] == "corrupt"
+                assert list_names(found) == ["error"] and found[-1]["data"]["data"]["error"]["code"] == "corrupt"
             else:
                 told.append(await response.text())
                 assert response.status >= 500 and (await response.json())["error"]["code"] == "corrupt"
         assert not any(str(tmp_path) in text for text in told)
-        assert (await get(client, "/health", 503))["error"]["code"] == "corrupt"
-        assert (await answer(client, "echo", say("Well?", "th_2")))["response"] == "You said: Well?"
+        assert (await get_json(client, "/health", 503))["error"]["code"] == "corrupt"
+        assert (await send_answer(client, "echo", user_message("Well?", "th_2")))["response"] == "You said: Well?"
 
 
-async def test_the_library_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_the_library_names_the_problem(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     path.write_bytes(b"this is not a database\n" * 1_000)
     store = Sqlite(path)

@@ -21,10 +21,10 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
-from leak_checks import lasting
-from postgres import server as postgres_server
-from server_agents import answer, get, say
-from server_process import Hosted, eventually, frames, hosted, talking
+from leak_checks import allow_leaks
+from postgres import shared_server as postgres_server
+from server_agents import get_json, send_answer, user_message
+from server_process import InProcessServer, host_server, open_client, read_frames, wait_until
 from wick import Agent, Block, FunctionModel, Run, Thread, ToolCall, assistant, before, guard, run_log, tool
 from wick.errors import StoreError
 from wick.protocols import Request
@@ -55,7 +55,7 @@ def three_steps(request: Request) -> Any:
 
 
 class Policy:
-    """Hooks that fail when told so."""
+    """Hooks that fail on demand."""
 
     def __init__(self) -> None:
         self.before: Exception | None = None
@@ -78,9 +78,9 @@ class Policy:
 
 @dataclass
 class Target:
-    """The server under test, and what can be done to it."""
+    """The server under test, with its faults."""
 
-    server: Hosted
+    server: InProcessServer
     policy: Policy
     folder: Path
 
@@ -115,7 +115,7 @@ async def full_disk(target: Target) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def failing_reads(target: Target) -> AsyncIterator[None]:
-    """Every third read of the inbox fails, as one does whose connection is lost."""
+    """Every third read of the inbox fails, as with a lost connection."""
     real, count = target.store.inbox, 0
 
     async def inbox(*given: Any) -> Any:
@@ -166,7 +166,7 @@ async def restarted_database(target: Target) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        with lasting():  # not in a thread: the kernel ends a child when the thread that started it does
+        with allow_leaks():  # not in a thread: the kernel ends a child when the thread that started it does
             postgres_server().start()
 
 
@@ -222,7 +222,7 @@ class Acknowledged:
 
 
 async def talk(client: aiohttp.ClientSession, route: str, thread: str, text: str) -> Acknowledged | None:
-    body = say(text + PAD, thread)
+    body = user_message(text + PAD, thread)
     if route == "messages":
         async with client.post(f"/threads/{thread}/messages", json={"messages": body["messages"]}) as response:
             return Acknowledged(thread, text) if response.status == 202 else _refused(response)
@@ -245,7 +245,7 @@ def _refused(response: aiohttp.ClientResponse) -> None:
 async def _last(response: aiohttp.ClientResponse) -> tuple[str, str] | None:
     """The terminal frame of a stream; it is in the log, so it has an id."""
     end = None
-    async for frame in frames(response):
+    async for frame in read_frames(response):
         if frame["event"] in ("done", "error"):
             assert frame["id"], f"an end that is not in the log: {frame['data']}"
             said = frame["data"]["data"]
@@ -258,9 +258,9 @@ async def talk_while(
 ) -> list[Acknowledged]:
     """Talk from before the fault until it is over, each client in a thread of its own; half of them begin in it."""
     failing = asyncio.Event()
-    async with talking(target.server) as client:
+    async with open_client(target.server) as client:
         threads = {f"th_{name}_{route}_{number}": route for route in routes for number in range(2)}
-        await asyncio.gather(*(answer(client, "worker", say("First.", thread)) for thread in threads))
+        await asyncio.gather(*(send_answer(client, "worker", user_message("First.", thread)) for thread in threads))
 
         async def speak(thread: str, route: str, number: int) -> list[Acknowledged | None]:
             await failing.wait() if number % 2 else await asyncio.sleep(0.02 * number)
@@ -274,18 +274,18 @@ async def talk_while(
             failing.set()
             await asyncio.sleep(seconds)
         told = [said for person in await asyncio.gather(*speaking) for said in person if said is not None]
-        # each thread works, and messages whose run had failed are heard now
+        # each thread works, and messages of failed runs are answered now
         await asyncio.gather(*(eventually_answer(client, thread) for thread in threads))
         return told
 
 
 async def eventually_answer(client: aiohttp.ClientSession, thread: str) -> None:
     async def answered() -> bool:
-        async with client.post("/agents/worker/invoke", json=say("Last.", thread)) as response:
+        async with client.post("/agents/worker/invoke", json=user_message("Last.", thread)) as response:
             await response.read()
             return response.status == 200
 
-    await eventually(answered)
+    await wait_until(answered)
 
 
 async def check(client: aiohttp.ClientSession, told: list[Acknowledged], tally: Tally, heard: bool) -> None:
@@ -309,10 +309,10 @@ async def settled(client: aiohttp.ClientSession, id: str) -> Thread:
     found: list[Thread] = []
 
     async def over() -> bool:
-        found[:] = [Thread.from_json(await get(client, f"/threads/{id}/export"))]
-        return found[0].open_run is None and (await get(client, f"/threads/{id}"))["queued"] == 0
+        found[:] = [Thread.from_json(await get_json(client, f"/threads/{id}/export"))]
+        return found[0].open_run is None and (await get_json(client, f"/threads/{id}"))["queued"] == 0
 
-    await eventually(over)
+    await wait_until(over)
     return found[0]
 
 
@@ -333,10 +333,10 @@ async def try_fault(
     agent = Agent(FunctionModel(three_steps), tools=[work], hooks=policy.hooks())
     refuses = "guard" in name
     with Tally("R1", f"{store}: {name}", planted=planted) as tally:
-        async with hosted(folder, store=store, agents={"worker": agent}, quotas=NO_QUOTAS) as server:
+        async with host_server(folder, store=store, agents={"worker": agent}, quotas=NO_QUOTAS) as server:
             target = Target(server, policy, folder)
             await hurry(target)
-            async with talking(server) as client:
+            async with open_client(server) as client:
                 for number in range(rounds):
                     told = await talk_while(target, fault, routes, 0.7, str(number))
                     await check(client, told, tally, heard=not refuses)

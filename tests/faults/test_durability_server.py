@@ -1,4 +1,4 @@
-"""R1, on a server: it is killed again and again while people speak to it, and they come back.
+"""R1 on a server: it is killed again and again during conversations, and clients reconnect.
 
 In CI a few times; 2,000 times with WICK_FULL, or as often as WICK_KILLS says. A fault that is planted is found.
 """
@@ -19,12 +19,12 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import pieces, valid
-from server_process import Served, events, frames, serving
+from server_process import ServerProcess, read_events, read_frames, run_server
 from wick import Thread
 from wick.constants import RUN_CRASHES
 
 LONG = 14_400 if FULL else 300
-PATIENCE = 120  # seconds that people have to finish what they began
+PATIENCE = 120  # seconds for clients to finish
 KILLS = int(os.environ.get("WICK_KILLS") or (2_000 if FULL else 2))
 NO_QUOTAS = {"runs": 0, "requests_per_second": 0}
 
@@ -58,30 +58,30 @@ planted_faults.forgetful()
 
 @dataclass
 class Person:
-    """Somebody who speaks again and again, in one thread, and comes back with the same words when nobody answers."""
+    """A client that sends messages in one thread and retries with the same key when the server is down."""
 
-    served: Served
+    server: ServerProcess
     name: str
     over: asyncio.Event
-    runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # words, run, what was seen of it
+    runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # text, run, received frames
     kills: list[int] = field(default_factory=list)  # of the server, during each run
 
     async def speak(self) -> None:
-        async with self.served.client(self.name) as client:
+        async with self.server.client(self.name) as client:
             while not self.over.is_set():
-                words, before = f"{self.name} {len(self.runs)}", self.served.starts
+                words, before = f"{self.name} {len(self.runs)}", self.server.starts
                 seen: list[dict[str, Any]] = []
                 run = await self._begin(client, words, seen)
                 self.runs.append((words, run, seen))
                 await self._follow(client, run, seen)
-                self.kills.append(self.served.starts - before)
+                self.kills.append(self.server.starts - before)
 
     async def _begin(self, client: aiohttp.ClientSession, words: str, seen: list[dict[str, Any]]) -> str:
-        """Say it until the server has taken it; the key makes sure that it is said once."""
+        """Send until the server accepts; the idempotency key makes sure that it is stored once."""
         body = {"messages": [{"role": "user", "content": words}], "thread_id": f"th_{self.name}"}
         while True:
             with suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
-                url = f"{self.served.url}/agents/ticker/stream"
+                url = f"{self.server.url}/agents/ticker/stream"
                 async with client.post(url, json=body, headers={"Idempotency-Key": words}) as response:
                     assert response.status in (200, 503), await response.text()
                     if response.status == 200:
@@ -95,21 +95,21 @@ class Person:
         while not seen or seen[-1]["event"] not in ("done", "error"):
             with suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
                 after = {"Last-Event-ID": seen[-1]["id"]} if seen else {}
-                async with client.get(f"{self.served.url}/runs/{run}/events", headers=after) as response:
+                async with client.get(f"{self.server.url}/runs/{run}/events", headers=after) as response:
                     assert response.status in (200, 503), f"run {run} was taken, and now: {await response.text()}"
                     await _read(response, seen)
             await asyncio.sleep(0.05)
 
     async def check(self, client: aiohttp.ClientSession) -> None:
-        """What was seen in pieces is what is there, each run is whole, and the thread says what was said, once."""
+        """Check that streamed frames match the log, each run is complete, and the thread has each message once."""
         for (_, run, seen), kills in zip(self.runs, self.kills, strict=True):
-            async with client.get(f"{self.served.url}/runs/{run}/events") as response:
-                there = [frame for frame in await events(response) if frame["id"]]
+            async with client.get(f"{self.server.url}/runs/{run}/events") as response:
+                there = [frame for frame in await read_events(response) if frame["id"]]
             pieces(seen, there)
             end = there[-1]["event"]
             given_up = kills >= RUN_CRASHES and end == "error" and "run_crashed" in str(there[-1]["data"])
             assert seen == there and (end == "done" or given_up), f"run {run} ends with {end} after {kills} kills"
-        async with client.get(f"{self.served.url}/threads/th_{self.name}/export") as response:
+        async with client.get(f"{self.server.url}/threads/th_{self.name}/export") as response:
             thread = Thread.from_json(await response.json())
         valid(thread)
         said = [message.text for message in thread.messages if message.role == "user"]
@@ -117,7 +117,7 @@ class Person:
 
 
 async def _read(response: aiohttp.ClientResponse, seen: list[dict[str, Any]]) -> None:
-    async for frame in frames(response):
+    async for frame in read_frames(response):
         seen += [frame] if frame["id"] else []
 
 
@@ -126,16 +126,16 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
     script = (PLANTED if planted else "") + SERVER
     with (
         Tally("R1", "kill -9 of a server with four who speak to it", planted=planted) as tally,
-        serving(folder, script=script, quotas=NO_QUOTAS) as served,
+        run_server(folder, script=script, quotas=NO_QUOTAS) as server,
     ):
         over = asyncio.Event()
-        people = [Person(served, name, over) for name in ("ada", "bob", "olga", "root")]
+        people = [Person(server, name, over) for name in ("ada", "bob", "olga", "root")]
         speaking = [asyncio.create_task(person.speak()) for person in people]
         for number in range(kills):
             await asyncio.sleep(chance.uniform(0.05, 0.6))
             with tally.trying(f"kill {number}"):
-                await asyncio.to_thread(served.kill)
-                await asyncio.to_thread(served.start)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
         over.set()
         outcomes = await asyncio.wait_for(asyncio.gather(*speaking, return_exceptions=True), PATIENCE)
         tally.violations += [f"{outcome!r}" for outcome in outcomes if outcome is not None]
@@ -146,7 +146,7 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
 async def _check_all(people: Sequence[Person], tally: Tally) -> None:
     for person in people:
         try:
-            async with person.served.client(person.name) as client:
+            async with person.server.client(person.name) as client:
                 await person.check(client)
         except Exception as error:
             tally.violations.append(f"{person.name}: {type(error).__name__}: {error}")
@@ -159,6 +159,6 @@ async def test_a_server_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(LONG)
 @pytest.mark.long
-async def test_killing_finds_what_is_not_written(tmp_path: Path) -> None:
+async def test_kills_detect_unwritten_data(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was taken, and now"):
         await kill_again_and_again(tmp_path, 4, planted=True)

@@ -86,7 +86,7 @@ class Project:
         return self._run([str(self.place / "bin/python"), str(script), *words], folder or self.folder)
 
     def ask(self, prompt: str, fault: str = "") -> str:
-        """Let the demo model do something, with all permissions; return what it answers."""
+        """Let the demo model act with all permissions; return its answer."""
         rules = [part for rule in ("Write", "Edit", "Bash") for part in ("--allow", rule)]
         done = self.wick("run", "--model", "demo", *rules, prompt, fault=fault)
         assert done.returncode == 0, done.stderr
@@ -195,13 +195,13 @@ def _plant(tally: Tally, project: Project, names: list[str], fault: str = "") ->
 
 
 @needs_bubblewrap
-def test_no_module_is_planted_that_python_imports_when_it_starts(on_path: Project) -> None:
+def test_no_module_can_be_planted_for_interpreter_startup(on_path: Project) -> None:
     with Tally("S3", "modules of the start") as tally:
         _plant(tally, on_path, [*PLANTS])
 
 
 @needs_bubblewrap
-def test_a_module_of_the_start_that_is_not_protected_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_unprotected_startup_module_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
         pytest.raises(Violated, match="was imported"),
         Tally("S3", "modules of the start, planted", planted=True) as tally,
@@ -246,19 +246,19 @@ def _move(tally: Tally, folders: pytest.TempPathFactory, fault: str = "") -> Non
 
 
 @needs_bubblewrap
-def test_the_folder_of_an_editable_install_stays_where_it_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_folder_of_an_editable_install_cannot_be_moved(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Tally("S3", "moved editable installs") as tally:
         _move(tally, tmp_path_factory)
 
 
 @needs_bubblewrap
-def test_a_folder_that_is_moved_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_moved_folder_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(Violated), Tally("S3", "moved editable installs, planted", planted=True) as tally:
         _move(tally, tmp_path_factory, UNPROTECTED)
 
 
 def _shadow(tally: Tally, project: Project, fault: str = "") -> None:
-    """Let an agent plant a plugin of pydantic and one of wick: installed packages look for them by their metadata."""
+    """Let an agent plant a plugin of pydantic and one of wick, which are found by package metadata."""
     where = project.imported.relative_to(project.folder)
     points = "[pydantic]\\nx = planted\\n[wick.models]\\nx = planted\\n"
     code = f"open('{project.mark}', 'a'); new_schema_validator = None"
@@ -281,7 +281,7 @@ def test_no_optional_module_is_imported_from_a_workspace(on_path: Project) -> No
 
 
 @needs_bubblewrap
-def test_an_optional_module_that_is_imported_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_imported_optional_module_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(Violated), Tally("S3", "optional modules, planted", planted=True) as tally:
         _shadow(tally, _project(tmp_path_factory, "src"), ON_PATH)
 
@@ -305,7 +305,7 @@ def test_a_module_that_was_imported_from_a_workspace_is_refused(on_path: Project
     assert done.returncode != 0 and "move that out of the workspace" in done.stderr
 
 
-def test_a_module_that_a_config_names_is_refused_in_a_workspace_and_found_elsewhere(project: Project) -> None:
+def test_a_configured_module_is_refused_inside_a_workspace_and_found_outside(project: Project) -> None:
     config = project.folder / "agents.yaml"
     text = "model: demo\nhooks: ['hello:hook']\nbackend: {type: local, workdir: WORKDIR}\n"
     config.write_text(text.replace("WORKDIR", "."))
@@ -377,7 +377,7 @@ def test_wick_works_in_its_own_checkout_and_does_not_change_itself(tmp_path: Pat
 
 
 @needs_bubblewrap
-def test_wick_that_is_not_pinned_is_noticed(tmp_path: Path) -> None:
+def test_an_unpinned_wick_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "wick in a workspace, planted", planted=True) as tally:
         _change_wick(tally, _checkout(tmp_path), UNPINNED)
 
@@ -393,7 +393,7 @@ async def test_a_fixed_folder_is_written_and_not_moved(tmp_path: Path, sandbox: 
     before = [(tmp_path / path).stat().st_ino for path in ("a", "a/src")]
     backend = Local(tmp_path, sandbox=sandbox, fixed=["a/src"])
     done = await backend.execute("cat a/src/.env; mv a b; mv a/src b; rm -rf a/src; ln -s b a/src")
-    if sandbox == "bubblewrap":  # the mount of the folder does not uncover what is hidden in it
+    if sandbox == "bubblewrap":  # the mount of the folder does not uncover hidden files
         assert "secret" not in done["stdout"]
     await backend.execute("echo x > a/src/file; echo y > a/other")
     assert (tmp_path / "a/src/file").read_text() == "x\n" and (tmp_path / "a/other").exists()

@@ -1,4 +1,4 @@
-"""The proxy that breaks what it carries: each kind of trouble is seen by a client as what it is, where it should be."""
+"""The faulty proxy: a client sees each kind of fault at the configured byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def answering() -> AsyncIterator[int]:
 
 
 async def heard(port: int, stalls: Callable[[], object] = lambda: False) -> tuple[bytes, str]:
-    """What a client hears of an answer, and how that ended: by silence, if nothing more comes where it `stalls`."""
+    """Return the bytes that a client receives and how the response ended: "silence" if it `stalls`."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     got, ended, silence = b"", "whole", 0
     try:
@@ -54,19 +54,19 @@ async def heard(port: int, stalls: Callable[[], object] = lambda: False) -> tupl
 
 @pytest.mark.parametrize("after", [0, 1, 500, 999])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_trouble_strikes_where_it_should(kind: str, after: int) -> None:
+async def test_faults_occur_at_the_configured_byte(kind: str, after: int) -> None:
     trouble = Trouble(kind, after, seconds=0.01, size=100)  # type: ignore[arg-type]
     async with answering() as port, Proxy(port, trouble) as proxy:
         got, ended = await heard(proxy.port, lambda: kind == "stall" and proxy.struck)
         assert proxy.struck == (kind != "fine")
         again, _ = await heard(proxy.port)
-    assert again == ANSWER  # trouble comes once
+    assert again == ANSWER  # a fault occurs once
     expected = {"cut": "end", "half-close": "end", "reset": "reset", "stall": "silence"}.get(kind, "whole")
     assert ended == expected
     if kind == "corrupt":
         assert got == ANSWER[:after] + b"\xff" + ANSWER[after + 1 :]
     elif kind == "reset":
-        assert ANSWER[:after].startswith(got)  # a reset may overtake what was sent
+        assert ANSWER[:after].startswith(got)  # a reset may overtake sent data
     else:
         assert got == (ANSWER if expected == "whole" else ANSWER[:after])
 

@@ -49,7 +49,7 @@ class ContainerGround(Ground):
 
     def __init__(self, folder: Path, image: str, server: str, protect: tuple[str, ...] = PROTECTED) -> None:
         super().__init__(folder, protect)
-        self._image, self._server = engines.here().image(image), server
+        self._image, self._server = engines.find_engine().image(image), server
 
     def open(self) -> Docker:
         self.mark.unlink(missing_ok=True)
@@ -57,14 +57,14 @@ class ContainerGround(Ground):
         return self.backend
 
     async def close(self, backend: object) -> None:
-        """End what one plant has started; the container stays."""
+        """Stop the processes of one plant; the container is kept."""
         assert self.backend is not None
         for job in await self.backend.jobs():
             await self.backend.end_job(job["id"])
 
     def _options(self) -> dict[str, Any]:
         return {
-            "engine": engines.here().url,
+            "engine": engines.find_engine().url,
             "server": self._server,
             "volumes": {str(self.workspace): "/workspace"},
             "user": f"{os.getuid()}:{os.getgid()}",
@@ -118,11 +118,11 @@ def server() -> Iterator[str]:
     """The label of all containers of a test."""
     label = f"test-{uuid4().hex[:12]}"
     yield label
-    engines.here().remove(f"wick.server={label}")
+    engines.find_engine().remove(f"wick.server={label}")
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_no_command_in_a_container_plants_what_git_runs(tmp_path: Path, image: str, server: str) -> None:
+async def test_no_command_in_a_container_plants_code_that_git_runs(tmp_path: Path, image: str, server: str) -> None:
     with Tally("S2", f"plants for git, in a container of {image}") as tally:
         await plant_all(tally, ContainerGround(tmp_path, image, server))
 
@@ -134,9 +134,7 @@ async def test_no_container_plants_while_its_program_is_killed(tmp_path: Path, i
         tally.check(not ran, f"git ran the program of {SIMPLE}")
 
 
-async def test_a_container_that_is_not_watched_is_noticed(
-    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unwatched_container_is_detected(tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plant works where no watcher runs: else they would show nothing."""
     monkeypatch.setattr(ContainerSpec, "shared_folders", lambda self: [])
     tally = Tally("S2", "plants for git, in a container, planted", planted=True)
@@ -146,7 +144,7 @@ async def test_a_container_that_is_not_watched_is_noticed(
 
 
 @pytest.mark.long
-async def test_a_kill_that_leaves_a_plant_is_noticed(tmp_path: Path, server: str) -> None:
+async def test_a_kill_that_leaves_a_plant_is_detected(tmp_path: Path, server: str) -> None:
     tally = Tally("S2", "plants for git, in a container, program killed, planted", planted=True)
     with pytest.raises(Violated), tally:
         ground = ContainerGround(tmp_path, "python", server, protect=())
@@ -187,10 +185,10 @@ async def test_a_watcher_of_a_container_outlives_its_program(tmp_path: Path, con
     assert (workspace / ".envrc").exists() is not contained
 
 
-async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
-    """Also where the volume is above the workspace, and for a job whose end is not asked for."""
+async def test_results_name_moved_files(tmp_path: Path, server: str) -> None:
+    """Also with a volume above the workspace, and for a job that is not awaited."""
     (tmp_path / "app").mkdir()
-    here = engines.here()
+    here = engines.find_engine()
     options = {"engine": here.url, "server": server, "user": f"{os.getuid()}:{os.getgid()}"}
     backend = Docker(here.image("python"), workdir="/srv/app", volumes={str(tmp_path): "/srv"}, **options)
     executed = await backend.execute("touch .envrc; mkdir ../beside; touch ../beside/.envrc")

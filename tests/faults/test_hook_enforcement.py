@@ -1,4 +1,4 @@
-"""S4: hooks are law. Whoever fails has not agreed, any deny denies in any order, and what is done is what was decided.
+"""S4: hooks are enforced. A failing hook denies, any deny wins, and the executed operation is the decided one.
 
 Everything here is real: agents with a tool that leaves a trace when it runs and a model that counts its questions.
 """
@@ -19,7 +19,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
-from kit import User, call, calls
+from kit import ScriptedUser, tool_call, tool_calls_reply
 from programs import Programs
 from wick import (
     Agent,
@@ -54,7 +54,7 @@ SECRET = "the-secret-that-nobody-may-see"
 
 @dataclass
 class World:
-    """What was really done: each use of the tool with its arguments, each question to the model."""
+    """Executed effects: each tool use with its arguments, each model request."""
 
     used: list[dict[str, Any]] = field(default_factory=list)
     asked: int = 0
@@ -62,7 +62,7 @@ class World:
     error: BaseException | None = None
 
     def agent(self, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
-        """An agent that uses its tool once and says goodbye."""
+        """An agent that uses its tool once and ends."""
 
         @tool
         async def act(text: str, plan: dict[str, Any] | None = None, times: int = 1) -> str:
@@ -73,7 +73,7 @@ class World:
         def reply(request: Request) -> Message:
             self.asked += 1
             again = request.messages[-1].role == "tool"
-            return assistant("bye") if again else calls(call("act", **(args or {"text": "hi"})))
+            return assistant("bye") if again else tool_calls_reply(tool_call("act", **(args or {"text": "hi"})))
 
         return Agent(FunctionModel(reply), tools=[act], hooks=hooks, **options)
 
@@ -89,7 +89,7 @@ class World:
 
     @property
     def told(self) -> str:
-        """Everything that the model and the user were told."""
+        """Return all text that the model and the user received."""
         return " ".join(message.text for message in self.thread.messages)
 
 
@@ -97,7 +97,7 @@ def _plain(data: Any) -> Any:
     return json.loads(json.dumps(data, default=dict))
 
 
-# -- who fails has not agreed ---------------------------------------------------------------------------------------
+# -- a failing hook denies ------------------------------------------------------------------------------------------
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 GATES = [(position, operation) for position in ("before", "wrap", "guard") for operation in OPERATIONS]
@@ -142,7 +142,7 @@ async def _coroutine_of_coroutine() -> Any:
     return _never
 
 
-# What a hook does when it is asked; whatever it returns in here is no decision at all.
+# Behaviour of a hook; no return value in here is a decision.
 FAILURES: dict[str, Callable[[], Any]] = {
     "raises": _raises(RuntimeError("broken")),
     "misses a key": _raises(KeyError("table")),
@@ -189,7 +189,7 @@ def failing(position: Position, operation: type[Operation[Any]], failure: Callab
 
 
 def closed(world: World, operation: type[Operation[Any]]) -> None:
-    """What the hook was asked about was not done."""
+    """Check that the operation was not executed."""
     assert not world.used, f"the tool ran with {world.used}"
     assert SECRET not in world.told
     if operation is not ToolUse:
@@ -207,7 +207,7 @@ async def fails_closed(chosen: Sequence[tuple[str, Position, type[Operation[Any]
 
 
 def _every() -> list[tuple[str, Any, Any]]:
-    """Every failure at every gate; what a wrap may answer in the place of a result is none of its failures."""
+    """Every failure at every gate; a wrap may return a result of its own."""
     own = {"answers a text"}
     every = [(name, position, operation) for name in FAILURES for position, operation in GATES]
     return [case for case in every if not (case[1] == "wrap" and case[0] in own)]
@@ -225,7 +225,7 @@ async def test_a_text_of_a_wrap_is_its_result_and_nothing_is_done() -> None:
 
 @pytest.mark.parametrize("error", HARD)
 @pytest.mark.parametrize(("position", "operation"), [("before", ToolUse), ("guard", ToolUse), ("guard", ModelCall)])
-def test_who_ends_the_program_has_not_agreed(error: str, position: Position, operation: Any) -> None:
+def test_a_hook_that_exits_the_program_does_not_approve(error: str, position: Position, operation: Any) -> None:
     world = World()
     with pytest.raises(HARD[error]):
         asyncio.run(world.agent(failing(position, operation, _raises(HARD[error]))).run("go", thread=world.thread))
@@ -244,7 +244,7 @@ async def test_a_condition_that_fails_is_the_hooks_failure(position: Position) -
                 closed(await World().go(hook), operation)
 
 
-async def test_who_looks_at_a_result_and_fails_withholds_it() -> None:
+async def test_a_failing_after_hook_withholds_the_result() -> None:
     with Tally("S4", "failures that withhold a result") as tally:
         for name, failure in FAILURES.items():
             with tally.trying(name):
@@ -266,13 +266,13 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-async def test_who_was_asked_and_did_not_say_yes_has_not_agreed() -> None:
+async def test_an_ask_without_approval_is_denied() -> None:
     with Tally("S4", "answers that are no yes × where it was asked") as tally:
         for (name, answer), position in product(
             [*ANSWERS.items(), ("nobody there", None)], ("before", "wrap", "guard")
         ):
             with tally.trying(f"{name} to a {position}"):
-                asker = {} if name == "nobody there" else {"ask": User(answer)}
+                asker = {} if name == "nobody there" else {"ask": ScriptedUser(answer)}
                 hook = failing(position, ToolUse, lambda: Ask("sure?"))  # type: ignore[arg-type]
                 closed(await World().go(hook, **asker), ToolUse)
 
@@ -310,7 +310,7 @@ async def test_a_program_that_fails_has_not_agreed(tmp_path: Path) -> None:
 
 
 async def _heal(use: ToolUse, next: Any) -> Any:
-    """Tries again, with other arguments, and in the end says that all is well."""
+    """Retry with other arguments, and finally report success."""
     for args in (None, {"text": "please"}):
         given = await next(use if args is None else use.fork(args=args))
         if not given.error:
@@ -319,7 +319,7 @@ async def _heal(use: ToolUse, next: Any) -> Any:
 
 
 def _others() -> list[Hook]:
-    """Those who agree, ask, look, or will not take no for an answer."""
+    """Hooks that allow, ask, observe, or override a denial."""
     return [
         guard(ToolUse, name="agrees")(lambda use: None),
         guard(ToolUse, name="asks")(lambda use: Ask("sure?")),
@@ -360,16 +360,16 @@ async def any_deny_denies(planted: bool = False) -> None:
     with Tally("S4", "any deny in any order", planted=planted) as tally:
         for label, order in _orders():
             with tally.trying(label):
-                world = await World().go(*order, ask=User(True))
+                world = await World().go(*order, ask=ScriptedUser(True))
                 assert not world.used, f"the tool ran with {world.used}"
                 valid(world.thread)
 
 
-async def test_any_deny_denies_whatever_the_order() -> None:
+async def test_any_deny_wins_in_any_order() -> None:
     await any_deny_denies()
 
 
-# -- what is done is what was decided -------------------------------------------------------------------------------
+# -- the executed operation is the decided one ----------------------------------------------------------------------
 
 
 class Meddlers:
@@ -377,7 +377,7 @@ class Meddlers:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.kept: list[dict[str, Any]] = []  # arguments that somebody held on to
+        self.kept: list[dict[str, Any]] = []  # retained arguments
         self.decided: list[dict[str, Any]] = []  # as the last guard saw them
 
     def rewrite(self, args: dict[str, Any]) -> None:
@@ -397,7 +397,7 @@ class Meddlers:
         return await next(use.fork(args=args))
 
     def meddle(self, use: ToolUse) -> None:
-        """A guard that writes past the seal, and to whatever anybody has held on to."""
+        """A guard that writes past the seal and to retained references."""
         for args in [*self.kept, use.args]:
             with suppress(Sealed, TypeError, KeyError):  # it cannot be changed, as it should be
                 args["plan"]["deep"][0]["n"] = 99
@@ -435,7 +435,7 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
         for number in range(tries):
             with tally.trying(f"try {number}"):
                 meddlers = Meddlers(random.Random(number))
-                world = await World().go(*meddlers.hooks(), ask=User(meddlers.ask))
+                world = await World().go(*meddlers.hooks(), ask=ScriptedUser(meddlers.ask))
                 done += len(world.used)
                 assert len(world.used) <= 1
                 assert not world.used or world.used[0] == meddlers.decided[-1], f"{world.used} {meddlers.decided}"
@@ -444,16 +444,16 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
 
 
 @pytest.mark.timeout(1800)
-async def test_what_is_done_is_what_was_decided() -> None:
+async def test_the_executed_operation_is_the_decided_one() -> None:
     await done_is_decided(5_000 if FULL else 150)
 
 
-# -- what must be noticed -------------------------------------------------------------------------------------------
+# -- planted faults -------------------------------------------------------------------------------------------------
 
 Gate = Callable[[Hook, Operation[Any], Operation[Any]], Awaitable[Any]]
 
 
-async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fail_open_gate_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Gate = onion._run_guard
 
     async def lenient(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
@@ -467,7 +467,7 @@ async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch
         await any_deny_denies(planted=True)
 
 
-async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_last_decision_wins_gate_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def last(guards: Sequence[Hook], sealed: Operation[Any]) -> Any:
         verdict = [await onion._run_guard(hook, sealed, sealed.view()) for hook in guards][-1]
         return (None, [verdict]) if isinstance(verdict, Ask) else (verdict, [])
@@ -477,8 +477,8 @@ async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.
         await any_deny_denies(planted=True)
 
 
-async def test_a_seal_that_does_not_hold_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done is read once more from what the hooks can still change."""
+async def test_a_mutable_seal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute arguments that hooks can still change."""
     real = onion._gate
 
     async def unsealed(operation: Any, core: Any, op: Operation[Any]) -> Any:

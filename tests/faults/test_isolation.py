@@ -33,7 +33,7 @@ from faults.access_matrix import (
 )
 from faults.raw_http import Answer, Header, Line, ask_all, request
 from faults.tally import FULL, Tally, Violated
-from server_process import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
+from server_process import ROLES, TOKENS, InProcessServer, ServerProcess, host_server, open_client, run_server
 from wick.server.app import create_api
 from wick.server.auth import middleware
 from wick.server.auth.access_table import route_methods
@@ -59,23 +59,23 @@ CONFIG: Mapping[str, Any] = {"agents": AGENTS}
 USERS = ("ada", "olga", "root")
 EVERY = 1 if FULL else 4  # credential that a route meets
 
-# In what no store has a part.
-IN_CI_ONCE = pytest.mark.parametrize("served", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
+# Routes that do not use the store.
+IN_CI_ONCE = pytest.mark.parametrize("server", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(folder, store=request.param, config=CONFIG, static=str(SHIPPED_PAGES)) as found:
+    with run_server(folder, store=request.param, config=CONFIG, static=str(SHIPPED_PAGES)) as found:
         yield found
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
-    """A server whose insides are at hand, to plant faults in."""
-    async with hosted(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
+async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
+    """An in-process server, to plant faults in."""
+    async with host_server(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
         yield found
 
 
@@ -89,17 +89,17 @@ def routes(service: Service) -> list[tuple[str, str]]:
     return [place for route in create_api(service).router.routes for place in route_methods(route)]
 
 
-async def shown_to(served: Served) -> dict[str, Shown]:
+async def shown_to(server: ServerProcess) -> dict[str, Shown]:
     """Everything that opens nothing."""
-    said = yaml.safe_load((served.folder / "server.yaml").read_text())
-    records = open_records(Settings(**{**said, "data": served.folder / "data"}))
+    said = yaml.safe_load((server.folder / "server.yaml").read_text())
+    records = open_records(Settings(**{**said, "data": server.folder / "data"}))
     try:
-        return {**NO_CREDENTIAL, **ELSEWHERE, **await used_up(served, records)}
+        return {**NO_CREDENTIAL, **ELSEWHERE, **await used_up(server, records)}
     finally:
         await records.close()
 
 
-# -- nobody gets in ---------------------------------------------------------------------------------------------------
+# -- no access without credentials ------------------------------------------------------------------------------------
 
 
 async def nobody_gets_in(
@@ -115,7 +115,7 @@ async def nobody_gets_in(
 
 
 def _tries(matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things) -> Iterator[tuple[str, Shown, bytes]]:
-    """Each route with each credential: with ada's ids, with nobody's, or with both."""
+    """Yield each route with each credential: with ada's ids, unknown ids, or both."""
     number = 0
     for row in matrix:
         for name, one in credentials(shown, row):
@@ -127,30 +127,30 @@ def _tries(matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things) ->
 
 
 def _explained(answer: Answer) -> bool:
-    """Whether a refusal says why, in the shape of every refusal; what is no HTTP at all is refused without."""
+    """Return True if a refusal has the error format; invalid HTTP is refused without it."""
     if answer.status == 400:
         return True
     error = json.loads(answer.body)["error"]
     return bool(error["code"] and error["message"])
 
 
-async def test_whoever_shows_nothing_good_gets_nowhere(served: Served, matrix: list[Row]) -> None:
-    things = await furnish(served)
-    await nobody_gets_in(served.url, matrix, await shown_to(served), things)
-    await nobody_sees(served, matrix, things)
-    await _begin_their_own(served, things)
-    await _hers_is_there(served, matrix, things)
+async def test_requests_without_valid_credentials_are_denied(server: ServerProcess, matrix: list[Row]) -> None:
+    things = await furnish(server)
+    await nobody_gets_in(server.url, matrix, await shown_to(server), things)
+    await nobody_sees(server, matrix, things)
+    await _begin_their_own(server, things)
+    await _hers_is_there(server, matrix, things)
 
 
 @IN_CI_ONCE
 async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
-    served: Served, matrix: list[Row]
+    server: ServerProcess, matrix: list[Row]
 ) -> None:
     with Tally("S1", "routes × roles") as tally:
         for user in USERS:
             bearer = ("Authorization", f"Bearer {TOKENS[user]}")
             closed = [row for row in matrix if row.access != "public"]
-            answers = await ask_all(served.url, [_empty(row, HOST, bearer) for row in closed])
+            answers = await ask_all(server.url, [_empty(row, HOST, bearer) for row in closed])
             for row, answer in zip(closed, answers, strict=True):
                 may = User("x", user, ROLES[user]).has_role(row.access)  # type: ignore[arg-type]
                 right = (answer.status == 403) != may and answer.status != 401 and 0 < answer.status < 500
@@ -158,36 +158,36 @@ async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
 
 
 def _empty(row: Row, *headers: Header) -> bytes:
-    """A request that changes nothing: with ids of nobody, and without a body."""
+    """Return a request without effect: with unknown ids and without a body."""
     return request(row.method, filled(row.path, {}), *headers)
 
 
 @IN_CI_ONCE
-async def test_methods_that_are_not_there_are_denied_first(served: Served, matrix: list[Row]) -> None:
+async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess, matrix: list[Row]) -> None:
     odd = [("HEAD", ""), ("TRACE", ""), ("OPTIONS", ""), ("GET", "/"), ("BREW", ""), ("GET", "%2f"), ("GET", ";x")]
     odd = odd if FULL else odd[:4]
     closed = [filled(row.path, {}) for row in matrix if row.access != "public" and row.method != "WS"]
     tries = [(method, f"{path}{more}") for path in closed for method, more in odd]
-    answers = await ask_all(served.url, [request(method, path, HOST) for method, path in tries])
+    answers = await ask_all(server.url, [request(method, path, HOST) for method, path in tries])
     with Tally("S1", "methods and spellings that are not there") as tally:
         for (method, path), answer in zip(tries, answers, strict=True):
             tally.check(answer.status in (400, 401), f"{method} {path}: {answer.status}")
 
 
-# -- nobody sees a neighbour ------------------------------------------------------------------------------------------
+# -- no access to data of other users ---------------------------------------------------------------------------------
 
 
 async def nobody_sees(
-    served: Served | Hosted, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
+    server: ServerProcess | InProcessServer, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
 ) -> None:
-    """Others who know all of ada's ids are told what they would be told of ids that nobody has."""
+    """Other users who know ada's ids get the same responses as for unknown ids."""
     only = only or (() if FULL else ("bob", "bob, with a cookie and no origin", "root"))
-    people = {name: one for name, one in (await neighbours(served)).items() if not only or name in only}
+    people = {name: one for name, one in (await neighbours(server)).items() if not only or name in only}
     with Tally("S1", "neighbours × routes × somebody's ids", planted=planted) as tally:
         for who, headers in people.items():
-            await _with_her_ids(tally, served.url, matrix, things, who, headers)
-            await _elsewhere(tally, served.url, things, who, headers)
-            await _lists(tally, served.url, things, who, headers)
+            await _with_her_ids(tally, server.url, matrix, things, who, headers)
+            await _elsewhere(tally, server.url, things, who, headers)
+            await _lists(tally, server.url, things, who, headers)
         tally.note(neighbours=len(people), kinds=len(things.ids))
 
 
@@ -195,7 +195,7 @@ async def _with_her_ids(
     tally: Tally, url: str, matrix: Sequence[Row], things: Things, who: str, headers: tuple[Header, ...]
 ) -> None:
     tries = [(row, ids) for row in matrix if row.kinds for ids in _ids(row, things)]
-    if who == "olga":  # whose tool it is
+    if who == "olga":  # owner of the tool
         tries = [(row, ids) for row, ids in tries if "tool" not in row.kinds]
     hers = await ask_all(url, [row.request(*headers, ids=ids) for row, ids in tries])
     none = await ask_all(url, [row.request(*headers, ids=_like(ids, row)) for row, ids in tries])
@@ -206,7 +206,7 @@ async def _with_her_ids(
 
 
 def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
-    """All of hers; and where there are two, the last one below something that everybody has."""
+    """Return all her ids; of two, the last one below a shared object."""
     found: list[Mapping[str, str]] = [things.ids]
     if row.kinds == ("agent", "grant"):
         found.append(things.only("grant"))
@@ -214,12 +214,12 @@ def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
 
 
 def _like(ids: Mapping[str, str], row: Row) -> dict[str, str]:
-    """The same with an id of nobody in the last place that is hers."""
+    """Return the request with an unknown id in place of her last id."""
     return {kind: id for kind, id in ids.items() if id == "default"}
 
 
 def _without(answer: Answer, ids: Mapping[str, str]) -> str:
-    """What is said, without the ids that were asked for."""
+    """Return a response without the requested ids."""
     text = answer.body.decode()
     for id in sorted({*ids.values(), UNKNOWN} - {"default"}, key=len, reverse=True):
         text = text.replace(id, "…")
@@ -227,7 +227,7 @@ def _without(answer: Answer, ids: Mapping[str, str]) -> str:
 
 
 async def _elsewhere(tally: Tally, url: str, things: Things, who: str, headers: tuple[Header, ...]) -> None:
-    """Ids that stand in a query or in a body."""
+    """Yield requests with ids in a query or in a body."""
     agent, thread, approval = (things.ids[kind] for kind in ("agent", "thread", "approval"))
     say = {"messages": [{"role": "user", "content": "x"}]}
     up = f"../../{things.user}/adas/secret.txt"
@@ -255,7 +255,7 @@ async def _elsewhere(tally: Tally, url: str, things: Things, who: str, headers: 
 
 
 async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tuple[Header, ...]) -> None:
-    """What is listed to a neighbour has nothing of hers in it."""
+    """Check that lists of other users contain nothing of hers."""
     paths = ["/agents/", "/threads", f"/threads/search?q={SECRET}", "/approvals", "/v1/models", "/usage", "/metrics"]
     paths += ["/agents/tools/available", "/agents/events", "/auth/me", "/agents/default/permissions"]
     ids = [id for kind, id in things.ids.items() if kind != "tool" or who != "olga"]
@@ -266,11 +266,11 @@ async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tupl
         tally.check(fine and clean, f"GET {path}, {who}: {answer.status} {told[:500]}")
 
 
-async def _begin_their_own(served: Served, things: Things) -> None:
-    """Who says the id of somebody's thread, or somebody's key, begins a thread of their own that is called the same."""
+async def _begin_their_own(server: ServerProcess, things: Things) -> None:
+    """Using another user's thread id or key creates a thread of the same name for oneself."""
     said = {"messages": [{"role": "user", "content": "What is 1 + 1?"}], "thread_id": things.ids["thread"]}
     for user in ("bob", "root"):
-        async with talking(served, user) as other:
+        async with open_client(server, user) as other:
             async with other.post("/agents/plain/invoke", json=said, headers={"Idempotency-Key": "k"}) as answer:
                 made = await answer.json()
                 assert answer.status == 200 and made["run_id"] != things.ids["run"], made
@@ -281,13 +281,13 @@ async def _begin_their_own(served: Served, things: Things) -> None:
                 assert answer.status == 204
 
 
-async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) -> None:
-    """The same requests open what they name to whom it belongs: what was denied was there, and is as it was."""
+async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: Things) -> None:
+    """The same requests work for their owner: denied objects exist and are unchanged."""
     owners = {row: "olga" if "tool" in row.kinds else "ada" for row in matrix if row.kinds}
     order = sorted(owners, key=lambda row: (row.method not in ("GET", "WS"), row.method == "DELETE"))
     last = [row for row in order if str(row) in ("DELETE /agents/{id}", "DELETE /threads/{id}")]
     with Tally("S1", "the same ids, of who has them") as tally:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for row in [*(row for row in order if row not in last), *last]:
                 ids = things.only("grant") if "grant" in row.kinds else things.ids
                 bearer = ("Authorization", f"Bearer {TOKENS[owners[row]]}")
@@ -299,11 +299,11 @@ async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) 
                     tally.check(SECRET.encode() in answer.body, f"{row}: the secret is gone")
 
 
-# -- what must be noticed ---------------------------------------------------------------------------------------------
+# -- planted faults ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_door_without_a_guard_is_noticed(
-    here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
+async def test_a_route_without_access_check_is_detected(
+    here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def let_in(self: middleware.AuthMiddleware, scope: Any) -> None:
         scope["wick.route_access"], scope["wick.user"] = None, LOCAL_USER
@@ -315,8 +315,8 @@ async def test_a_door_without_a_guard_is_noticed(
         await nobody_gets_in(here.url, some, shown, Things(), planted=True)
 
 
-async def test_a_query_that_forgets_the_owner_is_noticed(
-    here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
+async def test_a_query_without_owner_filter_is_detected(
+    here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things = await furnish(here)
     real = sqlite.find_thread
@@ -350,7 +350,7 @@ def _found(db: Any, kind: str, id: str, now: float) -> Any:
         (("POST", "/threads/{id}/shred"), "no body there"),
     ],
 )
-def test_a_route_that_is_not_in_the_matrix_is_noticed(route: tuple[str, str], why: str) -> None:
+def test_a_route_missing_in_the_matrix_is_detected(route: tuple[str, str], why: str) -> None:
     known: Iterable[Any] = [] if "diary" in route[1] else [(*route, "user")]
     with pytest.raises(Violated, match=why):
         rows([route], known)

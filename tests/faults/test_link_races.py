@@ -1,4 +1,4 @@
-"""S4: a rule about a file holds for the file that is opened, whatever a command does with links meanwhile.
+"""S4: a rule about a file holds for the opened file, even if a command exchanges links meanwhile.
 
 A process exchanges folders and a file with links into a denied folder, as fast as it can. An agent uses every file
 tool on the names that the rules allow. Nothing of the denied folder may be read, listed or changed.
@@ -21,7 +21,7 @@ import pytest
 
 import engines
 from faults.tally import FULL, Tally, Violated
-from kit import User, call, calls, result_of, results
+from kit import ScriptedUser, tool_call, tool_calls_reply, tool_result, tool_results
 from local_sandbox import needs_bubblewrap
 from wick import Agent, Scripted, ToolUse, constants, tool
 from wick.backends.docker import Docker
@@ -59,7 +59,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ground:
-    """A workspace with a denied folder, and links into it that are exchanged with what may be used."""
+    """A workspace with a denied folder, and links into it that are exchanged with allowed files."""
 
     def __init__(self, root: Path, owner: int = -1) -> None:
         self.root = root
@@ -91,23 +91,26 @@ class Ground:
 def uses(number: int) -> list[Any]:
     """Every file tool, on paths that the rules allow."""
     return [
-        call("read_file", path="open/key.txt"),
-        call("read_file", path="deep/open/key.txt"),
-        call("read_file", path="lone.txt"),
-        call("ls", path="open"),
-        call("glob", pattern="*.txt", path="deep/open"),
-        call("grep", pattern="needle", path="lone.txt"),
-        call("write_file", path=f"open/new-{number}.txt", content="new\n"),
-        call("write_file", path=f"deep/open/made-{number}/new.txt", content="new\n"),
-        call("write_file", path="lone.txt", content="needle\n"),
-        call("edit_file", path="open/key.txt", old_text="needle", new_text="needle"),
-        call("edit_file", path="lone.txt", old_text="needle", new_text="needle"),
+        tool_call("read_file", path="open/key.txt"),
+        tool_call("read_file", path="deep/open/key.txt"),
+        tool_call("read_file", path="lone.txt"),
+        tool_call("ls", path="open"),
+        tool_call("glob", pattern="*.txt", path="deep/open"),
+        tool_call("grep", pattern="needle", path="lone.txt"),
+        tool_call("write_file", path=f"open/new-{number}.txt", content="new\n"),
+        tool_call("write_file", path=f"deep/open/made-{number}/new.txt", content="new\n"),
+        tool_call("write_file", path="lone.txt", content="needle\n"),
+        tool_call("edit_file", path="open/key.txt", old_text="needle", new_text="needle"),
+        tool_call("edit_file", path="lone.txt", old_text="needle", new_text="needle"),
     ]
 
 
 def searches(number: int) -> list[Any]:
     """Searches of folders, which are done by ripgrep where it is there."""
-    return [call("grep", pattern="needle", path="open"), call("grep", pattern=".", path="deep/open", glob="**")]
+    return [
+        tool_call("grep", pattern="needle", path="open"),
+        tool_call("grep", pattern=".", path="deep/open", glob="**"),
+    ]
 
 
 @contextmanager
@@ -122,15 +125,15 @@ def swapping(root: Path) -> Iterator[None]:
 
 
 async def race(tally: Tally, ground: Ground, backend: Backend, rounds: int, wanted: Any = uses) -> None:
-    """Use the tools; a path that is a link when it is decided about is asked about, and the user says no."""
+    """Use the tools; a path that is a link is asked about, and the user denies."""
     permissions = Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)
     done = refused = 0
     for number in range(rounds):
-        script = Scripted(*(calls(one) for one in wanted(number)), "done")
-        agent = Agent(script, hooks=[Filesystem(backend, execute=False), permissions], ask=User(False))
+        script = Scripted(*(tool_calls_reply(one) for one in wanted(number)), "done")
+        agent = Agent(script, hooks=[Filesystem(backend, execute=False), permissions], ask=ScriptedUser(False))
         result = await agent.run("go")
         assert result.thread is not None
-        for one, said in zip(wanted(number), results(result), strict=True):
+        for one, said in zip(wanted(number), tool_results(result), strict=True):
             tally.check(TOKEN not in said, f"{one.name} {one.args} told: {said[:200]}")
             done, refused = (done, refused + 1) if "link" in said or "user" in said else (done + 1, refused)
         kept = json.dumps([entry.to_json() for entry in result.thread.entries])
@@ -160,7 +163,7 @@ async def test_a_rule_about_files_is_not_raced_by_searches(tmp_path: Path) -> No
 
 @asynccontextmanager
 async def contained(folder: Path) -> AsyncIterator[tuple[Ground, Docker]]:
-    here, server = engines.here(), f"test-{uuid4().hex[:12]}"
+    here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     ground = Ground(folder / "place", owner=1000)
     volumes = {str(folder / "place"): "/place"}
     made = Docker(here.image("python"), engine=here.url, server=server, volumes=volumes, workdir="/place")
@@ -219,7 +222,7 @@ class Swapped(Local):
 
 
 @pytest.mark.parametrize("noticed", ["read_file", "changed in the denied folder"])
-async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: str) -> None:
+async def test_a_rule_race_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: str) -> None:
     """The tools follow links as if no rule had decided, and links appear between the decision and the operation."""
     monkeypatch.setattr(ToolUse, "follows_links", lambda self, path: True)
     ground, backend = Ground(tmp_path), Swapped(tmp_path, sandbox="none")
@@ -232,18 +235,20 @@ async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 
 async def test_links_that_appear_after_the_decision_are_refused(tmp_path: Path) -> None:
     ground, backend = Ground(tmp_path), Swapped(tmp_path, sandbox="none")
-    script = Scripted(*(calls(one) for one in uses(0)), "done")
+    script = Scripted(*(tool_calls_reply(one) for one in uses(0)), "done")
     permissions = Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)
-    result = await Agent(script, hooks=[Filesystem(backend, execute=False), permissions], ask=User(False)).run("go")
-    told = dict(zip(((one.name, one.args["path"]) for one in uses(0)), results(result), strict=True))
+    result = await Agent(script, hooks=[Filesystem(backend, execute=False), permissions], ask=ScriptedUser(False)).run(
+        "go"
+    )
+    told = dict(zip(((one.name, one.args["path"]) for one in uses(0)), tool_results(result), strict=True))
     assert "link" in told["read_file", "open/key.txt"] and "link" in told["read_file", "lone.txt"]
     assert TOKEN not in str(told) and not ground.changes()
     await backend.stop()
 
 
 @needs_bubblewrap
-async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ripgrep opens files by their paths; what it found is not compared with the files."""
+async def test_a_search_that_checks_only_paths_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ripgrep opens files by path; its results are not compared with the files."""
     monkeypatch.setattr(Workspace, "verify_matches", lambda self, matches: list(matches))
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
     tally = Tally("S4", "link race of searches, planted", planted=True)
@@ -259,34 +264,38 @@ async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: p
 
 
 async def test_without_a_backend_rules_about_files_cover_no_links(tmp_path: Path) -> None:
-    """Permissions that cannot look at the workspace decide by names; so the tools follow no link."""
+    """Permissions without access to the workspace decide by name, so the tools follow no link."""
     Ground(tmp_path)
     backend = Local(tmp_path, sandbox="none")
     cases: list[tuple[dict[str, Any], str]] = [({"deny": DENIED}, "leads over a link"), ({}, TOKEN)]
     for rules, expected in cases:
         hooks = [Filesystem(backend, execute=False), Permissions(mode="bypassPermissions", **rules)]
-        result = await Agent(Scripted(calls(call("read_file", path="swap/key.txt")), "done"), hooks=hooks).run("go")
-        assert expected in result_of(result), rules
+        result = await Agent(
+            Scripted(tool_calls_reply(tool_call("read_file", path="swap/key.txt")), "done"), hooks=hooks
+        ).run("go")
+        assert expected in tool_result(result), rules
     await backend.stop()
 
 
 async def test_a_link_that_the_user_agreed_to_is_followed(tmp_path: Path) -> None:
     Ground(tmp_path)
-    backend, user = Local(tmp_path, sandbox="none"), User(True)
+    backend, user = Local(tmp_path, sandbox="none"), ScriptedUser(True)
     hooks = [Filesystem(backend, execute=False), Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)]
-    agent = Agent(Scripted(calls(call("read_file", path="swap/key.txt")), "done"), hooks=hooks, ask=user)
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call("read_file", path="swap/key.txt")), "done"), hooks=hooks, ask=user
+    )
     result = await agent.run("go")
-    assert TOKEN in result_of(result)
+    assert TOKEN in tool_result(result)
     assert "it may be what the rule kind:read(secrets/**) denies" in user.question.question
     await backend.stop()
 
 
-async def test_an_absolute_pattern_of_glob_is_denied_wherever_it_begins(tmp_path: Path) -> None:
+async def test_an_absolute_glob_pattern_is_denied_from_any_start(tmp_path: Path) -> None:
     Ground(tmp_path)
     backend = Local(tmp_path, sandbox="none")
     hooks = [Filesystem(backend, execute=False), Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)]
-    sneaky = call("glob", pattern=f"{backend.workdir}/secrets/*", path="open")
-    assert "denies this" in result_of(await Agent(Scripted(calls(sneaky), "done"), hooks=hooks).run("go"))
+    sneaky = tool_call("glob", pattern=f"{backend.workdir}/secrets/*", path="open")
+    assert "denies this" in tool_result(await Agent(Scripted(tool_calls_reply(sneaky), "done"), hooks=hooks).run("go"))
     await backend.stop()
 
 
@@ -299,8 +308,10 @@ async def test_a_large_result_is_not_written_through_a_link(tmp_path: Path) -> N
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="none")
     (tmp_path / ".results").symlink_to("secrets")
     agent = Agent(
-        Scripted(calls(call("talk", text="word ")), "done"), tools=[talk], hooks=[Filesystem(backend, execute=False)]
+        Scripted(tool_calls_reply(tool_call("talk", text="word ")), "done"),
+        tools=[talk],
+        hooks=[Filesystem(backend, execute=False)],
     )
-    assert "is kept as .results/" in result_of(await agent.run("go"))
+    assert "is kept as .results/" in tool_result(await agent.run("go"))
     assert not ground.changes()
     await backend.stop()

@@ -1,4 +1,4 @@
-"""R3: memory is bounded, whatever tools print, providers stream, users send, and readers leave unread."""
+"""R3: memory is bounded for any tool output, provider stream, user input and unread response."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def bounded(tally: Tally, kind: str, megabytes: int, *fault: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS if FULL else SAMPLED)
-def test_it_grows_by_little(kind: str) -> None:
+def test_memory_growth_is_bounded(kind: str) -> None:
     megabytes = SIZES.get(kind, SIZE)
     with Tally("R3", f"{megabytes} MB of {kind}") as tally:
         bounded(tally, kind, megabytes)
 
 
 @pytest.mark.parametrize("kind", PLANTED if FULL else [*PLANTED][:1])
-def test_caps_that_are_lifted_are_noticed(kind: str) -> None:
+def test_lifted_caps_are_detected(kind: str) -> None:
     with pytest.raises(Violated, match="it grew by"), Tally("R3", f"{kind}, planted", planted=True) as tally:
         bounded(tally, kind, PLANTED[kind], "lifted")

@@ -1,4 +1,4 @@
-"""R3, on a server: whatever is sent to it, and whoever leaves its answers unread, it holds little more than before."""
+"""R3 on a server: memory is bounded for any request and any unread response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from faults.leaks import MB
 from faults.server_memory_load import KINDS, LIFTED, SERVER, Scene, idle, say
 from faults.tally import FULL, Tally, Violated
-from server_process import Served, serving, talking
+from server_process import ServerProcess, open_client, run_server
 
 MOST = 64 * MB  # more than before
 WHOLE = 250 * MB  # with nothing to do
@@ -22,28 +22,28 @@ MEGABYTES, MANY = (1_000, 50) if FULL else (60, 12)
 PLANTED = (150, 20) if FULL else (90, 12)  # enough to show that nothing holds them back
 THREADS, STREAMS = (10_000, 1_000) if FULL else (40, 40)
 SAMPLED = ("uploads by everybody", "unread streams")
-SERVERS: Any = "function" if FULL else "module"  # what one has freed would hide what the next needs
+SERVERS: Any = "function" if FULL else "module"  # memory freed by one would hide the need of the next
 NO_QUOTAS = {"runs": 0, "threads": 0, "terminals": 0, "streams": 0, "requests_per_second": 0}
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @contextmanager
-def _serving(folder: Path, fault: str = "") -> Iterator[Served]:
-    with serving(folder, script=fault + SERVER, quotas=NO_QUOTAS, grace=0.0) as served:
-        yield served
+def _serving(folder: Path, fault: str = "") -> Iterator[ServerProcess]:
+    with run_server(folder, script=fault + SERVER, quotas=NO_QUOTAS, grace=0.0) as server:
+        yield server
 
 
 @pytest.fixture(scope=SERVERS)
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that has been spoken to before."""
     with _serving(tmp_path_factory.mktemp("fed")) as made:
         asyncio.run(_warm(made))
         yield made
 
 
-async def _warm(served: Served) -> None:
-    async with talking(served) as client:
+async def _warm(server: ServerProcess) -> None:
+    async with open_client(server) as client:
         await say(client, "loud", "1", "th_warm")
         await say(client, "files", "1", "th_files")
         async with client.ws_connect("/agents/files/terminal"):
@@ -51,7 +51,7 @@ async def _warm(served: Served) -> None:
 
 
 @pytest.fixture(scope=SERVERS)
-def lifted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def lifted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that nothing holds back."""
     with _serving(tmp_path_factory.mktemp("lifted"), LIFTED) as made:
         asyncio.run(_warm(made))
@@ -61,12 +61,12 @@ def lifted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # -- nothing to do --------------------------------------------------------------------------------------------------
 
 
-def idling(tally: Tally, served: Served, threads: int, streams: int) -> None:
+def idling(tally: Tally, server: ServerProcess, threads: int, streams: int) -> None:
     """All of it is counted; of a sample, as much as all of it would be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
     try:
-        scene = Scene(served, 0, 0)
+        scene = Scene(server, 0, 0)
         with scene.sockets:
             before, after = asyncio.run(idle(scene, threads, streams))
     finally:
@@ -77,13 +77,13 @@ def idling(tally: Tally, served: Served, threads: int, streams: int) -> None:
 
 
 @pytest.mark.long
-def test_a_server_with_nothing_to_do_is_small(served: Served) -> None:
+def test_a_server_with_nothing_to_do_is_small(server: ServerProcess) -> None:
     with Tally("R3", f"{THREADS} idle threads, {STREAMS} idle streams") as tally:
-        idling(tally, served, THREADS, STREAMS)
+        idling(tally, server, THREADS, STREAMS)
 
 
 @pytest.mark.long
-def test_heavy_streams_are_noticed(lifted: Served) -> None:
+def test_memory_heavy_streams_are_detected(lifted: ServerProcess) -> None:
     with pytest.raises(Violated, match="it holds"), Tally("R3", "idle, planted", planted=True) as tally:
         idling(tally, lifted, 40, 20)
 
@@ -91,20 +91,20 @@ def test_heavy_streams_are_noticed(lifted: Served) -> None:
 # -- much to do -----------------------------------------------------------------------------------------------------
 
 
-def bounded(tally: Tally, served: Served, kind: str, megabytes: int = MEGABYTES, many: int = MANY) -> None:
-    grew, said = asyncio.run(Scene(served, megabytes, many).grown(KINDS[kind]))
+def bounded(tally: Tally, server: ServerProcess, kind: str, megabytes: int = MEGABYTES, many: int = MANY) -> None:
+    grew, said = asyncio.run(Scene(server, megabytes, many).grown(KINDS[kind]))
     tally.note(grew_megabytes=round(grew / MB, 1))
     tally.check(grew <= MOST, f"{kind}: it grew by {grew / MB:.0f} MB ({said})")
 
 
 @pytest.mark.parametrize("kind", KINDS if FULL else SAMPLED)
-def test_a_server_grows_by_little(served: Served, kind: str) -> None:
+def test_a_server_grows_by_little(server: ServerProcess, kind: str) -> None:
     with Tally("R3", f"a server, {kind}") as tally:
-        bounded(tally, served, kind)
+        bounded(tally, server, kind)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_without_caps_is_noticed(lifted: Served, kind: str) -> None:
+def test_a_server_without_caps_is_detected(lifted: ServerProcess, kind: str) -> None:
     with pytest.raises(Violated), Tally("R3", f"a server, {kind}, planted", planted=True) as tally:
         bounded(tally, lifted, kind, *PLANTED)

@@ -1,4 +1,4 @@
-"""R2: no orphan. Whatever tools and hook programs do, and whoever is killed, a second later nothing of it is left."""
+"""R2: no orphans. One second after any tool, hook program or kill, no process is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(3_600 if FULL else 300)
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside other tests a wickd may have no processor for seconds; what it does when it has is what is promised."""
+    """On a busy machine wickd may get no CPU for seconds; only its own delay is limited."""
     if not FULL:
         monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 30.0)
 
@@ -85,12 +85,12 @@ def test_hostile_hooks_leave_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tools", "hooks"])
-def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     plant_group_only(monkeypatch)
     monkeypatch.setattr(sys.modules[__name__], "WITHIN", 0.5)
     with watching() as watch:
         with pytest.raises(Violated, match="sleep 600"), Tally("R2", f"{kind}, planted", planted=True) as tally:
-            for number in range(20):  # whoever is ended before it has left its group is found all the same
+            for number in range(20):  # a process killed before it left its group is found, too
                 if not any("sleep 600" in why for why in tally.violations):
                     tally.violations.clear()
                     folder = tmp_path / str(number)
@@ -144,7 +144,7 @@ def test_shared_memory_and_queues_do_not_outlive_a_command(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the objects are those of Linux")
-def test_shared_memory_that_is_left_is_noticed(tmp_path: Path) -> None:
+def test_leftover_shared_memory_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("R2", "objects of IPC, planted", planted=True) as tally:
         asyncio.run(objects(tally, tmp_path, "none"))
     assert len(tally.violations) == len(OBJECTS) + 1
@@ -206,7 +206,7 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
         killed(tally, watch, tmp_path, KILLS)
 
 
-def test_a_wickd_that_outlives_its_program_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wickd_that_outlives_its_program_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "WITHIN", 0.5)
     with watching() as watch, pytest.raises(Violated), Tally("R2", "kills, planted", planted=True) as tally:
         killed(tally, watch, tmp_path, 1, "group only")

@@ -1,4 +1,4 @@
-"""R2, in containers: whatever a command does there, and whoever is killed, a second later nothing of it is left."""
+"""R2 in containers: one second after any command or kill, no process is left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def leave_nothing(tally: Tally, hostile: Contained, runs: int, within: flo
     for start in range(0, runs, AT_ONCE):
         names = await asyncio.gather(*(hostile.run() for _ in range(min(AT_ONCE, runs - start))))
         tally.tried += len(names)
-        await asyncio.to_thread(_count, tally, hostile.container, names, within)  # what tidies up needs this loop
+        await asyncio.to_thread(_count, tally, hostile.container, names, within)  # the cleanup needs this loop
     await hostile.backend.stop()
     tally.check(not hostile.container.first(), f"the container {hostile.container.name} outlived its backend")
     tally.note(lost=hostile.lost)
@@ -59,20 +59,20 @@ def _count(tally: Tally, container: Container, names: list[str], within: float) 
 def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
     with Tally("R2", f"hostile commands in a container of {image}") as tally, labelled() as server:
         asyncio.run(leave_nothing(tally, Contained(server, image), RUNS))
-        left = engines.here().containers(f"wick.server={server}")
+        left = engines.find_engine().containers(f"wick.server={server}")
         tally.check(not left, f"{len(left)} containers are left")
 
 
-def test_ending_process_groups_alone_in_a_container_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     tally = Tally("R2", "hostile commands in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="sleep 600"), tally:
-        for _ in range(20):  # whoever is ended before it has left its group is found all the same
+        for _ in range(20):  # a process killed before it left its group is found, too
             if not tally.violations:
                 asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
 
 
-def test_a_container_that_outlives_its_backend_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def remove(self: Made) -> None:
         return None
 
@@ -98,7 +98,7 @@ def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", w
                 tally.note(slowest=round(max(took, tally.figures.get("slowest", 0.0)), 3))
             finally:
                 process.communicate()
-                engines.here().remove(f"wick.id={id}")
+                engines.find_engine().remove(f"wick.id={id}")
 
 
 def _busy(*words: str) -> subprocess.Popen[str]:
@@ -115,7 +115,7 @@ def test_nothing_is_left_in_a_container_after_a_kill(image: str) -> None:
         killed(tally, server, image, KILLS)
 
 
-def test_a_wickd_in_a_container_that_leaves_something_is_noticed() -> None:
+def test_leftover_processes_of_a_container_wickd_are_detected() -> None:
     tally = Tally("R2", "kills, in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="are left"), tally:
         killed(tally, server, "python", 1, "group only", 0.5)

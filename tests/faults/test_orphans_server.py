@@ -1,4 +1,4 @@
-"""R2, on a server: it is killed while runs, terminals, jobs and hook programs go on, and nothing of them is left."""
+"""R2 on a server: it is killed with active runs, terminals, jobs and hook programs, and no process is left."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from faults.hostile_commands import HOOKS, LONG
 from faults.leaks import Watch, watching
 from faults.tally import FULL, Tally, Violated
 from programs import Programs
-from server_process import Served, serving, talking
+from server_process import ServerProcess, open_client, run_server
 
 KILLS = 20 if FULL else 1
-RUNS = 4 if FULL else 1  # of each kind that go on when it is killed
+RUNS = 4 if FULL else 1  # of each kind, active when it is killed
 WITHIN = 1.0 if FULL else 30.0  # on a machine that is busy with other tests the promise has more time
 
 SERVER = f"""
@@ -58,17 +58,17 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @contextmanager
-def _serving(folder: Path, script: str = SERVER) -> Iterator[Served]:
+def _serving(folder: Path, script: str = SERVER) -> Iterator[ServerProcess]:
     Programs(folder).sh("check", "before_tool_call", HOOKS["deaf and stuck"])
     path = os.pathsep.join(path for path in sys.path if path)
     quotas = {"runs": 0, "terminals": 0, "requests_per_second": 0}
-    with serving(folder, script=script, environment={"PYTHONPATH": path}, quotas=quotas) as served:
-        yield served
+    with run_server(folder, script=script, environment={"PYTHONPATH": path}, quotas=quotas) as server:
+        yield server
 
 
-async def busy(served: Served, watch: Watch, number: int) -> None:
+async def busy(server: ServerProcess, watch: Watch, number: int) -> None:
     """Have everything started, see that it runs, and kill the server while it does."""
-    async with talking(served, "root") as client, AsyncExitStack() as begun:
+    async with open_client(server, "root") as client, AsyncExitStack() as begun:
         for agent in ("stuck", "starting", "hooked"):
             for one in range(RUNS):
                 body = _words(f"th_{agent}{number}-{one}")
@@ -78,7 +78,7 @@ async def busy(served: Served, watch: Watch, number: int) -> None:
             await terminal.send_bytes(f"{STUCK}\n".encode())
             begun.push_async_callback(terminal.close)
         await _runs(watch, 3 * RUNS * SLEEPERS + RUNS)
-        served.kill()
+        server.kill()
 
 
 def _words(thread: str) -> dict[str, Any]:
@@ -91,13 +91,13 @@ async def _runs(watch: Watch, sleepers: int) -> None:
             await asyncio.sleep(0.02)
 
 
-def killed(tally: Tally, watch: Watch, served: Served, kills: int, within: float = WITHIN) -> None:
-    """It is killed, looked for, and started again; what it had begun is taken up again meanwhile."""
+def killed(tally: Tally, watch: Watch, server: ServerProcess, kills: int, within: float = WITHIN) -> None:
+    """Kill the server, look for processes, and restart it; interrupted runs are resumed meanwhile."""
     for number in range(kills):
         with tally.trying(f"kill {number}"):
             if number:
-                served.start()
-            asyncio.run(busy(served, watch, number))
+                server.start()
+            asyncio.run(busy(server, watch, number))
             tally.note(slowest=round(max(_gone(watch, within), tally.figures.get("slowest", 0.0)), 3))
 
 
@@ -111,16 +111,16 @@ def _gone(watch: Watch, within: float) -> float:
 
 
 def test_nothing_is_left_of_a_server_that_was_killed(tmp_path: Path) -> None:
-    with Tally("R2", "kills of a server") as tally, watching() as watch, _serving(tmp_path) as served:
-        killed(tally, watch, served, KILLS)
+    with Tally("R2", "kills of a server") as tally, watching() as watch, _serving(tmp_path) as server:
+        killed(tally, watch, server, KILLS)
 
 
 @pytest.mark.long
-def test_a_server_that_leaves_something_is_noticed(tmp_path: Path) -> None:
+def test_leftover_processes_of_a_server_are_detected(tmp_path: Path) -> None:
     tally = Tally("R2", "kills of a server, planted", planted=True)
     with ExitStack() as stack:
         watch = stack.enter_context(watching())
         stack.callback(watch.kill)
-        served = stack.enter_context(_serving(tmp_path, PLANTED))
+        server = stack.enter_context(_serving(tmp_path, PLANTED))
         with pytest.raises(Violated, match=LONG), tally:
-            killed(tally, watch, served, 1, 0.5)
+            killed(tally, watch, server, 1, 0.5)

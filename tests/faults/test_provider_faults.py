@@ -1,4 +1,4 @@
-"""R6: whatever goes wrong with a provider, wherever: one terminal event, no tool on what was not said, a valid thread.
+"""R6: for any provider fault, a run has one terminal event, no tool gets partial arguments, the thread stays valid.
 
 Each kind of fault of the provider's table is combined with trouble on the way at 20 places of the answer. After that
 the conversation goes on with a provider that works again. In full that is every kind at every place, else
@@ -21,12 +21,12 @@ from faults.faulty_proxy import Proxy, Trouble
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
 from provider import FAULTS, WIRES, Answer, Asked, Call, Reply, Script, ScriptedServer, Thought, Tokens
-from wick import Agent, Run, Thread, reply, tool
+from wick import Agent, Run, Thread, tool
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
 from wick.hooks import Next
-from wick.models import _http
+from wick.models import _http, reply
 from wick.models._http import TimeLimits
 from wick.models._sse import SSEDecoder
 from wick.models.anthropic import Anthropic
@@ -52,9 +52,9 @@ KINDS = [name for name in FAULTS if not any(word in name for word in HUGE)]
 WAYS = ("cut", "reset", "half-close", "corrupt", "stall", "throttle", "delay")
 PLACES = 20
 SAMPLED = 60
-TOGETHER = 8  # trials at the same time: most of their time is waiting for what does not come
+TOGETHER = 8  # concurrent trials: most of their time is waiting for a timeout
 LIMITS: dict[str, float] = {"first_byte": 0.4, "between": 0.4, "whole": 5.0}
-SAID = ([], [(2, 3)], [(2, 3), (1, 1)])  # what the model says somewhere in the table, and nothing else
+SAID = ([], [(2, 3)], [(2, 3), (1, 1)])  # all texts of the table, and nothing else
 
 USES: ContextVar[list[tuple[int, int]]] = ContextVar("USES")
 
@@ -87,11 +87,11 @@ class Case:
 
 @dataclass
 class Trial:
-    """What came of a run."""
+    """The outcome of a run."""
 
     uses: list[tuple[int, int]] = field(default_factory=list)
     terminal: list[Event] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)  # what came after the end
+    late: list[str] = field(default_factory=list)  # after the end
     error: Exception | None = None
     text: str = ""
 
@@ -146,7 +146,7 @@ async def attempt(case: Case, port: int, script: Script, thread: Thread, text: s
 
 
 async def overcome(server: ScriptedServer, case: Case) -> None:
-    """One fault: its run ends once, and the conversation can be gone on with."""
+    """Check one fault: its run ends once, and the conversation can be continued."""
     thread, fault = Thread(), FAULTS[case.kind]
     script = server.script(Answer(ADDS, fault.fault), SAYS)
     async with Proxy(server.port, case.trouble) as proxy:
@@ -154,7 +154,7 @@ async def overcome(server: ScriptedServer, case: Case) -> None:
             trial = await attempt(case, proxy.port, script, thread, "2 + 3?", TimeLimits(**LIMITS | fault.limits))
     trial.check()
     valid(thread)
-    after = server.script(BYE, ADDS)  # whose signature it knows
+    after = server.script(BYE, ADDS)  # signed reasoning
     again = await attempt(case, server.port, after, thread, "And now?", TimeLimits())
     again.check()
     assert again.text == BYE.text, f"the thread cannot be gone on with: {again.error}"
@@ -208,27 +208,27 @@ async def test_damaged_bytes() -> None:
     await provider_faults(damaged(11 if FULL else 97), "damaged bytes of an answer")
 
 
-async def test_a_line_whose_name_is_damaged_is_an_error() -> None:
-    """What another byte makes an unknown field would be passed over, and a piece of the reply with it."""
+async def test_a_damaged_field_name_is_an_error() -> None:
+    """An unknown field would be ignored, and a piece of the reply lost."""
     with pytest.raises(ModelError, match="damaged on the way"):
         SSEDecoder().feed(b'data: {"a": 1}\n\ndat\xff: {"b": 2}\n\n')
     fine = b"\xef\xbb\xbfevent: x\ndata: 1\n\n: caf\xe9\nid: \xc3\xa9\ndata: 2\n\n"
     assert SSEDecoder().feed(fine) == [b"1", b"2"]
 
 
-# -- what must be noticed -------------------------------------------------------------------------------------------
+# -- planted faults -------------------------------------------------------------------------------------------------
 
 HALF = [Case(kind, wire, "fine", 0) for kind in ("half the arguments", "arguments in a list") for wire in CLIENTS]
 
 
-async def test_arguments_that_are_guessed_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_guessed_arguments_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     read = reply.parse_args
     monkeypatch.setattr(reply, "parse_args", lambda raw: ({"a": 2, "b": 0}, "") if read(raw)[1] else read(raw))
     with pytest.raises(Violated, match="the tool was used with"):
         await provider_faults(HALF, planted=True)
 
 
-async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_ends_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def announce_twice(next: Next[Any], run: Run) -> Awaitable[Any]:
         return announce_run(partial(announce_run, next), run)
 
@@ -237,7 +237,7 @@ async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
         await provider_faults(HALF[:2], planted=True)
 
 
-async def test_a_call_that_gets_no_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_without_result_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.loop.record_tool_use", lambda next, use: next(use))
     monkeypatch.setattr("wick.run_log.answer_lost_calls", lambda thread, event: None)
     with pytest.raises(Violated):

@@ -21,17 +21,17 @@ import pytest
 
 from faults.disturbances import KINDS, QUOTAS, SERVER, Scene, long_thread
 from faults.tally import FULL, Tally, Violated
-from server_process import Served, serving, talking
+from server_process import ServerProcess, open_client, run_server
 from soak_test import health_probe
 from soak_test.loop_lag import Buckets, buckets, late_ms, since
 from soak_test.model import SoakedServer
 from soak_test.server_metrics import part
 
 LAG_MS, HEALTH_MS = 50.0, 100.0
-SLACK = 1 if FULL else 30  # who has no processor for a while answers late, and no one else is to blame
+SLACK = 1 if FULL else 30  # a process without CPU time answers late
 SECONDS = 6.0 if FULL else 0.6  # for each kind
-SETTLE_SECONDS = 0.5 if FULL else 0.0  # between two kinds, for what is left of one is not of the next
-WAIT_SECONDS = 0.0 if FULL else 30.0  # for somebody to have asked at all
+SETTLE_SECONDS = 0.5 if FULL else 0.0  # between two kinds, so that effects of one do not count for the next
+WAIT_SECONDS = 0.0 if FULL else 30.0  # for the first response
 PAUSE = 0.01  # between two questions
 SAMPLED = ("wide JSON", "many headers", "tokens that are guessed", "tools that sleep", "commands that are slow to read")
 DISK_BYTES = 400_000_000
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 180)
 
 
 class Watch:
-    """How soon a server answers, and how late its event loop is, from one look to the next."""
+    """Response times and event-loop lag of a server between two samples."""
 
     def __init__(self, operator: aiohttp.ClientSession, file: Path) -> None:
         self.operator, self.file = operator, file
@@ -80,42 +80,42 @@ def _asking(port: int, file: Path) -> Iterator[None]:
 
 
 def _first(pid: int) -> None:
-    """Those who are measured come before those who disturb, where we may say so."""
+    """Give the measuring process a higher priority, where permitted."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, min(0, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 @asynccontextmanager
 async def watched(folder: Path, planted: str = "", *, long: bool = False) -> AsyncIterator[tuple[Scene, Watch]]:
-    """A server, somebody who disturbs it, and somebody who watches."""
+    """A server, a client that disturbs it, and a monitor."""
     async with SoakedServer() as provider:
         model = provider.soaked(lambda turn, fault: None, lambda words: None)
         environment = {"PROVIDER": model.url}
         with (
             _disk(folder / "data"),
-            serving(folder, script=SERVER, environment=environment, planted=planted, quotas=QUOTAS) as served,
+            run_server(folder, script=SERVER, environment=environment, planted=planted, quotas=QUOTAS) as server,
         ):
-            assert served.process is not None
-            _first(served.process.pid)
-            async with talking(served) as client, talking(served, "root") as operator:
-                scene = Scene(served, client, model)
-                await scene.do("nap", seconds=0.0)  # what is loaded for the first who comes is nobody's fault
+            assert server.process is not None
+            _first(server.process.pid)
+            async with open_client(server) as client, open_client(server, "root") as operator:
+                scene = Scene(server, client, model)
+                await scene.do("nap", seconds=0.0)  # lazy loading at the first request is not counted
                 await scene.talk(1, 0.0)
                 if long:
-                    scene.long = await _long(served, client)
+                    scene.long = await _long(server, client)
                 with _asking(scene.port, folder / "health.txt"):
                     yield scene, Watch(operator, folder / "health.txt")
 
 
-async def _long(served: Served, client: aiohttp.ClientSession) -> str:
+async def _long(server: ServerProcess, client: aiohttp.ClientSession) -> str:
     async with client.get("/auth/me") as answer:
         owner = (await answer.json())["id"]
-    return await long_thread(str(served.folder / "data"), owner)
+    return await long_thread(str(server.folder / "data"), owner)
 
 
 @contextmanager
 def _disk(folder: Path) -> Iterator[None]:
-    """A small disk for the data of a server, which can be filled; where nobody may mount one, there is none."""
+    """A small disk for the data of a server; None without permission to mount."""
     folder.mkdir(parents=True)
     mounted = FULL and not _mount("-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder))
     try:
@@ -152,7 +152,7 @@ async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: fl
 
 
 @pytest.mark.long
-async def test_everybody_is_answered_whatever_is_done(tmp_path: Path) -> None:
+async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> None:
     with Tally("R4", f"questions while {len(KINDS)} kinds of trouble are made") as tally:
         async with watched(tmp_path, long=True) as (scene, watch):
             for name in KINDS:
@@ -160,7 +160,7 @@ async def test_everybody_is_answered_whatever_is_done(tmp_path: Path) -> None:
         tally.note(kinds=len(KINDS), load=round(os.getloadavg()[0], 1))
 
 
-async def test_everybody_is_answered(tmp_path: Path) -> None:
+async def test_the_server_responds(tmp_path: Path) -> None:
     with Tally("R4", f"questions while {len(SAMPLED)} kinds of trouble are made") as tally:
         async with watched(tmp_path) as (scene, watch):
             for name in SAMPLED:
@@ -168,7 +168,7 @@ async def test_everybody_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_one_who_holds_up_everybody_is_noticed(tmp_path: Path) -> None:
+async def test_a_blocked_event_loop_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="event loop lag"), Tally("R4", "planted", planted=True) as tally:
         async with watched(tmp_path, "blocking") as (scene, watch):
             await disturb(scene, watch, "tokens that are guessed", tally, 1)

@@ -1,4 +1,4 @@
-"""R5, of a restart: a server that was killed with runs open is ready again within two seconds, and goes on with them.
+"""R5: a server killed with open runs is ready within two seconds and resumes them.
 
 In CI once, with time to spare on a busy machine; 20 times with WICK_FULL, and then two seconds are two seconds.
 The load itself is in soak.py.
@@ -20,7 +20,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from ports import own_port
-from server_process import Served, frames, serving
+from server_process import ServerProcess, read_frames, run_server
 from soak_test.health_probe import once
 from soak_test.model import Soaked, SoakedServer
 from soak_test.server_metrics import part
@@ -33,7 +33,7 @@ WITHIN = READY_SECONDS if FULL else 10 * READY_SECONDS
 PATIENCE = 60.0  # in which a run that was open is taken up
 RESTARTS, THREADS, RUNS = (20, 2_000, 40) if FULL else (1, 40, 3)
 AGENTS = 30
-SAID = "turn-{} talk 10000 0.2"  # says a word now and then, for longer than anybody listens
+SAID = "turn-{} talk 10000 0.2"  # streams a word now and then, for longer than any reader
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 180)
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 180)
 class Restarted:
     """A server that is killed again and again, and how long it took to be back."""
 
-    served: Served
+    server: ServerProcess
     runs: list[str] = field(default_factory=list)
     ready: list[float] = field(default_factory=list)  # seconds
     busy: list[float] = field(default_factory=list)  # of the processor
@@ -50,32 +50,32 @@ class Restarted:
 
     @property
     def port(self) -> int:
-        return int(self.served.url.rsplit(":", 1)[1])
+        return int(self.server.url.rsplit(":", 1)[1])
 
     async def begin(self, count: int) -> None:
-        """Begin runs that go on for long, and leave."""
-        async with self.served.client() as client:
+        """Start long runs and disconnect."""
+        async with self.server.client() as client:
             for number in range(count):
                 said = {"messages": [{"role": "user", "content": SAID.format(number)}]}
                 async with client.post(f"/agents/talker{number % AGENTS}/stream", json=said) as answer:
                     assert answer.status == 200, await answer.text()
                     self.runs.append(answer.headers["X-Run-Id"])
-                    await anext(frames(answer))
+                    await anext(read_frames(answer))
 
     async def again(self) -> None:
-        """Kill it, start it, and see when it answers, and when it goes on with what it was at."""
-        await asyncio.to_thread(self.served.kill)
+        """Kill and start it; measure when it answers and when it resumes its runs."""
+        await asyncio.to_thread(self.server.kill)
         began = monotonic()
-        starting = asyncio.create_task(asyncio.to_thread(self.served.start))
+        starting = asyncio.create_task(asyncio.to_thread(self.server.start))
         await asyncio.to_thread(_answers, self.port, starting)
         self.ready.append(monotonic() - began)
         await starting
-        self.busy.append(_busy(self.served))
+        self.busy.append(_busy(self.server))
         await asyncio.wait_for(self._goes_on(), PATIENCE)
         self.going.append(monotonic() - began)
 
     async def _goes_on(self) -> None:
-        async with self.served.client() as client:
+        async with self.server.client() as client:
             for run in self.runs:
                 while (await _state(client, run))["state"] != "running":
                     await asyncio.sleep(0.02)
@@ -93,15 +93,15 @@ async def _state(client: aiohttp.ClientSession, run: str) -> dict[str, Any]:
         return found
 
 
-def _busy(served: Served) -> float:
+def _busy(server: ServerProcess) -> float:
     """For how long the server has had a processor, in seconds."""
-    assert served.process is not None
-    fields = Path(f"/proc/{served.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    assert server.process is not None
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def fill(data: Path, threads: int) -> None:
-    """Threads that somebody has left there."""
+    """Create old threads."""
     store = Sqlite(data / "threads.db")
 
     async def leave(number: int) -> None:
@@ -125,11 +125,11 @@ async def restarting(folder: Path, planted: str = "") -> AsyncIterator[Restarted
         quotas = {"runs": 0, "streams": 0, "requests_per_second": 0}
         with (
             own_port() as port,
-            serving(
+            run_server(
                 folder, config=config, flags=("--port", str(port)), planted=planted, quotas=quotas, grace=0.0
-            ) as served,
+            ) as server,
         ):
-            yield Restarted(served)
+            yield Restarted(server)
 
 
 async def restart_often(folder: Path, restarts: int, within: float, planted: str = "") -> None:
@@ -150,13 +150,13 @@ async def test_a_server_that_was_killed_is_soon_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_one_that_takes_its_time_is_noticed(tmp_path: Path) -> None:
+async def test_a_slow_restart_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="it was ready after"):
         await restart_often(tmp_path, 1, READY_SECONDS, "late")
 
 
 @pytest.mark.long
-async def test_one_that_goes_on_with_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_recovery_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faults.test_restart.PATIENCE", 2.0)
     with pytest.raises(Violated, match="TimeoutError"):
         await restart_often(tmp_path, 1, WITHIN, "idle")

@@ -28,7 +28,7 @@ from faults.sandbox_probes import ESCAPES, NOT_PROMISED, Around, probed, source,
 from faults.secret_leaks import HERE, IN_FILE, PROGRAM, Planted, all_told, kept, refusing
 from faults.tally import FULL, Tally, Violated
 from local_sandbox import PYTHON, needs_bubblewrap
-from server_process import serving
+from server_process import run_server
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
@@ -38,7 +38,7 @@ from wick.errors import BackendError
 PROBES = 200  # at least so many, or some were lost
 WAYS = ["execute", "job", "terminal"] if FULL else ["execute"]
 
-# What must get out where nothing confines it, or the probes would show nothing. Only harmless ones: what the others
+# Probes that must escape without a sandbox, else they would show nothing. Only harmless ones: the others'
 # would do is better not done.
 OPEN = (
     "read a file in the home, read a file beside the workspace, follow a link out, link a file in, "
@@ -51,7 +51,7 @@ OPEN = (
     "signal wick by a descriptor, a filter that is missing, a folder above by its descriptor, "
     "the root by its descriptor"
 ).split(", ")
-INHERITED = (  # by who is simply started
+INHERITED = (  # by an unconfined process
     *("the environment of this process", "the environment of other processes", "the mode of a file of the host"),
     *(["the mode of a device"] if os.geteuid() == 0 else []),  # root's
 )
@@ -129,7 +129,7 @@ async def test_no_way_leads_out_of_bubblewrap(
 
 
 async def by_file(backend: Local, around: Around, way: str) -> dict[str, str]:
-    """The same in a job, or in a terminal, where the program comes from a file."""
+    """Run it in a job or terminal from a file."""
     workspace = Path(around.workspace)
     (workspace / "escapes.py").write_bytes(ESCAPES.read_bytes())
     told = shlex.quote(json.dumps(asdict(around)))
@@ -155,9 +155,7 @@ async def _read_all(terminal: Any) -> None:
         pass
 
 
-async def test_no_way_leads_further_than_landlock_says(
-    around: tuple[Around, socket.socket], token: str, tmp_path: Path
-) -> None:
+async def test_landlock_holds_as_documented(around: tuple[Around, socket.socket], token: str, tmp_path: Path) -> None:
     there, arrived = around
     backend = Local(there.workspace, sandbox="landlock")
     with Tally("S3", "probes under Landlock") as tally:
@@ -169,7 +167,7 @@ async def test_no_way_leads_further_than_landlock_says(
 
 @asynccontextmanager
 async def contained(around: Around) -> AsyncIterator[Docker]:
-    here, server = engines.here(), f"test-{uuid4().hex[:12]}"
+    here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     volumes = {around.workspace: "/workspace"}
     made = Docker(here.image("python"), engine=here.url, server=server, volumes=volumes)
     try:
@@ -192,7 +190,7 @@ async def test_no_way_leads_out_of_a_container(
         untouched(tally, tmp_path, token, covered=False)
 
 
-async def test_a_container_without_a_profile_is_noticed(
+async def test_a_container_without_a_profile_is_detected(
     around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, _ = around
@@ -215,7 +213,7 @@ def started(around: Around) -> dict[str, str]:
 
 
 @needs_bubblewrap
-async def test_a_sandbox_that_is_off_is_noticed(around: tuple[Around, socket.socket]) -> None:
+async def test_a_disabled_sandbox_is_detected(around: tuple[Around, socket.socket]) -> None:
     there, _ = around
     backend = Local(there.workspace, sandbox="none")
     outcomes = await probed(backend, there, tuple(OPEN))
@@ -232,16 +230,16 @@ async def test_a_sandbox_that_is_off_is_noticed(around: tuple[Around, socket.soc
 
 
 async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN_FILE), **environment: str) -> None:
-    """Everything is said that must not be; nobody hears it."""
+    """Print every secret; it must be redacted."""
     planted, told = Planted(), 0
     async with refusing() as url:
         config = folder / "agents.yaml"
         config.write_text(yaml.safe_dump(planted.agents(url)))
         more = {"PLANTED_API_KEY": planted.environment, "UPSTREAM": planted.filled}
         more |= {"AGENTS_FILE": str(config), **environment}
-        with serving(folder, script=PROGRAM, environment=more) as served:
+        with run_server(folder, script=PROGRAM, environment=more) as server:
             for agent in agents:
-                async for where, text in all_told(served, agent):
+                async for where, text in all_told(server, agent):
                     tally.check(
                         not planted.found(text), f"{agent}: {where} has {planted.found(text)}: {_near(planted, text)}"
                     )
@@ -249,16 +247,16 @@ async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN
                     reached = agent == "looks" and "[secret]" in text  # redacted, but a command had it
                     tally.check(not reached, f"a command reached a secret, says {where}")
             tally.check(
-                not planted.found(served.log), f"the log has {planted.found(served.log)}: {_near(planted, served.log)}"
+                not planted.found(server.log), f"the log has {planted.found(server.log)}: {_near(planted, server.log)}"
             )
-            assert served.stop() == 0
+            assert server.stop() == 0
     tally.check(not planted.found(kept(folder)), f"its files have {planted.found(kept(folder))}")
     tally.check(told >= 20, f"only {told} answers had a secret to hide")
     tally.note(hidden=told)
 
 
 def _near(planted: Planted, text: str) -> str:
-    """What stands around the first secret in a text."""
+    """Return the text around the first secret."""
     places = [text.find(secret[12:28]) for secret in vars(planted).values() if secret[12:28] in text]
     return text[max(places[0] - 300, 0) : places[0] + 40] if places else ""
 
@@ -277,7 +275,7 @@ READ_AND_WRITE = f"cat {' '.join(SECRETS)}; echo changed > .claude/settings.json
 
 
 async def flood(tally: Tally, folder: Path, what: str, count: int) -> None:
-    """Secrets of the user stay secret, and what is trusted stays as it is, whatever a command makes beside it."""
+    """Secrets and trusted files are unchanged, even if a command creates many files beside them."""
     kept = (*SECRETS, ".claude/settings.json", ".git/config")
     for path in kept:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -308,7 +306,7 @@ async def test_no_flood_of_names_uncovers_anything(tmp_path: Path, what: str) ->
 
 
 @needs_bubblewrap
-async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_that_uncovers_files_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault: the first covers only, and the rest is left open."""
     real = protected_paths.plan_covers
     monkeypatch.setattr(protected_paths, "plan_covers", lambda *args: real(*args)[:2])
@@ -318,13 +316,13 @@ async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkey
 
 
 @needs_bubblewrap
-async def test_no_secret_is_told(tmp_path: Path) -> None:
+async def test_no_secret_appears_in_output(tmp_path: Path) -> None:
     with Tally("S3", "secrets in what a server tells") as tally:
         await tell(tally, tmp_path)
 
 
 @needs_bubblewrap
-async def test_a_secret_that_is_told_is_noticed(tmp_path: Path) -> None:
+async def test_a_leaked_secret_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "secrets, planted", planted=True) as tally:
         await tell(tally, tmp_path, ("leaks", "refused"), REDACTION="off")
     assert [why for why in tally.violations if "environment" in why]
@@ -332,7 +330,7 @@ async def test_a_secret_that_is_told_is_noticed(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_a_secret_that_a_command_reaches_is_noticed(tmp_path: Path) -> None:
+async def test_a_secret_reachable_by_a_command_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "secrets in reach, planted", planted=True) as tally:
         await tell(tally, tmp_path, ("looks",), REACH="on")
     assert [why for why in tally.violations if "reached" in why]

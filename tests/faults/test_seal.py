@@ -1,4 +1,4 @@
-"""S4: what was sealed is what is called, guards follow a tool's threads, and an approval counts in one place.
+"""S4: sealed arguments are executed, guards follow a tool's threads, and an approval counts once.
 
 Each promise is tried over generated variants of one class, and has a planted fault that makes the same check fail.
 """
@@ -43,7 +43,7 @@ from pydantic import (
 
 from faults.tally import Tally, Violated
 from faults.thread_validity import valid
-from kit import User, call, calls
+from kit import ScriptedUser, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Allow,
@@ -165,7 +165,7 @@ class Blind(str):
         return "harmless"
 
 
-# The type of an argument, and what the model gives for it; each changes, hides or postpones what it is given.
+# The type of an argument and the model's value; each type changes, hides or defers the value.
 TYPES: dict[str, tuple[Any, Any]] = {
     "unquote before": (Annotated[str, BeforeValidator(unquote)], "%25252e"),
     "unquote after": (Annotated[str, AfterValidator(unquote)], "%25252e"),
@@ -209,7 +209,7 @@ def taking(kind: Any, seen: list[Any], ran: list[str] | None = None) -> Any:
 
 
 async def called_is_guarded(names: Iterable[str], planted: bool = False) -> None:
-    """The tool gets exactly what the guards saw, and validators are applied once, whatever hooks do."""
+    """The tool gets exactly the guarded arguments, and validators run once."""
     with Tally("S4", "called = guarded, by type × hook", planted=planted) as tally:
         for name, (way, hook) in product(names, WAYS.items()):
             with tally.trying(f"{name}, {way}"):
@@ -218,8 +218,8 @@ async def called_is_guarded(names: Iterable[str], planted: bool = False) -> None
                 shown: list[Any] = []
                 act = taking(kind, got)
                 last = guard(ToolUse, name="last", priority=-1)(partial(_show, shown))
-                model = Scripted(calls(call("act", value=value)), "bye")
-                await Agent(model, tools=[act], hooks=[*hook(value), last], ask=User(True)).run("go")
+                model = Scripted(tool_calls_reply(tool_call("act", value=value)), "bye")
+                await Agent(model, tools=[act], hooks=[*hook(value), last], ask=ScriptedUser(True)).run("go")
                 assert got, "the tool did not run, so nothing is shown"
                 assert len({canonical_json(to_json_form(one)) for one in got}) == 1
                 assert canonical_json(to_json_form(got[-1])) == canonical_json(to_json_form(shown[-1])), (
@@ -264,7 +264,7 @@ WAYS: dict[str, Callable[[Any], list[Hook]]] = {
 }
 
 
-async def test_a_tool_is_called_with_what_the_guards_saw() -> None:
+async def test_a_tool_receives_the_arguments_that_guards_saw() -> None:
     await called_is_guarded(TYPES)
 
 
@@ -277,11 +277,11 @@ async def test_no_validator_runs_after_a_guard() -> None:
 
     act = taking(Annotated[str, AfterValidator(note)], [])
     first = guard(ToolUse, name="guard")(lambda use: order.append("guard"))
-    await Agent(Scripted(calls(call("act", value="x")), "bye"), tools=[act], hooks=[first]).run("go")
+    await Agent(Scripted(tool_calls_reply(tool_call("act", value="x")), "bye"), tools=[act], hooks=[first]).run("go")
     assert order == ["validator", "validator", "guard"], "once to check the call, and once at the seal"
 
 
-async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_them() -> None:
+async def test_an_answer_with_arguments_approves_the_validated_arguments() -> None:
     """The user gave 3 and the validator makes 6 of it: that is asked about again."""
     asked: list[Any] = []
     got: list[Any] = []
@@ -291,7 +291,7 @@ async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_th
         return Allow({"value": {"pieces": 3}}) if len(asked) == 1 else True
 
     confirm = guard(ToolUse, name="confirm")(lambda use: Ask("sure?"))
-    model = Scripted(calls(call("act", value={"pieces": 1})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={"pieces": 1})), "bye")
     await Agent(model, tools=[taking(Pairs, got)], hooks=[confirm], ask=user).run("go")
     assert asked == [2, 6] and [one.pieces for one in got] == [6]
 
@@ -299,8 +299,8 @@ async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_th
 async def test_an_answer_that_is_changed_every_time_is_refused() -> None:
     got: list[Any] = []
     confirm = guard(ToolUse, name="confirm")(lambda use: Ask("sure?"))
-    model = Scripted(calls(call("act", value={"pieces": 1})), "bye")
-    asker = User(Allow({"value": {"pieces": 3}}))
+    model = Scripted(tool_calls_reply(tool_call("act", value={"pieces": 1})), "bye")
+    asker = ScriptedUser(Allow({"value": {"pieces": 3}}))
     result = await Agent(model, tools=[taking(Pairs, got)], hooks=[confirm], ask=asker).run("go")
     assert not got and result.thread is not None and "answer without args" in result.thread.messages[-2].text
 
@@ -311,7 +311,7 @@ async def test_a_value_that_cannot_be_shown_is_refused() -> None:
         later: Iterable[int] = ()
 
     got: list[Any] = []
-    model = Scripted(calls(call("act", value={"text": "x", "later": [1]})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={"text": "x", "later": [1]})), "bye")
     result = await Agent(model, tools=[taking(Opaque, got)]).run("go")
     assert not got and result.thread is not None and "cannot be written as JSON" in result.thread.messages[-2].text
 
@@ -351,7 +351,7 @@ def _bad() -> Any:
 
 
 def _wipe(other: Any) -> dict[str, Callable[[Any], Any]]:
-    """What hostile Python in a guard or an asker does to what it is shown."""
+    """Hostile Python in a guard or an asker: clear everything reachable."""
     data = canonical_json({"command": EVIL})
     return {
         "sets args": lambda use: _force(use, args=_bad()),
@@ -393,7 +393,7 @@ async def _tampered(name: str, when: str) -> list[str]:
 
     @tool(idempotent=True)
     def other(command: str) -> str:
-        """Run what is forbidden."""
+        """Run a forbidden command."""
         ran.append("other")
         return "ran"
 
@@ -420,7 +420,7 @@ async def _tampered(name: str, when: str) -> list[str]:
         "a first guard": [guard(ToolUse, name="evil", priority=9)(meddle), *checks],
         "a last guard": [*checks, guard(ToolUse, name="evil", priority=-9)(meddle)],
     }.get(when, [*checks, guard(ToolUse, name="asks")(lambda use: Ask("sure?"))])
-    model = Scripted(calls(call("act", command="ls")), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", command="ls")), "bye")
     thread = Thread()
     await Agent(model, tools=[act, other], hooks=hooks, ask=ask).run("go", thread=thread)
     valid(thread)
@@ -443,13 +443,13 @@ async def test_guards_see_exact_types(lie: Any) -> None:
         seen.extend(map(type, (key, *items)))
 
     hooks = [before(ToolUse, name="put")(put), guard(ToolUse, name="look")(look)]
-    model = Scripted(calls(call("act", value={})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={})), "bye")
     await Agent(model, tools=[taking(dict[str, Any], [])], hooks=hooks).run("go")
     assert seen == [str, str, bool, int]
 
 
 async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
-    """What is asked of the model, by whom and as whom, is what was sealed."""
+    """The model request is the sealed one."""
     sent: list[Any] = []
 
     def reply(request: Request) -> str:
@@ -481,7 +481,7 @@ async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
 # -- guards follow the threads of a tool ------------------------------------------------------------------------------
 
 POOL = ThreadPoolExecutor(1)
-SUBMIT = POOL.submit  # kept before any tool was used
+SUBMIT = POOL.submit  # stored before any tool use
 OLD_POOL: list[ThreadPool] = []
 
 
@@ -611,7 +611,7 @@ async def _delegated(start: Callable[[Callable[[], Any]], Any], is_async: bool) 
 
     def child() -> None:
         try:
-            model = Scripted(calls(call("act", command=FORCE)), "bye")
+            model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye")
             ended.append(asyncio.run(Agent(model, tools=[act], name="child").run("go")).outcome)
         finally:
             over.set()
@@ -630,14 +630,14 @@ async def _delegated(start: Callable[[Callable[[], Any]], Any], is_async: bool) 
 
     made = tool(delegate_async if is_async else delegate, name="delegate")
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    model = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     await Agent(model, tools=[made, act], hooks=[no_force]).run("go")
     return ran, ended
 
 
 @pytest.fixture
 def old_pool() -> Iterator[None]:
-    """A pool of `multiprocessing` whose thread no tool has started."""
+    """A `multiprocessing` pool whose thread was not started by a tool."""
     OLD_POOL[:] = [ThreadPool(1)]
     yield
     pool = OLD_POOL.pop()
@@ -670,7 +670,7 @@ async def test_a_thread_of_a_pool_belongs_to_no_run() -> None:
 
 
 async def test_a_child_cannot_choose_another_parent() -> None:
-    """A run that is not below the one whose tool starts it would be under other guards."""
+    """A run outside of the tool's run would be under other guards."""
     ran: list[str] = []
 
     @tool(idempotent=True)
@@ -683,11 +683,11 @@ async def test_a_child_cannot_choose_another_parent() -> None:
     async def delegate(run: Run) -> str:
         """Hand it on."""
         free = Run(agent="free", loop=Agent(Scripted())._loop_under(None))
-        model = Scripted(calls(call("act", command=FORCE)), "bye", spare=True)
+        model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye", spare=True)
         return (await Agent(model, tools=[act]).run("go", parent=free)).text
 
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    model = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     result = await Agent(model, tools=[delegate, act], hooks=[no_force]).run("go")
     assert not ran and result.thread is not None and "leave out parent=" in result.thread.messages[-2].text
 
@@ -717,7 +717,7 @@ async def test_a_hook_does_not_unbind_a_run_from_its_guards(name: str, position:
             UNBIND[name](use.run)
 
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(call("act", command=FORCE)), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye")
     child = Agent(model, tools=[act], hooks=[position(ToolUse, name="unbind")(unbind)])
 
     @tool
@@ -726,7 +726,7 @@ async def test_a_hook_does_not_unbind_a_run_from_its_guards(name: str, position:
         run.add_guard(guard(ToolUse, name="late", match="act")(lambda use: Block("no")))
         return (await child.run("go")).text
 
-    above = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    above = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     await Agent(above, tools=[delegate, act], hooks=[no_force]).run("go")
     assert not ran
 
@@ -854,7 +854,7 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
         raise ZeroDivisionError("in the middle")
 
     look = after(ToolUse, name="look")(lambda use: seen.append((use.exception, use.result.exception, use.error)))
-    model = Scripted(calls(call("act", text="x")), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", text="x")), "bye")
     result = await Agent(model, tools=[act], hooks=[look]).run("go")
     ((crash, same, error),) = seen
     assert isinstance(crash, ZeroDivisionError) and crash is same and error is None
@@ -865,10 +865,10 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
     seen.clear()
 
 
-# -- what must be noticed ---------------------------------------------------------------------------------------------
+# -- planted faults ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_validator_that_runs_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool's values are built once more from the form that the guards saw."""
     bind = tool_schema.FunctionArguments.bind
 
@@ -881,8 +881,8 @@ async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.Monkey
         await called_is_guarded(["unquote before", "double"], planted=True)
 
 
-async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks get what the validators made, which the seal validates again."""
+async def test_a_check_that_changes_arguments_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks get validated arguments, which the seal validates again."""
 
     def applied(self: Any, args: Any) -> Any:
         return thaw(self.bind(args).form)
@@ -892,7 +892,7 @@ async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.Mon
         await called_is_guarded(["unquote before", "double"], planted=True)
 
 
-async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lying_serializer_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     real = tool_schema.FunctionArguments.bind
 
     def dumped(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
@@ -905,7 +905,7 @@ async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch
         await called_is_guarded(["secret", "a serializer"], planted=True)
 
 
-async def test_a_seal_that_guards_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_seal_shared_by_guards_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards get the sealed operation itself, and so does the tool."""
 
     def shared(self: ToolUse) -> ToolUse:
@@ -917,7 +917,7 @@ async def test_a_seal_that_guards_share_is_noticed(monkeypatch: pytest.MonkeyPat
         await nothing_past_the_seal(planted=True, tampers=["sets values", "sets everything", "sets the tool"])
 
 
-async def test_a_context_that_stays_behind_is_noticed(monkeypatch: pytest.MonkeyPatch, old_pool: None) -> None:
+async def test_a_lost_context_is_detected(monkeypatch: pytest.MonkeyPatch, old_pool: None) -> None:
     monkeypatch.setattr(run_context, "_bind_thread", lambda thread, run: None)
     with pytest.raises(Violated, match="a thread, sync tool"):
         await guards_follow(["a thread"], planted=True)
@@ -927,7 +927,7 @@ async def test_a_context_that_stays_behind_is_noticed(monkeypatch: pytest.Monkey
         await guards_follow(["an old executor", "an old thread pool"], planted=True)
 
 
-async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_reused_approval_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def lenient(state: ThreadState, data: Any) -> None:
         state.approvals.questions.pop(data["id"], None)
         state.approvals.answers.setdefault(data["hash"], data)
@@ -948,13 +948,13 @@ async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.Monk
         await approvals_count_once(tmp_path / "again", planted=True)
 
 
-async def test_a_reply_that_counts_though_it_was_taken_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_counted_retracted_reply_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.models.reply._WITHHELD", frozenset())
     with pytest.raises(Violated, match="the tool ran"):
         await taken_back(["refusal"], planted=True)
 
 
-def test_a_type_that_runs_code_is_handed_on_as_it_was_given() -> None:
+def test_a_type_that_runs_code_is_passed_unchanged() -> None:
     """Those that a check would change must be found by their schema, not by their values."""
     stable = {"decimal", "date", "time", "set", "excluded"}
     for name, (kind, _) in TYPES.items():

@@ -1,4 +1,4 @@
-"""The soak in its short form: some people, some seconds, a fault of every kind; what is planted is found.
+"""Short soak test: some users, some seconds, a fault of every kind; planted faults are detected.
 
 The short form itself is one of the long tests (WICK_FULL); what judges it is tried each time.
 """
@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 if FULL:
 
     @pytest.mark.timeout(300)
-    async def test_nothing_is_lost_or_told_twice_or_left_behind(folder: Path) -> None:
+    async def test_no_data_is_lost_duplicated_or_leaked(folder: Path) -> None:
         report = await Soak(SHORT, folder).run()
         print(text(report))
         assert violated(report) == 0, text(report)
@@ -50,11 +50,11 @@ if FULL:
         json.dumps(report)
 
 
-# -- what is planted is found ---------------------------------------------------------------------------------------
+# -- planted faults are detected ------------------------------------------------------------------------------------
 
 
 class Told:
-    """An answer of a server that says what it was given."""
+    """A response with given content."""
 
     def __init__(self, body: Any) -> None:
         self.body, self.status = body, 200
@@ -85,14 +85,14 @@ def frame(id: str, event: str, **data: Any) -> dict[str, Any]:
     return {"id": id, "event": event, "data": {"data": data}}
 
 
-async def test_a_frame_that_comes_twice_is_found(person: Person) -> None:
+async def test_a_duplicate_frame_is_detected(person: Person) -> None:
     turn = Turn("talker", "talk 1 0")
     for id in ("4", "5.1", "5", "5.1"):
         await person._hear(turn, frame(id, "on_chat_model_end"))
     assert person.ledger.counts["duplicated"] == 1
 
 
-async def test_a_frame_that_is_gone_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_frame_is_detected(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = Turn("talker", "talk 1 0", run="run_1")
     for id, name in (("4", "on_chat_model_end"), ("7", "done")):
         await person._hear(turn, frame(id, name, outcome="completed"))
@@ -108,7 +108,7 @@ async def test_a_frame_that_is_gone_is_found(person: Person, monkeypatch: pytest
     ]
     monkeypatch.setattr(person.client, "get", lambda path: Told(whole))
     await person._check_run(turn)
-    assert person.ledger.counts["lost"] == 2  # 6 was never told, and 7 is gone
+    assert person.ledger.counts["lost"] == 2  # 6 was never sent, and 7 is missing
 
 
 async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, mo
     about = {"name": "message_unheard", "data": {"message": {"role": "user", "content": said[1].text}}}
     log.append({"kind": "event", "data": about})
     await person._check_thread(said)
-    assert person.ledger.counts["lost"] == 2  # nobody has cancelled it
+    assert person.ledger.counts["lost"] == 2  # it was not cancelled
     said[1].outcome = "cancelled"
     await person._check_thread(said)
     assert person.ledger.counts["lost"] == 2
@@ -135,7 +135,7 @@ def test_a_call_without_its_result_is_found() -> None:
     assert ledger.counts["invalid"] == 3
 
 
-def test_what_is_done_twice_or_not_at_all_or_left_is_found(folder: Path) -> None:
+def test_duplicate_missing_or_leftover_effects_are_detected(folder: Path) -> None:
     soak = Soak(SHORT, folder)
     (folder / "data").mkdir()
     (folder / "tmp").mkdir()

@@ -1,4 +1,4 @@
-"""S6: stored bytes are only data. A byte of a stored thread that is flipped is an error or changes nothing.
+"""S6: stored bytes are only data. A flipped byte of a stored thread is an error or changes nothing.
 
 In CI every byte of every stored row, and a sample of the file's; with WICK_FULL every byte of the file. Nothing that is
 read is ever run as code: Python says so itself, through its audit events.
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL, Tally, Violated
-from store_fixtures import read
+from store_fixtures import read_entries
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick._internal.frozen import digest
 from wick.capabilities.sessions import LOCAL, Sessions
@@ -51,7 +51,7 @@ sys.addaudithook(_listen)  # there is no way to take it back: it listens only in
 
 @contextmanager
 def no_code() -> Iterator[None]:
-    """Whatever happens in here runs no code that was not there before."""
+    """Check by audit events that no new code runs."""
     global _seen
     _seen = found = []
     try:
@@ -63,7 +63,7 @@ def no_code() -> Iterator[None]:
 
 @tool
 def look(where: str) -> str:
-    """Look."""
+    """Read."""
     return f"There is nothing in {where}: __import__('os').system('true') \\u2028 ü"
 
 
@@ -85,9 +85,9 @@ async def stored(path: Path) -> None:
 
 
 async def whole(store: Sqlite) -> dict[str, Any]:
-    """The thread as somebody sees it who goes on with it."""
+    """Return the thread as the next run sees it."""
     thread = Thread("t")
-    for row in await read(store, "t", LOCAL):
+    for row in await read_entries(store, "t", LOCAL):
         thread.replay(row)
     queued = [(row.kind, row.data) for row in await store.inbox(LOCAL, "t")]
     blob = await store.get_blob(LOCAL, "t", digest(b"bytes that are kept"))

@@ -1,4 +1,4 @@
-"""S2: files stay inside. No path leads out of a workspace, whatever is done with it, and no honest path is refused.
+"""S2: file operations stay in the workspace. No path escapes, and no valid path is refused.
 
 Each path of a grammar (path_generator) goes through every operation, in a tree that has every kind of link and oddity
 (path_model); a model of the tree says what must come of it, and what is outside is looked at after each (path_oracle).
@@ -30,7 +30,7 @@ from faults.path_model import TOKEN, Ground
 from faults.path_oracle import OPERATIONS, WRITTEN, done, try_paths
 from faults.tally import FULL, Tally, Violated
 from local_sandbox import needs_bubblewrap
-from server_process import hosted, talking
+from server_process import host_server, open_client
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
@@ -71,7 +71,7 @@ async def test_paths_of_a_local_backend(tmp_path: Path) -> None:
 
 
 def _is_real(tally: Tally, ground: Ground, paths: Iterator[str]) -> None:
-    """What the model takes for the real path of something is what the system's own realpath says."""
+    """Check the real path of the model against os.path.realpath."""
     for path in paths:
         found = ground.model.find(path)
         if found.where == "there":
@@ -104,8 +104,8 @@ async def test_paths_that_are_searched_in_a_sandbox(tmp_path: Path) -> None:
 async def contained(
     folder: Path, make: Callable[..., Ground] = Ground, **options: Any
 ) -> AsyncIterator[tuple[Ground, Docker]]:
-    """The same tree, mounted in a container together with what is beside it."""
-    here, server = engines.here(), f"test-{uuid4().hex[:12]}"
+    """Mount the tree and its surroundings in a container."""
+    here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     ground = make(folder / "place", seen="/place", owner=1000)
     volumes = {str(folder / "place"): "/place"}
     made = Docker(
@@ -186,7 +186,7 @@ SERVED_OPERATIONS = ("ls", "read", "download", "write", "upload", "move", "move 
 async def test_paths_of_the_servers_routes(tmp_path: Path) -> None:
     options = {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}
     with Tally("S2", "paths, the server's routes") as tally:
-        async with hosted(tmp_path, agents={"a": options}) as server, talking(server) as client:
+        async with host_server(tmp_path, agents={"a": options}) as server, open_client(server) as client:
             files = OverHttp(client)
             await files.write("first", "")
             made = next((tmp_path / "data").rglob("first"))
@@ -197,7 +197,7 @@ async def test_paths_of_the_servers_routes(tmp_path: Path) -> None:
 
 
 def _is_sayable(path: str) -> bool:
-    """Whether an address can hold it."""
+    """Return True if a URL can contain it."""
     try:
         return bool(path.encode()) and len(path) <= 4_096
     except UnicodeEncodeError:
@@ -251,7 +251,7 @@ def race_ground(place: Path, **options: Any) -> Ground:
 
 
 async def race(tally: Tally, ground: Ground, files: Any, rounds: int) -> None:
-    """Everything at once with the swapping; what matters is only that nothing is told or done outside."""
+    """Run all operations during swaps; nothing outside may be read or changed."""
     inside = refused = 0
     for number in range(rounds):
         for operation, path in RACING:
@@ -283,7 +283,7 @@ async def test_a_race_leaks_nothing(tmp_path: Path, way: str) -> None:
 
 @needs_root
 async def test_a_race_in_a_container_leaks_nothing(tmp_path: Path) -> None:
-    """Who swaps is a job in that container."""
+    """The swapping process is a job in that container."""
     with Tally("S2", "operations in a rename race, Docker") as tally:
         async with contained(tmp_path, race_ground) as (ground, backend):
             job = await backend.background(f"exec python3 -c '{SWAPPING}' /place/workspace")
@@ -297,7 +297,7 @@ async def test_a_race_in_a_container_leaks_nothing(tmp_path: Path) -> None:
 
 
 class Joined(Workspace):
-    """A workspace that joins path strings; but this one goes no further than the folder that is made for the test."""
+    """A workspace that joins path strings, limited to the folder of the test."""
 
     def _joined(self, path: str) -> str:
         joined = os.path.join(self.root, path)
@@ -325,7 +325,7 @@ class Joined(Workspace):
 
 
 class Anxious(Workspace):
-    """A workspace that refuses what has two dots anywhere."""
+    """A workspace that refuses any path with two dots."""
 
     def read(self, path: str, **options: Any) -> Any:
         if ".." in path:
@@ -338,7 +338,7 @@ class Anxious(Workspace):
     ("planted", "operation", "noticed"),
     [(Joined, "read", "ESCAPED"), (Joined, "write", "ESCAPED"), (Anxious, "read", "REFUSED")],
 )
-async def test_a_workspace_that_is_wrong_is_noticed(
+async def test_a_faulty_workspace_is_detected(
     tmp_path: Path, planted: type[Workspace], operation: str, noticed: str
 ) -> None:
     ground = Ground(tmp_path / "place")
@@ -351,19 +351,19 @@ async def test_a_workspace_that_is_wrong_is_noticed(
 
 
 @needs_root
-async def test_a_race_that_leaks_is_noticed(tmp_path: Path) -> None:
+async def test_a_leaking_race_is_detected(tmp_path: Path) -> None:
     ground = race_ground(tmp_path / "place")
     files = Joined(str(ground.root))
     noticed, tally = pytest.raises(Violated, match="outside"), Tally("S2", "race, planted", planted=True)
     with noticed, tally, swapping(ground.root):
-        for _ in range(40):  # who swaps may have no processor for a while
+        for _ in range(40):  # the swapping process may get no CPU for a while
             if not any("told of the outside" in why for why in tally.violations):
                 await race(tally, ground, files, 50)
     files.close()
 
 
 def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does so now and then, when it has to look a path up again because others rename things meanwhile."""
+    """It happens when a lookup is repeated because of concurrent renames."""
     ground = Ground(tmp_path / "place")
     files = Workspace(str(ground.root))
     real = rooted_folder._openat2
@@ -380,8 +380,8 @@ def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkey
     files.close()
 
 
-def test_only_what_stands_in_the_workspace_is_told_of_a_search(tmp_path: Path) -> None:
-    """A program that searches goes by paths: what it found counts only if the workspace itself finds it there."""
+def test_a_search_reports_only_files_of_the_workspace(tmp_path: Path) -> None:
+    """A search program uses paths: its matches count only if the workspace finds them."""
     ground = Ground(tmp_path / "place")
     (ground.root / "long.txt").write_bytes(b"one\r\n" + b"x" * 3_000_000 + b"needle\n" + "caf\u00e9 needle…\n".encode())
     files = Workspace(str(ground.root))
@@ -404,9 +404,9 @@ def test_only_what_stands_in_the_workspace_is_told_of_a_search(tmp_path: Path) -
 
 
 def test_every_operation_of_a_workspace_is_tried() -> None:
-    """What a workspace can do with a path is among the operations, so that a new one cannot be forgotten."""
+    """Every path operation of a workspace is tried, so that a new one cannot be forgotten."""
     public = {name for name, value in vars(Workspace).items() if callable(value) and not name.startswith("_")}
-    helpers = {"close", "resolve", "build_search_filter", "list_searchable", "verify_matches"}  # what grep is made of
+    helpers = {"close", "resolve", "build_search_filter", "list_searchable", "verify_matches"}  # parts of grep
     assert public - helpers == {name.split()[0] for name in OPERATIONS} - {"purge"}
 
 
@@ -414,7 +414,7 @@ def test_every_operation_of_a_workspace_is_tried() -> None:
 
 
 @needs_bubblewrap
-async def test_no_command_plants_what_git_runs(tmp_path: Path) -> None:
+async def test_no_command_plants_code_that_git_runs(tmp_path: Path) -> None:
     with Tally("S2", "plants for git") as tally:
         for number, plant in enumerate(islice(plants(12), PLANTS)):
             ground = PlantGround(tmp_path / str(number))
@@ -423,7 +423,7 @@ async def test_no_command_plants_what_git_runs(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_no_command_plants_it_while_its_program_is_killed(tmp_path: Path) -> None:
+async def test_no_command_plants_code_while_its_program_is_killed(tmp_path: Path) -> None:
     with Tally("S2", "plants for git, program killed") as tally:
         plant = Plant("copied", "sub", "fsmonitor")
         for number in range(KILLED):
@@ -434,7 +434,7 @@ async def test_no_command_plants_it_while_its_program_is_killed(tmp_path: Path) 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("way", ["by_command", "by_job", "by_a_program_that_is_killed"])
-async def test_a_plant_that_git_runs_is_noticed(tmp_path: Path, way: str) -> None:
+async def test_a_plant_that_git_runs_is_detected(tmp_path: Path, way: str) -> None:
     """Where nothing is protected, most plants work: else they would show nothing."""
     simple = [Plant("copied", "sub", "fsmonitor")]
     tally = Tally("S2", f"plants for git, {way}, planted", planted=True)

@@ -1,4 +1,4 @@
-"""Whether a thread is valid, and whether what was told of it is there: in order, once, and nothing missing."""
+"""Check that a thread is valid and that announced entries are stored: in order, once, without gaps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answered(messages: Sequence[Message]) -> None:
 
 
 def one_end_each(thread: Thread) -> None:
-    """A run ends once; one that was interrupted may go on, and ends once all the same."""
+    """Check that a run ends once; an interrupted one may be resumed and ends once, too."""
     ends: dict[str, list[str]] = {}
     for entry in thread.entries:
         if entry.kind == "run_end" and entry.data["outcome"] != "interrupted":
@@ -56,7 +56,7 @@ def kept(acknowledged: Sequence[Any], stored: Sequence[Any]) -> None:
 
 
 def pieces(seen: Iterable[Mapping[str, Any]], whole: Sequence[Mapping[str, Any]]) -> None:
-    """What a client has seen of a stream, piece by piece, is the beginning of what is there: each frame once."""
+    """Check that streamed frames are a prefix of the stored ones, each once."""
     told = [*seen]
     assert told == [*whole[: len(told)]], "a client was told something else than what is there"
     ends = [frame["event"] for frame in whole if frame["event"] in ("done", "error")]

@@ -102,7 +102,7 @@ async def _look(sessions: Sessions) -> Thread:
 
 
 def _tell(event: Event, thread: Thread) -> None:
-    """What carries content, and the end, were saved before they were announced."""
+    """Announce content and end after they were saved."""
     kinds = {
         "on_chat_model_end": "message",
         "on_tool_end": "message",

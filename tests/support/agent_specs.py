@@ -21,8 +21,8 @@ SAID_NO = {
 }
 
 
-class Brief:
-    """What is not as usual is shown, and nothing else, in a form that can be pasted into a test."""
+class BriefRepr:
+    """Prints only non-default fields, in a form that can be pasted into a test."""
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.default is MISSING or getattr(self, f.name) != f.default]  # type: ignore[arg-type]
@@ -33,8 +33,8 @@ class Brief:
 
 
 @dataclass(frozen=True, repr=False)
-class Hook(Brief):
-    """A hook, and what it does wherever it stands."""
+class Hook(BriefRepr):
+    """A hook and its behaviour at every position."""
 
     name: str
     position: str
@@ -45,11 +45,11 @@ class Hook(Brief):
     log: bool = False
     inherit: bool = False
     shadow: bool = False
-    awaits: int = 0  # how often it lets others go on first; it makes no difference
+    awaits: int = 0  # how often it yields to other tasks first; it makes no difference
 
 
 @dataclass(frozen=True, repr=False)
-class Call(Brief):
+class Call(BriefRepr):
     """The model asks for a tool; without `x` its arguments break off in the middle."""
 
     id: str
@@ -58,8 +58,8 @@ class Call(Brief):
 
 
 @dataclass(frozen=True, repr=False)
-class Reply(Brief):
-    """What the model says; without `finish` it breaks off."""
+class Reply(BriefRepr):
+    """A reply of the model; without `finish` it breaks off."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -67,21 +67,21 @@ class Reply(Brief):
 
 
 @dataclass(frozen=True, repr=False)
-class Spec(Brief):
-    """An agent: its hooks, each tuple of them one capability, what its model says, and what its user answers."""
+class Spec(BriefRepr):
+    """An agent: its hooks (each tuple is one capability), the replies of its model, and the answers of its user."""
 
     parts: tuple[tuple[Hook, ...], ...] = ()
     script: tuple[Reply, ...] = ()
-    answers: dict[str, str] = field(default_factory=dict)  # to a question about what has that name
+    answers: dict[str, str] = field(default_factory=dict)  # to a question about the tool of that name
     child: Spec | None = None
     steps: int = 6
 
 
-class Failed(Exception):
-    """Something failed: the name of the exception, and what it said."""
+class FailedSpec(Exception):
+    """A failure: the name of the exception and its message."""
 
 
-class Paused(BaseException):
+class PausedSpec(BaseException):
     """The user wants to answer later."""
 
 
@@ -91,29 +91,29 @@ class Op:
 
     kind: str
     name: str
-    strand: str  # what happens in one strand happens in one order
+    strand: str  # events of one strand have one order
     payload: str | None
     asks: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
 
 
-# -- what a hook does -------------------------------------------------------------------------------------------------
+# -- behaviour of hooks -----------------------------------------------------------------------------------------------
 
 
-def decide(hook: Hook, op: Op) -> str:
+def apply_decision(hook: Hook, op: Op) -> str:
     """A hook changes an operation or fails, and decides; a decision that is not possible here is a failure."""
     if hook.act in ("edit", "edit and raise") and op.kind != "step":
         op.payload = f"{op.payload}/{hook.name}"
     if hook.act == "spoil" and op.kind == "tool_use":
         op.payload = None
     if hook.act in ("raise", "edit and raise"):
-        raise Failed("Boom", hook.name)
-    if hook.act == "nonsense" or (hook.act in DECISIONS and not possible(hook, op)):
-        raise Failed("HookError")
+        raise FailedSpec("Boom", hook.name)
+    if hook.act == "nonsense" or (hook.act in DECISIONS and not is_possible(hook, op)):
+        raise FailedSpec("HookError")
     return hook.act if hook.act in DECISIONS else ""
 
 
-def possible(hook: Hook, op: Op) -> bool:
+def is_possible(hook: Hook, op: Op) -> bool:
     """Rule 4: which decision where."""
     if hook.act == "ask":
         return hook.position != "after"
@@ -122,32 +122,32 @@ def possible(hook: Hook, op: Op) -> bool:
     return hook.act == "block" or (hook.position, op.kind) != ("after", "run")
 
 
-def around(hook: Hook, op: Op, next: Callable[[str | None], Any]) -> Any:
-    """What a wrap makes of an operation: once, twice, changed, or not at all."""
+def apply_wrap(hook: Hook, op: Op, next: Callable[[str | None], Any]) -> Any:
+    """Apply a wrap to an operation: once, twice, changed, or not at all."""
     if hook.act == "skip":
-        return own(op, hook)
+        return own_result(op, hook)
     if hook.act in ("copy", "replace"):
         result = next(f"{op.payload}/{hook.name}" if hook.act == "copy" and op.kind != "step" else op.payload)
-        return changed(op, hook, result) if hook.act == "replace" else result
+        return change_payload(op, hook, result) if hook.act == "replace" else result
     try:
         result = next(op.payload)
-    except Failed:
+    except FailedSpec:
         if hook.act not in ("retry", "heal", "raise late"):
             raise
-        result = own(op, hook) if hook.act == "heal" else next(op.payload) if hook.act == "retry" else None
+        result = own_result(op, hook) if hook.act == "heal" else next(op.payload) if hook.act == "retry" else None
     if hook.act == "raise late":
-        raise Failed("Boom", hook.name)
+        raise FailedSpec("Boom", hook.name)
     return next(op.payload) if hook.act == "twice" else result
 
 
-def own(op: Op, hook: Hook) -> Any:
+def own_result(op: Op, hook: Hook) -> Any:
     """A result of a hook's own making; that of a step is a decision."""
     if op.kind == "step" and hook.position == "wrap":
-        raise Failed("HookError")
+        raise FailedSpec("HookError")
     return {"run": ("completed", "completed", hook.name), "model_call": (hook.name, ())}.get(op.kind, hook.name)
 
 
-def changed(op: Op, hook: Hook, result: Any) -> Any:
+def change_payload(op: Op, hook: Hook, result: Any) -> Any:
     if op.kind == "run":
         return (*result[:2], f"{result[2]}/{hook.name}")
     if op.kind == "model_call":
@@ -155,14 +155,14 @@ def changed(op: Op, hook: Hook, result: Any) -> Any:
     return result if op.kind == "step" else f"{result}/{hook.name}"
 
 
-def withheld(op: Op, hook: Hook, failed: Failed) -> str:
+def is_withheld(op: Op, hook: Hook, failed: FailedSpec) -> str:
     if op.kind != "tool_use":
-        raise Failed("HookError")
+        raise FailedSpec("HookError")
     return f"the result was withheld: the hook '{hook.name}' failed: {failed.args[0]}"
 
 
-def seen(result: Any) -> str:
-    if isinstance(result, Failed):
+def visible_result(result: Any) -> str:
+    if isinstance(result, FailedSpec):
         return f"!{result.args[0]}"
     if isinstance(result, tuple) and len(result) == 2:
         return f"{result[0]} and {len(result[1])} calls"

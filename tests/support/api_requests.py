@@ -9,12 +9,14 @@ from typing import Any
 
 import aiohttp
 
-from server_process import Hosted, Served
+from server_process import InProcessServer, ServerProcess
 
 
-async def ask(served: Served | Hosted, user: str, method: str, path: str, **options: Any) -> tuple[int, Any]:
-    """What a user is answered: the status, and the JSON (or the bytes, where it is none)."""
-    async with served.client(user) as client, client.request(method, path, **options) as answer:
+async def send_request(
+    server: ServerProcess | InProcessServer, user: str, method: str, path: str, **options: Any
+) -> tuple[int, Any]:
+    """Send a request as a user; return the status and the JSON (or bytes)."""
+    async with server.client(user) as client, client.request(method, path, **options) as answer:
         data = await answer.read()
     try:
         return answer.status, json.loads(data) if data else None
@@ -22,16 +24,18 @@ async def ask(served: Served | Hosted, user: str, method: str, path: str, **opti
         return answer.status, data
 
 
-async def code(served: Served | Hosted, user: str, method: str, path: str, **options: Any) -> tuple[int, str]:
+async def send_refused(
+    server: ServerProcess | InProcessServer, user: str, method: str, path: str, **options: Any
+) -> tuple[int, str]:
     """How a user is refused: the status, and the code of the error."""
-    status, body = await ask(served, user, method, path, **options)
+    status, body = await send_request(server, user, method, path, **options)
     return status, body["error"]["code"]
 
 
 @asynccontextmanager
-async def listening(served: Served | Hosted, user: str) -> AsyncIterator[aiohttp.ClientResponse]:
-    """What changes about a user's agents, from now on: nothing that comes later is missed."""
-    async with served.client(user) as client, client.get("/agents/events") as answer:
+async def follow_events(server: ServerProcess | InProcessServer, user: str) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Subscribe to changes of a user's agents; no later event is missed."""
+    async with server.client(user) as client, client.get("/agents/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         await answer.content.readline()  # a sign of life
         yield answer

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from chromium import find_chromium
-from server_process import TOKENS, Served, serving
+from server_process import TOKENS, ServerProcess, run_server
 from wick.server.static_files import BUILT_PAGES
 
 try:
@@ -134,15 +134,15 @@ server.start()
 '''
 
 
-def stories(folder: Path, **more: Any) -> AbstractContextManager[Served]:
-    """A server with the interface as it is built, an agent that can do things, and some that do exactly as told."""
+def run_story_server(folder: Path, **more: Any) -> AbstractContextManager[ServerProcess]:
+    """A server with the built UI, a working agent, and some scripted ones."""
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the web interface is not built: make ui")
-    return serving(folder, script=AGENTS, static=str(BUILT_PAGES), **more)
+    return run_server(folder, script=AGENTS, static=str(BUILT_PAGES), **more)
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def launch_chromium() -> Iterator[Browser]:
     found = find_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
@@ -151,22 +151,22 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def visit(
+def open_page(
     browser: Browser,
-    served: Served,
+    server: ServerProcess,
     user: str = "ada",
     agent: str = "",
     refused: int | tuple[int, ...] = 401,
     cut: bool = False,
     **options: Any,
 ) -> Iterator[Page]:
-    """Somebody at the page. It asks nobody but its own server, and nothing goes wrong in it.
+    """Open a page of a signed-in user. It sends requests only to its own server and has no errors.
 
     `refused` is the status of requests that are meant to fail, beside those of who is not signed in yet, and `cut` says
     that connections are meant to break: a browser complains about both.
     """
     options = {"viewport": {"width": 1280, "height": 800}, **options}
-    context = browser.new_context(base_url=served.url, **options)
+    context = browser.new_context(base_url=server.url, **options)
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
     page = context.new_page()
@@ -187,7 +187,7 @@ def visit(
         statuses = [401, *(refused if isinstance(refused, tuple) else (refused,))]
         excused = [*(f"a status of {status}" for status in statuses), *(["net::ERR_"] if cut else [])]
         wrong = [each for each in wrong if not any(one in each for one in excused)]
-        elsewhere = [url for url in asked if not url.startswith((served.url, "data:", "blob:", "about:"))]
+        elsewhere = [url for url in asked if not url.startswith((server.url, "data:", "blob:", "about:"))]
         assert not wrong and not elsewhere, (wrong, elsewhere)
     finally:
         context.close()
@@ -205,33 +205,33 @@ def sign_in(page: Page, user: str) -> None:
     page.goto("/")
     page.get_by_label("Access token").fill(TOKENS.get(user, user))
     page.keyboard.press("Enter")
-    arrived(page)
+    wait_until_loaded(page)
 
 
-def arrived(page: Page) -> None:
-    """Wait until the page knows whom one can talk to."""
+def wait_until_loaded(page: Page) -> None:
+    """Wait until the page has loaded the agents."""
     page.wait_for_selector("#message")
     expect(page.locator("#agent option")).not_to_have_count(0)
 
 
-def say(page: Page, words: str) -> None:
+def send_message(page: Page, words: str) -> None:
     page.locator("#message").fill(words)
     page.locator("#message").press("Enter")
 
 
-def talk(page: Page, words: str) -> None:
-    """Say something, and wait until it has been answered."""
-    say(page, words)
-    finished(page)
+def send_and_wait(page: Page, words: str) -> None:
+    """Send a message and wait for the answer."""
+    send_message(page, words)
+    wait_until_idle(page)
 
 
-def finished(page: Page) -> None:
+def wait_until_idle(page: Page) -> None:
     """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
     expect(page.locator(".item:not(.pending)")).not_to_have_count(0)
     expect(page.locator(".composer .stop, article[aria-busy=true], .item.pending")).to_have_count(0)
 
 
-def show(page: Page, panel: str) -> Any:
+def open_panel(page: Page, panel: str) -> Any:
     """Open a panel, and give its place in the page."""
     side = page.get_by_role("complementary", name=panel, exact=True)
     if not side.count():
@@ -240,7 +240,7 @@ def show(page: Page, panel: str) -> Any:
     return side
 
 
-def thread_of(page: Page) -> str:
+def open_thread_id(page: Page) -> str:
     """The id of the thread that is open."""
     page.wait_for_url(re.compile("#thread="))
     return str(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('thread')"))
@@ -250,14 +250,14 @@ def thread_of(page: Page) -> str:
 
 
 @dataclass
-class Asking:
-    """Somebody who talks to the server without a browser."""
+class ApiClient:
+    """A client of the API without a browser."""
 
     url: str
     token: str
 
     def __call__(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
-        """What the server answers, as data; a refusal is an error. A body is JSON, or bytes as they are."""
+        """Return the response as data; raise for a refusal. A body is JSON or bytes."""
         asked = self.url + urllib.parse.quote(path, safe="/")
         if query:
             asked += "?" + urllib.parse.urlencode(query)
@@ -276,7 +276,7 @@ class Asking:
         return self("POST", f"/agents/{agent}/invoke", {"messages": [{"role": "user", "content": words}], **more})
 
     def begin(self, agent: str, words: str, thread: str = "") -> str:
-        """Say something, and do not wait for the answer; the id of the thread."""
+        """Send a message without waiting for the answer; return the id of the thread."""
         body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/agents/{agent}/stream", json.dumps(body).encode(), headers)
@@ -296,12 +296,12 @@ class Asking:
         return self("GET", f"/threads/{id}")
 
 
-def asking(served: Served, user: str = "ada") -> Asking:
-    return Asking(served.url, TOKENS[user])
+def open_api_client(server: ServerProcess, user: str = "ada") -> ApiClient:
+    return ApiClient(server.url, TOKENS[user])
 
 
-def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What `check()` answers, once it answers something."""
+def wait_for(check: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Return the first true result of `check()`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := check():
@@ -313,8 +313,8 @@ def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
 # -- accessibility ----------------------------------------------------------------------------------------------------
 
 
-def violations(page: Page, *rules: str) -> list[str]:
-    """What axe-core finds that is serious or worse, each as a line; by these rules, or by all."""
+def find_violations(page: Page, *rules: str) -> list[str]:
+    """Return serious violations found by axe-core, one per line, for these rules or all."""
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make ui")
     page.evaluate(AXE.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""At the canvas: what the tests of the web interface do there again and again."""
+"""Actions on the canvas, shared by the UI tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from browser_pages import Asking, show, until
+from browser_pages import ApiClient, open_panel, wait_for
 
 
-def opened(page: Page, path: str) -> Any:
+def open_file(page: Page, path: str) -> Any:
     """Open a file by the tree, its folders first; the panel of the canvas."""
-    files = show(page, "Files")
+    files = open_panel(page, "Files")
     *folders, name = path.split("/")
     for depth in range(len(folders)):
         folder = files.locator(f"[data-path='{'/'.join(folders[: depth + 1])}']")
@@ -25,16 +25,16 @@ def opened(page: Page, path: str) -> Any:
     return page.get_by_role("complementary", name="Canvas")
 
 
-def seen_as(page: Page, view: str) -> None:
+def switch_view(page: Page, view: str) -> None:
     page.get_by_role("group", name="View as").get_by_role("button", name=view).click()
 
 
-def saved(page: Page) -> None:
+def save_file(page: Page) -> None:
     page.get_by_role("toolbar").get_by_role("button", name="Save", exact=True).click()
 
 
-def answers(page: Page, *, yes: bool) -> list[str]:
-    """Answer every question of the browser's own from now on; what was asked."""
+def accept_dialogs(page: Page, *, yes: bool) -> list[str]:
+    """Accept every dialog of the browser from now on; return their messages."""
     asked: list[str] = []
 
     def answer(dialog: Any) -> None:
@@ -45,11 +45,11 @@ def answers(page: Page, *, yes: bool) -> list[str]:
     return asked
 
 
-def becomes(api: Asking, path: str, text: str) -> None:
+def wait_for_text(api: ApiClient, path: str, text: str) -> None:
     """Wait until a file has this text."""
-    until(lambda: api.read(path) == text)
+    wait_for(lambda: api.read(path) == text)
 
 
-def put_bytes(api: Asking, path: str, data: bytes) -> None:
+def write_bytes(api: ApiClient, path: str, data: bytes) -> None:
     body = {"path": path, "content": b64encode(data).decode(), "encoding": "base64"}
     api("PUT", "/agents/default/files/write", body)

@@ -188,22 +188,22 @@ CONTEXTS = (
     *("case a in a) {};; esac", "[ -n a ] && {}", "cat <<E\n$({})\nE", 'echo "${{x:-$({})}}"', "true | {}", "true $((1+1)); {}"),
     *("echo a >/dev/null $x; {}", "sleep 0 & {}", "[[ -n $x ]]; {}", "echo {{a,b}}; {}", "echo *; {}", "a=$x; {}"),
 )  # fmt: skip
-LINES = ("{}", "{}", "echo $HOME; {}", "true && {}", "x=1; {}")  # for what ends in a here-document
+LINES = ("{}", "{}", "echo $HOME; {}", "true && {}", "x=1; {}")  # for commands that end in a here-document
 
 
-def generate(count: int, trial: int) -> Iterator[str]:
+def generate_commands(count: int, trial: int) -> Iterator[str]:
     """Yield every carrier once, then random combinations."""
     for carrier in dict.fromkeys(CARRIERS):
-        yield fill(carrier, "evil push")
+        yield fill_template(carrier, "evil push")
     for spelling in SPELLINGS:
         yield spelling
     chance = random.Random(trial)
     for _ in range(count):
         carrier, spelling = chance.choice(CARRIERS), chance.choice(SPELLINGS)
-        inner = fill(carrier, spelling)
+        inner = fill_template(carrier, spelling)
         whole = chance.choice(LINES if "\n" in inner or "#" in inner else CONTEXTS).format(inner)
         yield whole
-        yield mutate(whole, chance)
+        yield mutate_command(whole, chance)
 
 
 SIGNS = [
@@ -225,7 +225,7 @@ SIGNS = [
 ]
 
 
-def mutate(command: str, chance: random.Random) -> str:
+def mutate_command(command: str, chance: random.Random) -> str:
     """Return the command with a few signs put in, replaced or left out."""
     for _ in range(chance.randint(1, 3)):
         at = chance.randint(0, len(command))
@@ -233,7 +233,7 @@ def mutate(command: str, chance: random.Random) -> str:
     return command
 
 
-def fill(carrier: str, spelling: str) -> str:
+def fill_template(carrier: str, spelling: str) -> str:
     return carrier.format(c=spelling, q=shlex.quote(spelling), w="evil push", p="bin:/usr/bin:/bin")
 
 

@@ -1,4 +1,4 @@
-"""The pages of the docs, as tests read them: their blocks of code, and what stands before each."""
+"""Pages of the docs as tests read them: code blocks and their annotations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOBODY = "127.0.0.1:1"  # where no server listens
 FENCE = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def name(path: Path) -> str:
+def page_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def fences(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
-    """The blocks of a page: what is said about each, its line, its language and its text."""
+def code_blocks(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
+    """Return the code blocks of a page: annotation, line, language and text."""
     text = page.read_text(encoding="utf-8")
     found = [(one[1] or "", text.count("\n", 0, one.start(3)) + 1, one[2], one[3]) for one in FENCE.finditer(text)]
     return [one for one in found if not languages or one[2] in languages]
@@ -53,12 +53,12 @@ class Story:
     served: bool = False
 
     def __str__(self) -> str:
-        return f"{name(self.page)}:{self.blocks[0].line}"
+        return f"{page_name(self.page)}:{self.blocks[0].line}"
 
 
 def stories(page: Path) -> list[Story]:
     found = list[Story]()
-    for about, line, language, body in fences(page, "python", "text output"):
+    for about, line, language, body in code_blocks(page, "python", "text output"):
         if about.startswith(NOT_RUN):
             continue
         if language == "text output":
@@ -71,7 +71,7 @@ def stories(page: Path) -> list[Story]:
 
 
 @cache
-def variables(folder: str = "") -> set[str]:
+def environment_variables(folder: str = "") -> set[str]:
     """The environment variables that wick reads: a module that reads any has their names in its texts."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "wick" / folder).rglob("*.py")]
     readers = [ast.parse(text) for text in texts if re.search(r"\benviron\b|\bgetenv\b", text)]
@@ -81,9 +81,9 @@ def variables(folder: str = "") -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The docs say what happens without a key, and no key of anybody's is used to see whether they are right."""
-    for name in variables():
+def remove_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The docs describe behaviour without keys, so tests use none."""
+    for name in environment_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_HOST", NOBODY)
     return monkeypatch

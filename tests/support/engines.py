@@ -34,8 +34,8 @@ from urllib.parse import quote
 
 import pytest
 
-from images import USERS, need, recipe, root
-from leak_checks import lasting
+from images import USERS, build_root, image_digest, require_programs
+from leak_checks import allow_leaks
 
 SOCKET = "/var/run/docker.sock"
 LOG = f"/tmp/wick-tests-dockerd{f'-{os.getuid()}' if os.getuid() else ''}.log"
@@ -54,7 +54,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(path: str, method: str, target: str, body: Any = None) -> tuple[int, Any]:
+def request_engine(path: str, method: str, target: str, body: Any = None) -> tuple[int, Any]:
     """One request to the engine behind a unix socket: its status, and its answer as data where it is JSON."""
     connection = _UnixConnection(path)
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -70,14 +70,14 @@ def ask(path: str, method: str, target: str, body: Any = None) -> tuple[int, Any
         return response.status, said
 
 
-def answers(path: str) -> bool:
+def is_answering(path: str) -> bool:
     try:
-        return ask(path, "GET", "/_ping")[0] == 200
+        return request_engine(path, "GET", "/_ping")[0] == 200
     except OSError:
         return False
 
 
-class Running:
+class RunningEngine:
     """An engine that runs."""
 
     def __init__(self, path: str) -> None:
@@ -85,19 +85,19 @@ class Running:
         self.url = f"unix://{path}"
 
     def ask(self, method: str, target: str, body: Any = None) -> Any:
-        status, said = ask(self.path, method, target, body)
+        status, said = request_engine(self.path, method, target, body)
         assert status < 400, f"{method} {target}: {status} {said}"
         return said
 
     def image(self, name: str) -> str:
         """The name of an image, which is made if it is not there as it should be."""
-        full, wanted = f"wick-test:{name}", recipe(name)
-        status, found = ask(self.path, "GET", f"/images/{full}/json")
+        full, wanted = f"wick-test:{name}", image_digest(name)
+        status, found = request_engine(self.path, "GET", f"/images/{full}/json")
         if status == 200 and (found["Config"].get("Labels") or {}).get("wick.capabilities.recipes.files") == wanted:
             return full
         changes = [f"LABEL wick.capabilities.recipes.files={wanted}", *([f"USER {name}"] if name in USERS else [])]
         told = "".join(f"&changes={quote(change)}" for change in changes)
-        self.ask("POST", f"/images/create?fromSrc=-&repo={full}{told}", root("plain" if name in USERS else name))
+        self.ask("POST", f"/images/create?fromSrc=-&repo={full}{told}", build_root("plain" if name in USERS else name))
         return full
 
     def containers(self, label: str) -> list[dict[str, Any]]:
@@ -111,28 +111,28 @@ class Running:
 
     def remove(self, label: str) -> None:
         for found in self.containers(label):
-            ask(self.path, "DELETE", f"/containers/{found['Id']}?force=true&v=true")
+            request_engine(self.path, "DELETE", f"/containers/{found['Id']}?force=true&v=true")
 
 
 @cache
-def here() -> Running:
-    """The engine of this machine; every test shares it, so what a test makes there has labels of its own.
+def find_engine() -> RunningEngine:
+    """Return the engine of this machine; tests share it, so their containers have unique labels.
 
     Several test runs may share it, too: the last one ends it, if one of them started it.
     """
-    with lasting(), open(f"{LOG}.pid", "a+") as starting:
+    with allow_leaks(), open(f"{LOG}.pid", "a+") as starting:
         users = os.open(f"{LOG}.users", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(starting, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
-        atexit.register(_leave, users)
-        if not answers(SOCKET):
+        atexit.register(_stop_unused, users)
+        if not is_answering(SOCKET):
             _start_main(starting)
-    return Running(SOCKET)
+    return RunningEngine(SOCKET)
 
 
 def _start_main(note: IO[str]) -> None:
-    """Start it as nobody's child: a test that looks at its own descendants must not find everybody's containers."""
-    need("dockerd", "containerd", "runc", "setsid")
+    """Start it detached: tests that list their descendants must not find all containers."""
+    require_programs("dockerd", "containerd", "runc", "setsid")
     if os.getuid() != 0:
         pytest.skip("an engine can be started by root only: start one, or run the tests as root")
     command = ["setsid", "--fork", "dockerd", "-H", f"unix://{SOCKET}", f"--pidfile={LOG}.engine"]
@@ -144,7 +144,7 @@ def _start_main(note: IO[str]) -> None:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=60
         )
     deadline = time.monotonic() + 60
-    while not answers(SOCKET):
+    while not is_answering(SOCKET):
         if time.monotonic() > deadline:
             pytest.fail(f"the engine did not start:\n{Path(LOG).read_text(errors='replace')[-2_000:]}")
         time.sleep(0.1)
@@ -152,7 +152,7 @@ def _start_main(note: IO[str]) -> None:
     note.write(Path(f"{LOG}.engine").read_text())
 
 
-def _leave(users: int) -> None:
+def _stop_unused(users: int) -> None:
     """End the engine that a test run has started, unless another one uses it."""
     with open(f"{LOG}.pid", "r+") as starting:
         fcntl.flock(starting, fcntl.LOCK_EX)
@@ -165,7 +165,7 @@ def _leave(users: int) -> None:
 
 def _end_main(pid: int) -> None:
     if b"dockerd" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        return  # it is long gone, and its number is somebody else's
+        return  # it ended long ago, and its pid was reused
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 30
     with suppress(OSError):
@@ -173,16 +173,16 @@ def _end_main(pid: int) -> None:
             time.sleep(0.1)
 
 
-def _await(path: str, engine: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for_engine(path: str, engine: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 60
-    while not answers(path):
+    while not is_answering(path):
         if engine.poll() is not None or time.monotonic() > deadline:
-            _end(engine)
+            _stop_process(engine)
             pytest.fail(f"the engine did not start:\n{log.read_text(errors='replace')[-2_000:]}")
         time.sleep(0.1)
 
 
-def _end(engine: subprocess.Popen[bytes]) -> None:
+def _stop_process(engine: subprocess.Popen[bytes]) -> None:
     engine.send_signal(signal.SIGCONT)
     engine.terminate()
     try:
@@ -195,7 +195,7 @@ def _end(engine: subprocess.Popen[bytes]) -> None:
 # -- engines of one's own -------------------------------------------------------------------------------------------
 
 
-class Private(Running):
+class PrivateEngine(RunningEngine):
     """An engine in a network namespace of its own, so that it may be killed and the machine's docker0 stays whole."""
 
     def __init__(self, folder: Path) -> None:
@@ -204,7 +204,7 @@ class Private(Running):
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        need("dockerd", "containerd", "runc", "unshare")
+        require_programs("dockerd", "containerd", "runc", "unshare")
         if os.getuid() != 0:
             pytest.skip("an engine can be started by root only: run the tests as root")
         for name in ("engine.pid", "exec/containerd/containerd.pid"):  # left by one that was killed
@@ -212,19 +212,19 @@ class Private(Running):
         command = ["unshare", "-n", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         command += ["-H", self.url, f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         command += [f"--pidfile={self.folder}/engine.pid", "--shutdown-timeout=2"]
-        environment = {**os.environ, "TMPDIR": str(self.folder)}  # for what containerd writes when it is asked why
-        with lasting("module"), (self.folder / "log").open("ab") as log:
+        environment = {**os.environ, "TMPDIR": str(self.folder)}  # for the stack dump of containerd
+        with allow_leaks("module"), (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-            _await(self.path, self.process, self.folder / "log")
+            _wait_for_engine(self.path, self.process, self.folder / "log")
 
     def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
-        while number == signal.SIGSTOP and not self._stopped(self.process.pid):
+        while number == signal.SIGSTOP and not self._is_stopped(self.process.pid):
             time.sleep(0.01)
 
-    def _stopped(self, pid: int) -> bool:
-        """Whether every thread has stopped; that takes a moment."""
+    def _is_stopped(self, pid: int) -> bool:
+        """Return True if every thread has stopped; that takes a moment."""
         states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
         return all(state == "T" for state in states)
 
@@ -236,24 +236,24 @@ class Private(Running):
 
     def restart(self) -> None:
         assert self.process is not None
-        _end(self.process)
+        _stop_process(self.process)
         self.start()
 
     def end(self) -> None:
-        """Remove its containers and end it, whatever state it is in."""
+        """Remove its containers and stop it, in any state."""
         if self.process is None:
             return
         self.signal(signal.SIGCONT)
         if self.process.poll() is not None:
             self.start()
         for found in self.ask("GET", "/containers/json?all=true"):
-            ask(self.path, "DELETE", f"/containers/{found['Id']}?force=true&v=true")
-        _end(self.process)
-        _forget(self.folder)
+            request_engine(self.path, "DELETE", f"/containers/{found['Id']}?force=true&v=true")
+        _stop_process(self.process)
+        _remove_remains(self.folder)
 
 
-def _forget(folder: Path) -> None:
-    """Remove what an engine has left: processes that watch its containers, mounts, files."""
+def _remove_remains(folder: Path) -> None:
+    """Remove remains of an engine: shims of its containers, mounts, files."""
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if os.fsencode(f"{folder}/") in entry.read_bytes() and int(entry.parent.name) != os.getpid():
@@ -265,8 +265,8 @@ def _forget(folder: Path) -> None:
 
 
 @contextmanager
-def private(folder: Path) -> Iterator[Private]:
-    engine = Private(folder)
+def start_private(folder: Path) -> Iterator[PrivateEngine]:
+    engine = PrivateEngine(folder)
     try:
         engine.start()
         yield engine
@@ -275,7 +275,7 @@ def private(folder: Path) -> Iterator[Private]:
 
 
 @contextmanager
-def podman(folder: Path) -> Iterator[Running]:
+def start_podman(folder: Path) -> Iterator[RunningEngine]:
     """Podman's API on a socket of its own, with its own images and containers."""
     if missing := [name for name in ("podman", "conmon", "runc") if not shutil.which(name)]:
         pytest.skip(f"there is no {', '.join(missing)} here: apt-get install podman catatonit runc")
@@ -293,11 +293,11 @@ def podman(folder: Path) -> Iterator[Running]:
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     try:
-        _await(f"{folder}/engine.sock", engine, folder / "log")
-        yield Running(f"{folder}/engine.sock")
+        _wait_for_engine(f"{folder}/engine.sock", engine, folder / "log")
+        yield RunningEngine(f"{folder}/engine.sock")
     finally:
-        _end(engine)
-        _forget(folder)
+        _stop_process(engine)
+        _remove_remains(folder)
 
 
 # -- ways to an engine ----------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def free_port() -> int:
         return port
 
 
-def await_port(port: int) -> None:
+def wait_for_port(port: int) -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -322,7 +322,7 @@ def await_port(port: int) -> None:
 
 
 @contextmanager
-def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
+def relay_port(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """A TCP port on loopback that leads to a unix socket; an event loop in a thread of its own carries the bytes."""
     ready, over, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
     found: list[int] = []
@@ -341,7 +341,7 @@ def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.transport.abort()
-        await asyncio.sleep(0)  # what was aborted is closed in the next turn of the loop
+        await asyncio.sleep(0)  # an aborted connection is closed in the next loop iteration
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         joined.add(asyncio.current_task())
@@ -361,7 +361,7 @@ def relay(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
                 one.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
             to.transport.abort()
-            writer.close()  # what was written still goes out
+            writer.close()  # written data is still sent
 
     async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to, and remembers what it was asked."""
+"""A real HTTP server with scripted responses that records requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wick.protocols import Delta, Model, Request
 
 
 @dataclass
-class Answer:
-    """What is sent back; `cut` ends the connection after it, without the response's end."""
+class FakeResponse:
+    """A response; `cut` closes the connection after it, without the end of the response."""
 
     data: bytes
     status: int = 200
@@ -27,10 +27,10 @@ class Answer:
 
 
 @dataclass
-class Answering:
-    """The answers still to be given, and the questions that came."""
+class FakeServer:
+    """Scripted responses and recorded requests."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[FakeResponse] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Answering:
     url: str = ""
 
     def say(self, data: bytes, **options: Any) -> None:
-        self.answers.append(Answer(data, **options))
+        self.answers.append(FakeResponse(data, **options))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(json.loads(await request.read()))
@@ -56,8 +56,8 @@ class Answering:
 
 
 @asynccontextmanager
-async def answering() -> AsyncIterator[Answering]:
-    told = Answering()
+async def run_fake_server() -> AsyncIterator[FakeServer]:
+    told = FakeServer()
     app = web.Application()
     app.router.add_post("/{path:.*}", told.answer)
     async with TestServer(app, host="127.0.0.1") as server:
@@ -66,13 +66,13 @@ async def answering() -> AsyncIterator[Answering]:
         await _http.close()
 
 
-def sse(*events: Any, end: str = "data: [DONE]\n\n") -> bytes:
+def sse_body(*events: Any, end: str = "data: [DONE]\n\n") -> bytes:
     return ("".join(f"data: {json.dumps(event)}\n\n" for event in events) + end).encode()
 
 
-def asking(*messages: Message, **options: Any) -> Request:
+def model_request(*messages: Message, **options: Any) -> Request:
     return Request(messages or (Message("user", "hi"),), **options)
 
 
-async def deltas(model: Model, request: Request | None = None) -> list[Delta]:
-    return [delta async for delta in model.stream(request or asking())]
+async def stream_deltas(model: Model, request: Request | None = None) -> list[Delta]:
+    return [delta async for delta in model.stream(request or model_request())]

@@ -1,4 +1,4 @@
-"""Agents built from descriptions, what is observed of them, and how the descriptions are generated."""
+"""Agents built from specs, their observed behaviour, and strategies that generate specs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from agent_specs import Call, Reply, Spec
-from agent_specs import Failed as Failure
+from agent_specs import FailedSpec as Failure
 from agent_specs import Hook as Described
 from reference import Reference
 from wick import (
@@ -49,19 +49,19 @@ OPERATIONS: dict[str, type[Operation[Any]]] = {
 
 
 class Boom(Exception):
-    """What hooks raise here."""
+    """An error raised by hooks."""
 
 
-# -- what is observed -------------------------------------------------------------------------------------------------
+# -- observations -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Observed:
-    """What an agent did, in the words of the reference."""
+    """The observed behaviour of an agent, in terms of the reference."""
 
     trace: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     events: list[Event] = field(default_factory=list)
-    running: dict[str, str] = field(default_factory=dict)  # tools that have begun and not ended, by strand
+    running: dict[str, str] = field(default_factory=dict)  # tools that have started and not ended, by strand
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     strands: dict[str, str] = field(default_factory=dict)  # by run
     thread: Thread = field(default_factory=lambda: Thread("go"))
@@ -70,7 +70,7 @@ class Observed:
 
     def note(self, op: Any, *what: Any) -> None:
         self.strands[op.run.id] = op.run.thread.id
-        self.trace[strand(op)].append(what)
+        self.trace[strand_of(op)].append(what)
 
     @property
     def terminal(self) -> list[Event]:
@@ -78,35 +78,35 @@ class Observed:
 
     @property
     def messages(self) -> list[list[str]]:
-        return [[message.role, plain(message.name), plain(message.text)] for message in self.thread.messages]
+        return [[message.role, plain_text(message.name), plain_text(message.text)] for message in self.thread.messages]
 
     @property
     def why(self) -> dict[str, list[tuple[str, str, str]]]:
-        """What each hook said about each use of a tool that was answered."""
+        """Return the record of each hook about each answered tool use."""
         said = defaultdict[str, list[tuple[str, str, str]]](list)
         for end in self.events:
             if isinstance(end, ToolEnd) and end.why:
-                rows = [(plain(row["hook"]), row["position"], row["verdict"]) for row in end.why]
+                rows = [(plain_text(row["hook"]), row["position"], row["verdict"]) for row in end.why]
                 said[f"{self.strands.get(end.run_id)}.{end.call_id}"] += rows
         return said
 
 
-watched: ContextVar[Observed] = ContextVar("watched")  # where a tool notes what it does
+watched: ContextVar[Observed] = ContextVar("watched")  # where a tool records its work
 
 
-def strand(op: Any) -> str:
+def strand_of(op: Any) -> str:
     """Operations of one strand follow each other; a tool use is a strand of its own."""
     return f"{op.run.thread.id}.{op.call.id}" if isinstance(op, ToolUse) else op.run.thread.id
 
 
-def payload(op: Any) -> str | None:
+def payload_of(op: Any) -> str | None:
     if isinstance(op, ToolUse):
         return op.args.get("x")
     return str(op.number) if isinstance(op, Step) else op.system
 
 
-def plain(text: str) -> str:
-    """A text without what the reference does not know: which capability, and how exactly a sentence is put."""
+def plain_text(text: str) -> str:
+    """Return a text without parts unknown to the reference: the capability and the wording."""
     text = re.sub(r"capability_\d+\.", "", text)
     text = re.sub(r"(HookError|ConfigError|ModelError):[^|]*", r"\1", text)
     text = re.sub(r"^(\w+) (was not used|ran|failed|may have run)\b.*: (\w+)$", r"\1 fell through: \3", text)
@@ -114,24 +114,24 @@ def plain(text: str) -> str:
     return "invalid" if re.match(r"there is no tool named|the arguments |\w+: x is missing", text) else text
 
 
-def seen(op: Any) -> str:
+def observed_result(op: Any) -> str:
     """An operation's result or error, as the reference writes it."""
     result = op.result
     if op.error is not None:
         return f"!{type(op.error).__name__}"
     if isinstance(result, Message):
-        return f"{plain(result.text)} and {len(result.tool_calls)} calls"
+        return f"{plain_text(result.text)} and {len(result.tool_calls)} calls"
     if isinstance(result, Result):
-        return "|".join((result.outcome, plain(result.reason), plain(result.text)))
+        return "|".join((result.outcome, plain_text(result.reason), plain_text(result.text)))
     if isinstance(result, Stop):
-        return plain(result.reason)
-    return "continue" if isinstance(result, Continue) else plain(result.text)
+        return plain_text(result.reason)
+    return "continue" if isinstance(result, Continue) else plain_text(result.text)
 
 
 # -- hooks that do as they are described ------------------------------------------------------------------------------
 
 
-def decision(hook: Described) -> Any:
+def make_decision(hook: Described) -> Any:
     decisions = {
         "block": Block(hook.name),
         "ask": Ask(hook.name),
@@ -143,38 +143,40 @@ def decision(hook: Described) -> Any:
     return decisions.get(hook.act)
 
 
-def look(hook: Described, observed: Observed) -> Callable[[Any], Any]:
+def make_observer(hook: Described, observed: Observed) -> Callable[[Any], Any]:
     """The function of a before, an after or a guard."""
 
     def act(op: Any) -> Any:
-        observed.note(op, hook.position, hook.name, payload(op), *([seen(op)] if hook.position == "after" else []))
-        change(hook, op)
+        observed.note(
+            op, hook.position, hook.name, payload_of(op), *([observed_result(op)] if hook.position == "after" else [])
+        )
+        apply_change(hook, op)
         if hook.act in ("raise", "edit and raise"):
             raise Boom(hook.name)
-        return decision(hook)
+        return make_decision(hook)
 
     async def act_later(op: Any) -> Any:
-        await others(hook.awaits, hook.act == "swallow")
+        await yield_to_others(hook.awaits, hook.act == "swallow")
         answer = act(op)
-        await others(hook.awaits)
+        await yield_to_others(hook.awaits)
         return answer
 
     return act_later if hook.awaits else act
 
 
-def change(hook: Described, op: Any) -> None:
+def apply_change(hook: Described, op: Any) -> None:
     if hook.position == "guard":
-        tamper(op)
+        try_tampering(op)
     elif hook.position == "after":
-        amend(hook, op)
+        amend_step(hook, op)
     elif hook.act in ("edit", "edit and raise"):
-        edit(hook, op)
+        edit_payload(hook, op)
     elif hook.act == "spoil" and isinstance(op, ToolUse):
         op.args = {}
 
 
-def tamper(op: Any) -> None:
-    """What a guard tries is in vain: what it sees can no longer change."""
+def try_tampering(op: Any) -> None:
+    """Try to change a sealed operation; it must fail."""
     for attempt in (lambda: setattr(op, "args", {}), lambda: op.args.update(x="y"), lambda: op.tools.clear()):
         try:
             attempt()
@@ -183,51 +185,51 @@ def tamper(op: Any) -> None:
         raise AssertionError("a guard changed what it saw")
 
 
-def edit(hook: Described, op: Any) -> None:
+def edit_payload(hook: Described, op: Any) -> None:
     if isinstance(op, ToolUse):
         op.args["x"] = f"{op.args.get('x')}/{hook.name}"
     elif not isinstance(op, Step):
         op.system = f"{op.system}/{hook.name}"
 
 
-def amend(hook: Described, op: Any) -> None:
+def amend_step(hook: Described, op: Any) -> None:
     if hook.act == "replace" and op.error is None:
-        op.result = amended(op.result, hook.name)
+        op.result = amended_step(op.result, hook.name)
     if hook.act == "heal" and op.error is not None:
         op.result = Stop("enough") if isinstance(op, Step) else hook.name
 
 
-def amended(result: Any, name: str) -> Any:
+def amended_step(result: Any, name: str) -> Any:
     if isinstance(result, Message):
-        return replace(result, content=f"{plain(result.text)}/{name}")
+        return replace(result, content=f"{plain_text(result.text)}/{name}")
     if isinstance(result, Result):
-        return replace(result, text=f"{plain(result.text)}/{name}")
-    return ToolResult(f"{plain(result.text)}/{name}") if isinstance(result, ToolResult) else result
+        return replace(result, text=f"{plain_text(result.text)}/{name}")
+    return ToolResult(f"{plain_text(result.text)}/{name}") if isinstance(result, ToolResult) else result
 
 
-def around(hook: Described, observed: Observed) -> Callable[[Any, Any], Any]:
+def make_wrap(hook: Described, observed: Observed) -> Callable[[Any, Any], Any]:
     """The function of a wrap."""
 
     async def act(op: Any, next: Any) -> Any:
-        observed.note(op, "wrap", hook.name, payload(op))
-        await others(hook.awaits, hook.act == "swallow")
-        change(hook, op)
+        observed.note(op, "wrap", hook.name, payload_of(op))
+        await yield_to_others(hook.awaits, hook.act == "swallow")
+        apply_change(hook, op)
         if hook.act in ("raise", "edit and raise"):
             raise Boom(hook.name)
         if hook.act == "skip":
             return hook.name
-        if (answer := decision(hook)) is not None:
+        if (answer := make_decision(hook)) is not None:
             return answer
         if hook.act in ("twice", "retry", "heal", "raise late"):
-            return await again(hook, op, next)
-        result = await next(copy(hook, op) if hook.act == "copy" else op)
-        await others(hook.awaits)
-        return amended(result, hook.name) if hook.act == "replace" else result
+            return await call_again(hook, op, next)
+        result = await next(copy_operation(hook, op) if hook.act == "copy" else op)
+        await yield_to_others(hook.awaits)
+        return amended_step(result, hook.name) if hook.act == "replace" else result
 
     return act
 
 
-async def again(hook: Described, op: Any, next: Any) -> Any:
+async def call_again(hook: Described, op: Any, next: Any) -> Any:
     try:
         result = await next(op)
     except Exception:
@@ -239,14 +241,14 @@ async def again(hook: Described, op: Any, next: Any) -> Any:
     return await next(op) if hook.act == "twice" or result is None else result
 
 
-def copy(hook: Described, op: Any) -> Any:
+def copy_operation(hook: Described, op: Any) -> Any:
     copy = op.fork()
-    edit(hook, copy)
+    edit_payload(hook, copy)
     return copy
 
 
-async def others(times: int, swallow: bool = False) -> None:
-    """Let others go on; one who swallows a cancellation takes no notice of it."""
+async def yield_to_others(times: int, swallow: bool = False) -> None:
+    """Yield to other tasks; a hook that suppresses cancellation ignores it."""
     try:
         for _ in range(times):
             await asyncio.sleep(0)
@@ -258,35 +260,35 @@ async def others(times: int, swallow: bool = False) -> None:
 # -- agents -----------------------------------------------------------------------------------------------------------
 
 
-def build(spec: Spec, observed: Observed, strand: str = "go") -> Agent:
-    """The agent that a spec describes. What it does is noted."""
+def build_agent(spec: Spec, observed: Observed, strand: str = "go") -> Agent:
+    """Build the agent of a spec; its behaviour is recorded."""
     observed.specs[strand] = spec
     watched.set(observed)
     return Agent(
-        Model(spec.script, observed.trace[strand]),
+        SpecModel(spec.script, observed.trace[strand]),
         name="agent" if strand == "go" else "child",
         system="be brief",
         tools=TOOLS,
         hooks=[
             Limits(steps=spec.steps),
-            Once(),
-            *(part(number, hooks, observed) for number, hooks in enumerate(spec.parts)),
+            NoRetry(),
+            *(build_part(number, hooks, observed) for number, hooks in enumerate(spec.parts)),
         ],
-        ask=User(spec.answers, observed),
+        ask=SpecUser(spec.answers, observed),
     )
 
 
-def part(number: int, hooks: Sequence[Described], observed: Observed) -> Hook | Capability:
-    """One hook stands alone, several are a capability."""
-    made = {hook.name: made_hook(hook, observed) for hook in hooks}
+def build_part(number: int, hooks: Sequence[Described], observed: Observed) -> Hook | Capability:
+    """One hook is registered alone, several as a capability."""
+    made = {hook.name: build_hook(hook, observed) for hook in hooks}
     if len(hooks) == 1:
         return made[hooks[0].name]
     named: Capability = type(f"Capability{number}", (Capability,), {**made, "name": f"capability_{number}"})()
     return named
 
 
-def made_hook(hook: Described, observed: Observed) -> Hook:
-    fn = (around if hook.position == "wrap" else look)(hook, observed)
+def build_hook(hook: Described, observed: Observed) -> Hook:
+    fn = (make_wrap if hook.position == "wrap" else make_observer)(hook, observed)
     return Method(
         fn,
         OPERATIONS[hook.operation],
@@ -301,14 +303,14 @@ def made_hook(hook: Described, observed: Observed) -> Hook:
     )
 
 
-class Once(Capability):
+class NoRetry(Capability):
     """Nothing is asked again that the spec does not ask again."""
 
     name = "retry"
 
 
 class Method(Hook):
-    """A hook whose function does not take `self`, also where it is a capability's."""
+    """A hook whose function does not take `self`, also in a capability."""
 
     __slots__ = ()
 
@@ -317,34 +319,34 @@ class Method(Hook):
 
 
 async def add(x: str, use: ToolUse) -> str:
-    return await working(use, x)
+    return await track_execution(use, x)
 
 
-async def child(x: str, use: ToolUse) -> str:
+async def child_tool(x: str, use: ToolUse) -> str:
     """Ask the agent below, if there is one."""
-    text, observed = await working(use, x), watched.get()
+    text, observed = await track_execution(use, x), watched.get()
     spec = observed.specs[use.run.thread.id].child
     if spec is None:
         return text
-    thread = Thread(f"{strand(use)}/")
+    thread = Thread(f"{strand_of(use)}/")
     observed.below.append(thread)
-    result = await build(spec, observed, thread.id).run(x, parent=use.run, thread=thread)
-    return "|".join((result.outcome, plain(result.reason), plain(result.text)))
+    result = await build_agent(spec, observed, thread.id).run(x, parent=use.run, thread=thread)
+    return "|".join((result.outcome, plain_text(result.reason), plain_text(result.text)))
 
 
-async def broken(x: str, use: ToolUse) -> str:
-    await working(use, x)
+async def broken_tool(x: str, use: ToolUse) -> str:
+    await track_execution(use, x)
     raise ToolError("it broke")
 
 
-async def working(use: ToolUse, x: str) -> str:
-    """Note what is executed, and who else of the same run is at it."""
-    observed, key, name = watched.get(), strand(use), use.call.name
+async def track_execution(use: ToolUse, x: str) -> str:
+    """Record executions and concurrent ones of the same run."""
+    observed, key, name = watched.get(), strand_of(use), use.call.name
     run = key.rpartition(".")[0]
     observed.note(use, "tool", x)
     observed.overlaps += [(name, mate) for other, mate in observed.running.items() if other.rpartition(".")[0] == run]
     observed.running[key] = name
-    await others(2)
+    await yield_to_others(2)
     del observed.running[key]
     return f"{name} {x}"
 
@@ -353,13 +355,13 @@ TOOLS = [
     tool(add),
     tool(add, name="safe", idempotent=True),
     tool(add, name="solo", alone=True),
-    tool(broken),
-    tool(child),
+    tool(broken_tool),
+    tool(child_tool),
 ]
 
 
-class Model:
-    """Says what stands in the script, by how much has been said; how often it is asked makes no difference."""
+class SpecModel:
+    """Replies by position in the conversation, so that repeated requests give the same reply."""
 
     name = "model"
 
@@ -370,26 +372,26 @@ class Model:
         said = sum(message.role == "assistant" for message in request.messages)
         reply = self.script[said] if said < len(self.script) else Reply("the end")
         self.trace.append(("model", request.system, len(request.messages)))
-        await others(1)
+        await yield_to_others(1)
         yield TextDelta(reply.text)
         for index, call in enumerate(reply.calls):
             yield CallStart(index, call.id, call.tool)
             yield CallArgs(index, '{"x": "ha' if call.x is None else f'{{"x": "{call.x}"}}')
-            await others(1)
+            await yield_to_others(1)
         if reply.finish:
             yield Finish(reply.finish)
 
 
-class User:
-    """Answers as described, by the name of what it is asked about."""
+class SpecUser:
+    """Answers by the name of the tool in question."""
 
     def __init__(self, answers: dict[str, str], observed: Observed) -> None:
         self.answers, self.observed = answers, observed
 
     async def __call__(self, question: Question) -> Any:
         op = question.op
-        self.observed.note(op, "user", question.question, payload(op))
-        await others(1)
+        self.observed.note(op, "user", question.question, payload_of(op))
+        await yield_to_others(1)
         name = op.call.name if isinstance(op, ToolUse) else next(iter(op.names))
         match self.answers.get(name, "yes"):
             case "pause":
@@ -397,7 +399,7 @@ class User:
             case "raise":
                 raise Boom("no line")
             case "args":
-                return Allow({"x": f"{payload(op)}/user"})
+                return Allow({"x": f"{payload_of(op)}/user"})
             case answer:
                 return {"yes": True, "no": False, "nonsense": 42}[answer]
 
@@ -407,19 +409,19 @@ class User:
 Outcome = tuple[str, str, str]
 
 
-async def observe(spec: Spec, text: str = "go") -> tuple[Observed, Outcome]:
-    """Build an agent, run it, and say what it came to; when it failed, with what."""
+async def observe_agent(spec: Spec, text: str = "go") -> tuple[Observed, Outcome]:
+    """Build an agent, run it, and return its outcome or its error."""
     observed = Observed()
-    agent = build(spec, observed)
+    agent = build_agent(spec, observed)
     try:
         result = await agent.run(text, thread=observed.thread, emit=observed.events.append)
     except Exception as error:
         return observed, ("failed", "error", type(error).__name__)
-    return observed, (result.outcome, plain(result.reason), plain(result.text))
+    return observed, (result.outcome, plain_text(result.reason), plain_text(result.text))
 
 
-def expect(spec: Spec, text: str = "go") -> tuple[Reference, Outcome]:
-    """What the reference says to the same."""
+def expected_outcome(spec: Spec, text: str = "go") -> tuple[Reference, Outcome]:
+    """Return the outcome of the reference."""
     reference = Reference(spec)
     try:
         return reference, reference.answer(text)
@@ -446,11 +448,13 @@ focuses = st.sampled_from(["tool_use", "tool_use", "tool_use", "model_call", "st
 
 
 @st.composite
-def hooks(draw: st.DrawFn, name: str, focus: str) -> Described:
-    """A hook at one of the sixteen points, or at four of them at once; most stand where the focus is."""
+def hook_specs(draw: st.DrawFn, name: str, focus: str) -> Described:
+    """Generate a hook at one of the sixteen points, or at four at once; most are at the focus."""
     position = draw(st.sampled_from(tuple(ACTS)))
     operation = draw(st.just(focus) | st.just(focus) | OPERATION_NAMES)
-    patience = [] if operation == "tool_use" else ["pass"] * 8  # what ends the run is rare, or little would happen
+    patience = (
+        [] if operation == "tool_use" else ["pass"] * 8
+    )  # decisions that end the run are rare, or little would happen
     return Described(
         name,
         position,
@@ -466,12 +470,12 @@ def hooks(draw: st.DrawFn, name: str, focus: str) -> Described:
 
 
 @st.composite
-def parts(draw: st.DrawFn, most: int = 8, prefix: str = "h") -> tuple[tuple[Described, ...], ...]:
+def part_specs(draw: st.DrawFn, most: int = 8, prefix: str = "h") -> tuple[tuple[Described, ...], ...]:
     """Up to so many hooks, some of them together in a capability."""
     focus, count = draw(focuses), draw(st.integers(0, most))
     together: list[tuple[Described, ...]] = []
     for number in range(count):
-        hook = draw(hooks(f"{prefix}{number}", focus))
+        hook = draw(hook_specs(f"{prefix}{number}", focus))
         if together and draw(st.booleans()):
             together[-1] += (hook,)
         else:
@@ -480,7 +484,7 @@ def parts(draw: st.DrawFn, most: int = 8, prefix: str = "h") -> tuple[tuple[Desc
 
 
 @st.composite
-def scripts(draw: st.DrawFn, names: Sequence[str] = NAMES) -> tuple[Reply, ...]:
+def script_specs(draw: st.DrawFn, names: Sequence[str] = NAMES) -> tuple[Reply, ...]:
     """Replies with calls, and one without that ends it."""
     wanted = draw(st.lists(st.lists(st.sampled_from(names), min_size=1, max_size=3), min_size=1, max_size=2))
     replies = []
@@ -496,17 +500,17 @@ answers = st.dictionaries(
     st.sampled_from(["yes", "no", "args", "nonsense", "raise", "pause"]),
     max_size=3,
 )
-leaves = st.builds(Spec, parts(3, "k"), scripts(("add", "safe", "broken")))
-specs = st.builds(Spec, parts(), scripts(), answers, child=leaves, steps=st.sampled_from([2, 6]))
+leaves = st.builds(Spec, part_specs(3, "k"), script_specs(("add", "safe", "broken")))
+specs = st.builds(Spec, part_specs(), script_specs(), answers, child=leaves, steps=st.sampled_from([2, 6]))
 
 
-def deafened(spec: Spec) -> Spec:
+def ignore_cancellation(spec: Spec) -> Spec:
     """The same agent with hooks that take no notice when they are cancelled."""
     deaf = tuple(tuple(replace(hook, act="swallow", awaits=2) for hook in part) for part in spec.parts)
     return replace(spec, parts=deaf)
 
 
-deaf_specs = specs.map(deafened)
+deaf_specs = specs.map(ignore_cancellation)
 
 
 @st.composite
@@ -522,4 +526,4 @@ def asking_specs(draw: st.DrawFn) -> Spec:
     named = [Described(f"h{n}", place, "tool_use", act, awaits=n % 3) for n, (place, act) in enumerate(found)]
     asks = Described("sure", "guard", "tool_use", "ask", match=draw(st.sampled_from(["", "add", "safe"])))
     said = draw(st.dictionaries(st.sampled_from(["add", "safe", "solo"]), st.sampled_from(["yes", "no", "args"])))
-    return Spec(tuple((hook,) for hook in (*named, asks)), draw(scripts(NAMES[:1] + NAMES[2:])), said)
+    return Spec(tuple((hook,) for hook in (*named, asks)), draw(script_specs(NAMES[:1] + NAMES[2:])), said)

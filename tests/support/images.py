@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 PACKAGES = "docker.io iptables ripgrep busybox-static openssh-server openssh-client openssl"
-USERS = ("reader", "toor")  # images whose own user these are: one with a name, and root by another name
+USERS = ("reader", "toor")  # images with their own user: one with a name, and root by another name
 WITH_PYTHON = ("python", "old", "searchless", "whole")  # the third has neither ripgrep nor grep
 
-# What the images hold beside Python: Debian's coreutils and their kin, as far as tests and scripts use them.
+# Programs of the images beside Python: Debian's coreutils and similar, as far as tests use them.
 PROGRAMS = """
     sh dash bash cat chmod chown cp cut date dd df echo env false find grep head id kill ln ls mkdir mkfifo mktemp mv
     nohup nproc od printf ps pwd readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tee
@@ -32,20 +32,20 @@ PROGRAMS = """
 """.split()
 
 
-# What the packages of the registry may be linked with: every image with a Python has these.
+# Libraries that packages of the registry may be linked with: every image with a Python has them.
 LIBRARIES = """
     libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2
     librt.so.1 libstdc++.so.6 libutil.so.1
 """.split()
 
 
-def need(*programs: str) -> None:
+def require_programs(*programs: str) -> None:
     """Skip a test that cannot be without them."""
     if missing := [name for name in programs if not shutil.which(name)]:
         pytest.skip(f"there is no {', '.join(missing)} here; install them with: apt-get install {PACKAGES}")
 
 
-def tar(files: dict[str, bytes]) -> bytes:
+def build_tar(files: dict[str, bytes]) -> bytes:
     """An archive, as the engine takes it."""
     buffer = io.BytesIO()
     with tarfile.TarFile(fileobj=buffer, mode="w") as made:
@@ -56,14 +56,14 @@ def tar(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def recipe(name: str) -> str:
+def image_digest(name: str) -> str:
     """Changes when an image would come out different."""
-    python = _python(name) if name in WITH_PYTHON else None
+    python = _find_python(name) if name in WITH_PYTHON else None
     return f"4-{name}-{python.version if python else ''}"
 
 
 @cache
-def root(name: str) -> bytes:
+def build_root(name: str) -> bytes:
     """A root file system as a tar."""
     tree = _Tree()
     if name == "busybox":
@@ -71,7 +71,7 @@ def root(name: str) -> bytes:
     else:
         tree.programs(set(PROGRAMS) - ({"grep"} if name == "searchless" else set()))
     if name in WITH_PYTHON:
-        tree.python(_python(name), whole=name == "whole")
+        tree.python(_find_python(name), whole=name == "whole")
     if name in ("python", "old"):
         tree.programs(["rg"])
     return tree.tar()
@@ -97,20 +97,20 @@ class _Tree:
         return self._buffer.getvalue()
 
     def programs(self, names: Iterable[str]) -> None:
-        need(*(set(names) & {"rg"}))
+        require_programs(*(set(names) & {"rg"}))
         found = [path for name in names if (path := shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin"))]
         for path in found:
             self.file(path, f"usr/bin/{Path(path).name}")
         self.libraries(found)
 
     def libraries(self, programs: Iterable[str | Path]) -> None:
-        """What programs are linked with."""
+        """Return the libraries that programs are linked with."""
         done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False, timeout=60)
         for word in sorted({word for word in done.stdout.split() if word.startswith("/") and ".so" in word}):
             self.file(word.rstrip(":"))
 
     def busybox(self) -> None:
-        need("busybox")
+        require_programs("busybox")
         self.file(str(shutil.which("busybox")), "usr/bin/busybox")
         self.libraries([str(shutil.which("busybox"))])
         for name in subprocess.check_output(["busybox", "--list"], text=True, timeout=10).split():
@@ -134,7 +134,7 @@ class _Tree:
             self.file(path)
 
     def file(self, path: str | Path, at: str = "") -> None:
-        name = _usr(at or str(path))
+        name = _usr_path(at or str(path))
         if name in self._there or not os.path.isfile(path):
             return
         self.folder(os.path.dirname(name))
@@ -167,7 +167,7 @@ class _Tree:
             self._tar.addfile(info, content)
 
 
-def _usr(path: str) -> str:
+def _usr_path(path: str) -> str:
     """A path's place in the tar: /bin, /lib, /lib64 and /sbin are links to their namesakes in /usr."""
     parts = path.strip("/").split("/")
     return "/".join((["usr"] if parts[0] in ("bin", "lib", "lib64", "sbin") else []) + parts)
@@ -184,20 +184,20 @@ class _Python:
 
 
 @cache
-def _python(name: str) -> _Python:
+def _find_python(name: str) -> _Python:
     """The system's Python, or else the one that runs the tests; `old` is a 3.8, which not every machine has."""
     if name == "whole":
         return _Python(sys.executable)
     if name != "old":
         return _Python("/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable)
-    return _Python(_old_pythons()[0])
+    return _Python(_find_old_pythons()[0])
 
 
-def _old_pythons() -> list[str]:
+def _find_old_pythons() -> list[str]:
     found = [*Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8"), Path("/usr/bin/python3.8")]
     return [str(path) for path in found if path.exists()]
 
 
-def pythons() -> list[str]:
+def python_images() -> list[str]:
     """The images with a Python that can be made here."""
-    return ["python", *(["old"] if _old_pythons() else [])]
+    return ["python", *(["old"] if _find_old_pythons() else [])]

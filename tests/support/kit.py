@@ -1,4 +1,4 @@
-"""What many tests share: tools to use, agents that use them once, and hooks made at any point."""
+"""Shared helpers: tools, agents that use them once, and hooks at any point."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ async def execute(command: str) -> str:
     return f"ran {command}"
 
 
-def call(name: str = "echo", id: str = "c1", **args: Any) -> ToolCall:
+def tool_call(name: str = "echo", id: str = "c1", **args: Any) -> ToolCall:
     return ToolCall(id, name, args or {"text": "hi"})
 
 
-def calls(*calls: ToolCall) -> Message:
+def tool_calls_reply(*calls: ToolCall) -> Message:
     """A reply that asks for tools."""
     return assistant("", *calls)
 
 
-def talker(*hooks: Any, **options: Any) -> Agent:
-    """An agent that says "hello" and is done."""
+def hello_agent(*hooks: Any, **options: Any) -> Agent:
+    """An agent that replies "hello"."""
     return Agent(FunctionModel(lambda request: "hello"), hooks=hooks, **options)
 
 
-def user_of(tool: Tool, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
-    """An agent that uses one tool once, says "done" and is done."""
-    wanted = call(tool.name, **(args or {}))
+def tool_agent(tool: Tool, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
+    """An agent that uses one tool once and replies "done"."""
+    wanted = tool_call(tool.name, **(args or {}))
     options.setdefault("tools", [tool])
-    return Agent(Scripted(calls(wanted), "done", spare=True), hooks=hooks, **options)
+    return Agent(Scripted(tool_calls_reply(wanted), "done", spare=True), hooks=hooks, **options)
 
 
-def echoer(*hooks: Any, **options: Any) -> Agent:
-    """An agent that echoes "hi", says "done" and is done."""
-    return user_of(echo, *hooks, **options)
+def echo_agent(*hooks: Any, **options: Any) -> Agent:
+    """An agent that echoes "hi" and replies "done"."""
+    return tool_agent(echo, *hooks, **options)
 
 
 def agent_for(operation: type[Operation[Any]], *hooks: Any, **options: Any) -> Agent:
     """An agent with exactly one operation of that kind."""
-    return echoer(*hooks, **options) if operation is ToolUse else talker(*hooks, **options)
+    return echo_agent(*hooks, **options) if operation is ToolUse else hello_agent(*hooks, **options)
 
 
 def hook_at(position: Position, operation: type[Operation[Any]], answer: Any, **options: Any) -> Hook:
@@ -81,28 +81,28 @@ def hook_at(position: Position, operation: type[Operation[Any]], answer: Any, **
     return Hook(around if position == "wrap" else look, operation, position, **options)
 
 
-def results(result: Result) -> list[str]:
-    """What the model was told that its tools came to."""
+def tool_results(result: Result) -> list[str]:
+    """Return the tool results that the model received."""
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-def result_of(result: Result) -> str:
-    """What the model was told that its one tool came to."""
-    (text,) = results(result)
+def tool_result(result: Result) -> str:
+    """Return the only tool result that the model received."""
+    (text,) = tool_results(result)
     return text
 
 
-def entries(thread: Thread | None, kind: str) -> list[Any]:
+def thread_entries(thread: Thread | None, kind: str) -> list[Any]:
     assert thread is not None
     return [entry.data for entry in thread.entries if entry.kind == kind]
 
 
-def kinds(thread: Thread, *wanted: str) -> list[str]:
+def entry_kinds(thread: Thread, *wanted: str) -> list[str]:
     return [entry.kind for entry in thread.entries if entry.kind in wanted]
 
 
-class Watch:
-    """The operations that passed one of its hooks, and what they were like then."""
+class OperationLog:
+    """Operations that passed one of its hooks, as they were then."""
 
     def __init__(self) -> None:
         self.ops: list[Any] = []
@@ -116,8 +116,8 @@ class Watch:
         return op
 
 
-class User:
-    """A user who is asked: gives the answers in turn, the last one again and again."""
+class ScriptedUser:
+    """A user with scripted answers; the last one is repeated."""
 
     def __init__(self, *answers: Answer | BaseException | Callable[[Question], Any]) -> None:
         self.answers = list(answers)
@@ -136,9 +136,9 @@ class User:
         return question
 
 
-async def events(agent: Agent, text: str = "go", **options: Any) -> list[Event]:
+async def collect_events(agent: Agent, text: str = "go", **options: Any) -> list[Event]:
     return [event async for event in agent.stream(text, **options)]
 
 
-def deltas(events: Sequence[Event], name: str = "on_chat_model_stream") -> str:
+def text_deltas(events: Sequence[Event], name: str = "on_chat_model_stream") -> str:
     return "".join(event.delta for event in events if event.event == name)  # type: ignore[attr-defined]

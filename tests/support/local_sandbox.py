@@ -1,4 +1,4 @@
-"""A local backend to try things in, and ways to look at what it left behind."""
+"""A local backend for tests, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ async def local(folder: Path) -> AsyncIterator[Make]:
         await backend.stop()
 
 
-async def said(backend: Local, command: str, **options: Any) -> str:
-    """What a command that must succeed prints."""
+async def run_successfully(backend: Local, command: str, **options: Any) -> str:
+    """Return the output of a command that must succeed."""
     result = await backend.execute(command, **options)
     assert result["exit_code"] == 0 and not result["error"], result
     return result["stdout"]
 
 
-async def refused(code: str, doing: Any) -> str:
+async def assert_refused(code: str, doing: Any) -> str:
     with pytest.raises(BackendError) as caught:
         await doing
     assert caught.value.code == code, caught.value
     return str(caught.value)
 
 
-def tree(folder: Path) -> dict[str, str]:
-    """Every path below a folder, and what it holds."""
+def read_tree(folder: Path) -> dict[str, str]:
+    """Return every path below a folder with its content."""
     return {
         str(path.relative_to(folder)): os.readlink(path)
         if path.is_symlink()
@@ -71,7 +71,7 @@ def tree(folder: Path) -> dict[str, str]:
     }
 
 
-def fill(folder: Path, files: dict[str, str]) -> None:
+def fill_folder(folder: Path, files: dict[str, str]) -> None:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
@@ -81,18 +81,18 @@ def command_lines() -> str:
     return subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
 
 
-def there(path: str | Path) -> bool:
+def is_running(path: str | Path) -> bool:
     return os.path.lexists(path)
 
 
-def groups() -> set[str]:
-    """The control groups of this process's commands; those that are kept for the next ones are empty."""
+def control_groups() -> set[str]:
+    """Return the control groups of this process's commands; reusable ones are empty."""
     folders = {controller.folder for controller in cgroups.get_controllers().values()}
     found = {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
     return found - {group.name for group in cgroups.list_idle_groups()}
 
 
-async def gone(text: str) -> None:
+async def wait_until_ended(text: str) -> None:
     """Wait until no process has this in its command line."""
     until = time.monotonic() + 20
     while text in (there := command_lines()):

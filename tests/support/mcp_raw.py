@@ -45,11 +45,11 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         return {"content": [], "structuredContent": {"x": "a" * 60 + "!"}}
     if params["name"] == "count":
         calls += 1
-        say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        send_line({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     return {"content": [{"type": "text", "text": json.dumps(params.get("arguments"), sort_keys=True)}]}
 
 
-def say(message: dict[str, Any]) -> None:
+def send_line(message: dict[str, Any]) -> None:
     print(json.dumps(message), flush=True)
 
 
@@ -60,4 +60,4 @@ for line in sys.stdin:
         continue
     result = answer(asked["method"], asked.get("params") or {})
     unknown = {"error": {"code": -32601, "message": "Method not found"}}
-    say({"jsonrpc": "2.0", "id": asked["id"], **({"result": result} if result is not None else unknown)})
+    send_line({"jsonrpc": "2.0", "id": asked["id"], **({"result": result} if result is not None else unknown)})

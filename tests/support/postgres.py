@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from leak_checks import lasting
+from leak_checks import allow_leaks
 from ports import own_port
 
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
@@ -29,7 +29,7 @@ _schemas = count(1)
 
 
 @dataclass
-class Server:
+class PostgresServer:
     """A running server. Its data is real: it syncs to disk as a server in use does."""
 
     folder: Path
@@ -51,7 +51,7 @@ class Server:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [self.programs / "postgres", "-D", self.folder / "data", *settings],
-                **_as(self.user),
+                **_run_as(self.user),
                 stdout=log,
                 stderr=log,
                 preexec_fn=_end_with_parent,  # a test run that is killed leaves no server behind
@@ -87,19 +87,19 @@ class Server:
 
 
 @cache
-def server() -> Server:
+def shared_server() -> PostgresServer:
     """The server that all tests share; each has a schema of its own in it."""
-    with lasting():
+    with allow_leaks():
         return new_server()
 
 
-def new_server() -> Server:
-    missing = _missing()
+def new_server() -> PostgresServer:
+    missing = _missing_programs()
     if missing:
         pytest.skip(f"no Postgres: {missing}")
     folder = Path(tempfile.mkdtemp(prefix="wick-postgres-"))
     kept = ExitStack()
-    made = Server(folder, FOLDERS[0], _user(), kept.enter_context(own_port()), kept)
+    made = PostgresServer(folder, FOLDERS[0], _unprivileged_user(), kept.enter_context(own_port()), kept)
     atexit.register(made.remove)
     shutil.chown(folder, made.user)
     command = [
@@ -115,14 +115,14 @@ def new_server() -> Server:
         "--no-sync",
     ]
     done = subprocess.run(
-        [*command, "--locale=C.UTF-8"], **_as(made.user), capture_output=True, text=True, timeout=120, check=False
+        [*command, "--locale=C.UTF-8"], **_run_as(made.user), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     made.start()
     return made
 
 
-def _missing() -> str:
+def _missing_programs() -> str:
     if not FOLDERS or not (FOLDERS[0] / "postgres").exists():
         return "install it with: apt-get install postgresql"
     if find_spec("psycopg") is None or find_spec("psycopg_pool") is None:
@@ -130,12 +130,12 @@ def _missing() -> str:
     return ""
 
 
-def _user() -> str:
+def _unprivileged_user() -> str:
     """Postgres refuses to run as root."""
     return "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
 
 
-def _as(user: str) -> dict[str, object]:
+def _run_as(user: str) -> dict[str, object]:
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": [], "cwd": "/"} if not os.getuid() else {}
 
 

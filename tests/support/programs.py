@@ -1,4 +1,4 @@
-"""Hook programs that tests write, run for real, and look for what they left behind."""
+"""Hook programs that tests write and run for real, and checks for leftover processes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 
 from wick.capabilities.executables import Executables
-from wickd_process import MARK, eventually, marked
+from wickd_process import MARK, becomes_true, marked_processes
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed: apt-get install nodejs")
 
 
 class Programs:
-    """A directory of hook programs; what each is told is kept beside it."""
+    """A directory of hook programs; the input of each is stored beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "hooks"
@@ -33,21 +33,21 @@ class Programs:
         return file
 
     def sh(self, name: str, event: str, body: str = "cat >/dev/null", path: Path | None = None) -> Path:
-        """A shell program for an event; `body` is what it does then."""
+        """Write a shell program for an event with this body."""
         query = event.replace("'", "'\\''")
         head = f"#!/bin/sh\nif [ \"$1\" = hook ]; then printf %s '{query}'; exit 0; fi\n"
         return self.write(name, f"{head}{body}\n", path)
 
-    def keeping(self, name: str, event: str, answer: str = "", path: Path | None = None) -> Path:
-        """A shell program that keeps what it is told and gives an answer, in which $told may be looked at."""
+    def recording(self, name: str, event: str, answer: str = "", path: Path | None = None) -> Path:
+        """Write a shell program that stores its input in $told and prints an answer."""
         body = f"told=$(cat); printf '%s\\n' \"$told\" >> '{self.folder}/{Path(name).name}.told'\n{answer}"
         return self.sh(name, event, body, path)
 
-    def answering(self, name: str, event: str, answer: Any) -> Path:
-        return self.keeping(name, event, f"cat <<'EOF'\n{json.dumps(answer)}\nEOF")
+    def replying(self, name: str, event: str, answer: Any) -> Path:
+        return self.recording(name, event, f"cat <<'EOF'\n{json.dumps(answer)}\nEOF")
 
     def python(self, name: str, event: str, body: str) -> Path:
-        """A Python program: `told` is what it is told, `answer` what it says."""
+        """Write a Python program: `told` is its input, `answer` its output."""
         lines = "\n".join(f"    {line}" for line in body.splitlines())
         text = f"""#!{sys.executable} -IS
 import json, sys
@@ -62,7 +62,7 @@ else:
         return self.write(name, text)
 
     def node(self, name: str, event: str, body: str) -> Path:
-        """A program for Node: `told` is what it is told, `answer` what it says."""
+        """Write a program for Node: `told` is its input, `answer` its output."""
         text = f"""#!/usr/bin/env node
 if (process.argv[2] === "hook") {{ console.log({json.dumps(event)}); process.exit(0) }}
 const told = JSON.parse(require("fs").readFileSync(0, "utf8"))
@@ -73,16 +73,16 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
         return self.write(name, text)
 
     def told(self, name: str) -> list[dict[str, Any]]:
-        """What a program has been told so far."""
+        """Return the inputs of a program so far."""
         file = self.folder / f"{name}.told"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def executables(self, **options: Any) -> Executables:
-        """The capability with these programs, marked so that what they leave behind is found."""
+        """Return the capability with these programs, marked so that leftover processes are found."""
         options = {"dirs": [self.path], "trust": self.folder / "trust.json", "env": {MARK: self.mark}} | options
         return Executables(**options)
 
     def left(self) -> list[int]:
         """The processes of these programs that are still there, though they had time to end."""
-        eventually(lambda: not marked(self.mark), 30)
-        return marked(self.mark)
+        becomes_true(lambda: not marked_processes(self.mark), 30)
+        return marked_processes(self.mark)

@@ -20,11 +20,11 @@ STREAM = OK + b"content-type: text/event-stream\r\n"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def sized(body: bytes) -> bytes:
+def sized_response(body: bytes) -> bytes:
     return b"content-length: %d\r\n\r\n%s" % (len(body), body)
 
 
-def chunked(body: bytes, size: int = 7) -> bytes:
+def chunked_response(body: bytes, size: int = 7) -> bytes:
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
@@ -36,7 +36,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return head, await reader.readexactly(int(length))
 
 
-def saying(answer: bytes, heads: list[bytes] | None = None, *, closes: bool = False) -> Serve:
+def fixed_response(answer: bytes, heads: list[bytes] | None = None, *, closes: bool = False) -> Serve:
     """Return a server that sends the same answer to every request, and records the heads of requests."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ def saying(answer: bytes, heads: list[bytes] | None = None, *, closes: bool = Fa
 
 
 @asynccontextmanager
-async def serving(serve: Serve, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
+async def run_raw_server(serve: Serve, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
     """Run a server and yield its port; at the end, close the client's connections, too."""
     server = await asyncio.start_server(serve, host, 0, **options)
     try:
@@ -67,7 +67,7 @@ async def serving(serve: Serve, host: str = "127.0.0.1", **options: Any) -> Asyn
         server.close()
 
 
-async def ask(where: int | str, **options: Any) -> list[Any]:
+async def request_deltas(where: int | str, **options: Any) -> list[Any]:
     """Return the deltas of a short request to a port of this machine, or to a URL."""
     url = where if isinstance(where, str) else f"http://127.0.0.1:{where}/v1"
     model = OpenAI("m", base_url=url, name="here", **options)

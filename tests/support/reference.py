@@ -17,18 +17,18 @@ from agent_specs import (
     SAID_NO,
     STOPS,
     Call,
-    Failed,
+    FailedSpec,
     Hook,
     Op,
-    Paused,
+    PausedSpec,
     Reply,
     Spec,
-    around,
-    changed,
-    decide,
-    own,
-    seen,
-    withheld,
+    apply_decision,
+    apply_wrap,
+    change_payload,
+    is_withheld,
+    own_result,
+    visible_result,
 )
 
 RANKS = ("blocked", "stop requested", "budget", "step limit")  # the most authoritative reason first
@@ -54,18 +54,18 @@ class Reference:
         run = Op("run", "agent" if self.root is self else "child", self.strand, "be brief")
         try:
             outcome: tuple[str, str, str] = self.perform(run, partial(self.run, text))
-        except Paused:
+        except PausedSpec:
             if self.root is not self:
                 raise  # a question to a child waits for the user of the root run
             return "interrupted", "paused: later", self.said()
-        except Failed:
+        except FailedSpec:
             self.dismiss("the run failed")
             raise
         self.dismiss(f"the run was {outcome[0]}")
         return outcome
 
     def run(self, text: str, run: Op) -> tuple[str, str, str]:
-        """Another attempt goes on where the last one left; what was said is not said again."""
+        """Another attempt continues where the last one ended; messages are not repeated."""
         self.messages += [] if self.messages else [["user", "", text]]
         waiting = any(len(row) == 2 for row in self.messages)
         number = sum(row[0] == "assistant" for row in self.messages) - waiting
@@ -92,7 +92,7 @@ class Reference:
             return self.stopping or str(call.state["finish"] or "completed")
         failures = [failure for failure in map(self.tool_use, calls, rows) if failure]
         if failures:
-            raise next((failure for failure in failures if isinstance(failure, Failed)), failures[0])
+            raise next((failure for failure in failures if isinstance(failure, FailedSpec)), failures[0])
         self.continues = 0
         return self.stopping or "continue"  # type: ignore[redundant-expr]  # a tool's hook may have stopped it
 
@@ -101,7 +101,7 @@ class Reference:
         reply = self.spec.script[said] if said < len(self.spec.script) else Reply("the end")
         self.trace[call.strand].append(("model", call.payload, len(self.messages)))
         if not reply.finish:
-            raise Failed("ModelError")
+            raise FailedSpec("ModelError")
         call.state["finish"] = "completed" if reply.finish == "stop" else f"finish reason: {reply.finish}"
         return reply.text, reply.calls
 
@@ -110,10 +110,10 @@ class Reference:
         use.state["invalid"] = call.x is None or call.tool == "nosuch"
         try:
             row.append(self.perform(use, self.tool))
-        except Failed as failed:
+        except FailedSpec as failed:
             row.append(f"{call.tool} fell through: {failed.args[0]}")
             return failed
-        except Paused as paused:
+        except PausedSpec as paused:
             return paused
         return None
 
@@ -126,7 +126,7 @@ class Reference:
             return "it broke" if use.name == "broken" else f"{use.name} {use.payload}"
         try:
             return "|".join(Reference(self.spec.child, self, f"{use.strand}/").answer(str(use.payload)))
-        except Failed as failed:
+        except FailedSpec as failed:
             use.state["fates"][-1] = "failed"
             return ": ".join(("child", *failed.args))
 
@@ -134,7 +134,7 @@ class Reference:
 
     def perform(self, op: Op, core: Callable[[Op], Any]) -> Any:
         hooks = outermost_first(self.parts, "after", "wrap", "before")
-        return self.enter([hook for hook in hooks if stands(hook, op)], core, op)
+        return self.enter([hook for hook in hooks if is_at(hook, op)], core, op)
 
     def enter(self, hooks: list[Hook], core: Callable[[Op], Any], op: Op) -> Any:
         if not hooks:
@@ -147,7 +147,7 @@ class Reference:
 
     def before(self, hook: Hook, inner: Callable[[Op], Any], op: Op) -> Any:
         payload, verdict = op.payload, self.look(hook, op)
-        if isinstance(verdict, Failed):
+        if isinstance(verdict, FailedSpec):
             if not hook.log:
                 raise verdict
             op.payload = payload
@@ -158,22 +158,22 @@ class Reference:
         return inner(op)
 
     def wrap(self, hook: Hook, inner: Callable[[Op], Any], op: Op) -> Any:
-        payload, given, lost = op.payload, list[Any](), list[Failed]()
+        payload, given, lost = op.payload, list[Any](), list[FailedSpec]()
 
         def next(payload: str | None) -> Any:
             lost.clear()
             try:
                 given.append(inner(replace(op, payload=payload)))
-            except Failed as failed:
+            except FailedSpec as failed:
                 lost.append(failed)
                 raise
             return given[-1]
 
         try:
             self.trace[op.strand].append(("wrap", hook.name, op.payload))
-            verdict = decide(hook, op)
-            result = None if verdict else around(hook, op, next)
-        except Failed as failed:
+            verdict = apply_decision(hook, op)
+            result = None if verdict else apply_wrap(hook, op, next)
+        except FailedSpec as failed:
             self.says(hook, op, "" if failed in lost else failed)
             if not hook.log or failed in lost:
                 raise
@@ -190,16 +190,16 @@ class Reference:
     def after(self, hook: Hook, inner: Callable[[Op], Any], op: Op) -> Any:
         try:
             result, error = inner(op), None
-        except Failed as failed:
+        except FailedSpec as failed:
             result, error = None, failed
-        verdict = self.look(hook, op, seen(error or result))
-        if isinstance(verdict, Failed):  # it may have been a redactor: nobody sees the result
+        verdict = self.look(hook, op, visible_result(error or result))
+        if isinstance(verdict, FailedSpec):  # it may have been a redactor: the result is withheld
             if not hook.log and op.kind != "run":
-                return withheld(op, hook, verdict)
+                return is_withheld(op, hook, verdict)
         elif hook.act == "replace" and error is None:
-            result = changed(op, hook, result)
+            result = change_payload(op, hook, result)
         elif hook.act == "heal" and error is not None:
-            result, error, verdict = own(op, hook), None, "stop" if op.kind == "step" else ""
+            result, error, verdict = own_result(op, hook), None, "stop" if op.kind == "step" else ""
         elif verdict == "block":
             result, error = self.prevent(op, verdict, hook.name), None
         elif verdict == "continue" and self.may_continue(result):
@@ -220,7 +220,7 @@ class Reference:
     def gate(self, core: Callable[[Op], Any], op: Op) -> Any:
         agreed = False
         while not op.state["invalid"] and op.payload is not None:
-            verdicts = [(guard, self.look(guard, op)) for guard in self.guards if stands(guard, op)]
+            verdicts = [(guard, self.look(guard, op)) for guard in self.guards if is_at(guard, op)]
             counted = [(guard, verdict) for guard, verdict in verdicts if verdict and not guard.shadow]
             refusals = [(guard, verdict) for guard, verdict in counted if verdict != "ask"]
             if refusals:  # any refusal wins over any question, and a Stop over a Block
@@ -235,20 +235,20 @@ class Reference:
             op, agreed = replace(op, payload=f"{op.payload}/user"), True
         return "invalid"
 
-    def refuse(self, op: Op, guard: Hook, verdict: str | Failed) -> Any:
+    def refuse(self, op: Op, guard: Hook, verdict: str | FailedSpec) -> Any:
         if isinstance(verdict, str):
             return self.prevent(op, verdict, guard.name)
         why = ": ".join(verdict.args)
         return self.prevent(op, "block", f"the guard '{guard.name}' failed, so it has not agreed: {why}")
 
     def ask(self, op: Op, question: str) -> str:
-        """Once about each payload: what was answered covers every later attempt at the same."""
+        """Ask once about each payload; the answer covers later attempts with the same payload."""
         bound = (op.kind, op.strand, op.payload, len(self.messages) if op.kind == "model_call" else 0)
         answer = self.root.spec.answers.get(op.name, "yes")
         if bound not in self.answers:
             self.trace[op.strand].append(("user", question, op.payload))
         if answer == "pause":
-            raise Paused
+            raise PausedSpec
         self.answers[bound] = answer
         agreed = answer == "yes" or (answer == "args" and op.kind == "tool_use")
         self.why[op.strand].append(("user", "gate", "approved" if agreed else "refused"))
@@ -256,20 +256,20 @@ class Reference:
 
     # -- decisions ----------------------------------------------------------------------------------------------
 
-    def look(self, hook: Hook, op: Op, *seen: str) -> str | Failed:
+    def look(self, hook: Hook, op: Op, *seen: str) -> str | FailedSpec:
         if hook.act == "limit":
             return "limit" if int(op.payload or 0) > self.spec.steps else ""
-        verdict: str | Failed
+        verdict: str | FailedSpec
         try:
             self.trace[op.strand].append((hook.position, hook.name, op.payload, *seen))
-            verdict = decide(hook, op)
-        except Failed as failed:
+            verdict = apply_decision(hook, op)
+        except FailedSpec as failed:
             verdict = failed
         self.says(hook, op, verdict)
         return verdict
 
-    def says(self, hook: Hook, op: Op, verdict: str | Failed) -> None:
-        word = "failed" if isinstance(verdict, Failed) else "stop" if verdict in STOPS else verdict or "pass"
+    def says(self, hook: Hook, op: Op, verdict: str | FailedSpec) -> None:
+        word = "failed" if isinstance(verdict, FailedSpec) else "stop" if verdict in STOPS else verdict or "pass"
         self.why[op.strand].append((hook.name, hook.position, word))
 
     def prevent(self, op: Op, decision: str, reason: str) -> Any:
@@ -300,5 +300,5 @@ def outermost_first(parts: Iterable[tuple[Hook, ...]], *positions: str) -> list[
     return sorted(rings, key=lambda hook: -hook.priority)
 
 
-def stands(hook: Hook, op: Op) -> bool:
+def is_at(hook: Hook, op: Op) -> bool:
     return hook.operation in (op.kind, "operation") and hook.match in ("", op.name)

@@ -14,12 +14,12 @@ from wick.protocols import Delta, Finish, Request, TextDelta
 HELLO = {"messages": [{"role": "user", "content": "Hello."}]}
 
 
-def say(text: str, thread: str = "") -> dict[str, Any]:
+def user_message(text: str, thread: str = "") -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]} | ({"thread_id": thread} if thread else {})
 
 
 class Gate:
-    """A model that answers a question when it is let; it says what it was last told."""
+    """A model that replies when released; it repeats the last message."""
 
     name = "gate"
 
@@ -36,7 +36,7 @@ class Gate:
         yield Finish()
 
 
-def echoing(request: Request) -> str:
+def echo_agent(request: Request) -> str:
     return f"You said: {request.messages[-1].text}"
 
 
@@ -51,8 +51,8 @@ def confirm(use: ToolUse) -> Ask:
     return Ask(f"pay {use.args['amount']}?")
 
 
-def paying(request: Request) -> Any:
-    """Pays when the user says so, and tells what came of it."""
+def payment_agent(request: Request) -> Any:
+    """An agent that pays after approval and reports the result."""
     last = request.messages[-1]
     if last.role == "user" and last.text == "Pay.":
         return assistant("", ToolCall("c1", "pay", {"amount": 500}))
@@ -60,31 +60,31 @@ def paying(request: Request) -> Any:
     return f"{last.text} ({'; '.join(said)})"
 
 
-def agents(gate: Gate) -> dict[str, Any]:
+def sample_agents(gate: Gate) -> dict[str, Any]:
     return {
-        "echo": Agent(FunctionModel(echoing), name="echo"),
+        "echo": Agent(FunctionModel(echo_agent), name="echo"),
         "gate": Agent(gate, name="gate"),
-        "payer": Agent(FunctionModel(paying), name="payer", tools=[pay], hooks=[confirm]),
+        "payer": Agent(FunctionModel(payment_agent), name="payer", tools=[pay], hooks=[confirm]),
     }
 
 
-async def answer(client: aiohttp.ClientSession, agent: str, body: Any, status: int = 200, **headers: str) -> Any:
+async def send_answer(client: aiohttp.ClientSession, agent: str, body: Any, status: int = 200, **headers: str) -> Any:
     async with client.post(f"/agents/{agent}/invoke", json=body, headers=headers) as response:
         found = await response.json()
         assert response.status == status, found
         return found
 
 
-async def get(client: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
+async def get_json(client: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
     async with client.get(path) as response:
         found = await response.json()
         assert response.status == status, found
         return found
 
 
-def ids(found: list[dict[str, Any]]) -> list[str]:
+def list_ids(found: list[dict[str, Any]]) -> list[str]:
     return [frame["id"] for frame in found if frame["id"]]
 
 
-def names(found: list[dict[str, Any]]) -> list[str]:
+def list_names(found: list[dict[str, Any]]) -> list[str]:
     return [frame["event"] for frame in found]

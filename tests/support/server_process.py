@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import yaml
 
-from leak_checks import lasting
-from postgres import server as postgres_server
+from leak_checks import allow_leaks
+from postgres import shared_server as postgres_server
 from wick import cli
 from wick.server.server import Server
 from wick.server.service import Service
@@ -45,8 +45,8 @@ DEMO: Mapping[str, Any] = {
 }
 
 
-def settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
-    """What server.yaml says in these tests."""
+def server_settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
+    """Return the server.yaml of these tests."""
     listed = [
         {"name": name, "role": ROLES[name], "sha256": sha256(token.encode()).hexdigest()}
         for name, token in TOKENS.items()
@@ -64,7 +64,7 @@ class ServerKilled(AssertionError):
 
 
 @dataclass
-class Served:
+class ServerProcess:
     """A server that is running, or has been killed and can be started again."""
 
     folder: Path
@@ -81,9 +81,9 @@ class Served:
         return (self.folder / "serve.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Start it, and wait until it says where it is."""
+        """Start it and wait for its address."""
         before = len(self.log) if (self.folder / "serve.log").exists() else 0
-        again = lasting("module") if self.starts else nullcontext()  # then it may be a wider fixture's
+        again = allow_leaks("module") if self.starts else nullcontext()  # then it may be a wider fixture's
         with again, (self.folder / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
@@ -92,13 +92,13 @@ class Served:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
-                process_group=0,  # Ctrl-C is for whoever started it, who ends it
+                process_group=0,  # Ctrl-C is for the parent process, which stops it
             )
         self.starts += 1
         for _ in range(1200):
             if found := re.search(r"wick serves (http://\S+)\n", self.log[before:]):
                 self.url = found[1]
-                self._until_it_answers()
+                self._wait_until_ready()
                 if link := re.search(r"sign in +(\S+#ticket=\S+)", self.log[before:]):
                     self.link = link[1]
                 return
@@ -110,8 +110,8 @@ class Served:
         self.kill()
         raise AssertionError(f"the server did not start:\n{self.log}")
 
-    def _until_it_answers(self) -> None:
-        """Who is answered knows that it has said all of its lines: it says them in one go."""
+    def _wait_until_ready(self) -> None:
+        """A response shows that all startup lines were printed, as they are printed at once."""
         where = urlsplit(self.url)
         asking = HTTPConnection(where.hostname or "", where.port, timeout=60)
         try:
@@ -134,7 +134,7 @@ class Served:
             self.process.wait(60)
 
     def client(self, user: str = "ada", **headers: str) -> aiohttp.ClientSession:
-        """Somebody who talks to it; nobody, with the name ''."""
+        """Return a client session of a user; '' is anonymous."""
         if user:
             headers["Authorization"] = f"Bearer {TOKENS.get(user, user)}"
         made = aiohttp.ClientSession(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
@@ -143,7 +143,7 @@ class Served:
 
 
 @contextmanager
-def serving(
+def run_server(
     folder: Path,
     *,
     store: str = "sqlite",
@@ -153,8 +153,8 @@ def serving(
     script: str = "",
     planted: str = "",
     **more: Any,
-) -> Iterator[Served]:
-    """A server in a process of its own; `script` is a Python program that starts one, in place of `wick serve`.
+) -> Iterator[ServerProcess]:
+    """Run a server in another process; `script` is a Python program in place of `wick serve`.
 
     `planted` names a fault of tests/faults/planted_faults.py that is planted into it.
 
@@ -163,12 +163,12 @@ def serving(
     """
     folder.mkdir(parents=True, exist_ok=True)
     said = folder / "server.yaml"
-    said.write_text(yaml.safe_dump(settings(store, folder, **more)))
+    said.write_text(yaml.safe_dump(server_settings(store, folder, **more)))
     if script:
         (folder / "served.py").write_text(script)
-        command = [sys.executable, *_plant(planted), str(folder / "served.py")]
+        command = [sys.executable, *_fault_arguments(planted), str(folder / "served.py")]
     else:
-        program = [*_plant(planted), str(CLI)] if planted else ["-m", "wick.cli"]
+        program = [*_fault_arguments(planted), str(CLI)] if planted else ["-m", "wick.cli"]
         command = [sys.executable, *program, "serve", "--settings", str(said), "--port", "0", *flags]
         command += ["--data", str(folder / "data")]
         if config is not None:
@@ -179,23 +179,23 @@ def serving(
         key: value for key, value in os.environ.items() if not key.startswith("WICK_") and "API_KEY" not in key
     }
     extra = {"WICK_SETTINGS": str(said), "WICK_DATA": str(folder / "data"), "WICK_PORT": "0"} if script else {}
-    served = Served(folder, command, {**inherited, "PYTHONUNBUFFERED": "1", **extra, **(environment or {})})
+    server = ServerProcess(folder, command, {**inherited, "PYTHONUNBUFFERED": "1", **extra, **(environment or {})})
     try:
-        served.start()
-        yield served
+        server.start()
+        yield server
     finally:
-        if served.process is not None and served.process.poll() is None:
+        if server.process is not None and server.process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
-                served.stop()
-        served.kill()
+                server.stop()
+        server.kill()
 
 
-def _plant(fault: str) -> list[str]:
+def _fault_arguments(fault: str) -> list[str]:
     return [str(Path(__file__).parents[1] / "faults" / "planted_faults.py"), fault] if fault else []
 
 
 @dataclass
-class Hosted:
+class InProcessServer:
     """A server in the event loop of the test: real sockets, and its insides at hand."""
 
     server: Server
@@ -212,11 +212,11 @@ class Hosted:
 
 
 @asynccontextmanager
-async def hosted(
+async def host_server(
     folder: Path, *, store: str = "sqlite", agents: Mapping[str, Any] | None = None, tools: Any = (), **more: Any
-) -> AsyncIterator[Hosted]:
+) -> AsyncIterator[InProcessServer]:
     """A server in this event loop, with agents as a program registers them; `more` are settings."""
-    said = {"port": 0, "data": folder / "data", **settings(store, folder, **more)}
+    said = {"port": 0, "data": folder / "data", **server_settings(store, folder, **more)}
     made = Server(settings=Settings(**said).check())
     for id, agent in (agents or {}).items():
         made.register_agent(id, agent)
@@ -229,30 +229,32 @@ async def hosted(
             await asyncio.sleep(0.01)
         if task.done():
             task.result()
-        yield Hosted(made, lines[0].split()[-1])
+        yield InProcessServer(made, lines[0].split()[-1])
     finally:
         made.shutdown()
         await task
 
 
 @asynccontextmanager
-async def talking(served: Served | Hosted, user: str = "ada", **headers: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """Somebody who talks to a server, for a while."""
-    async with served.client(user, **headers) as client:
+async def open_client(
+    server: ServerProcess | InProcessServer, user: str = "ada", **headers: str
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a client session of a user."""
+    async with server.client(user, **headers) as client:
         yield client
 
 
-async def events(answer: aiohttp.ClientResponse, until: str = "") -> list[dict[str, Any]]:
+async def read_events(answer: aiohttp.ClientResponse, until: str = "") -> list[dict[str, Any]]:
     """The frames of a stream to its end, or to the first event of that name: `id`, `event`, `data`."""
     found: list[dict[str, Any]] = []
-    async for frame in frames(answer):
+    async for frame in read_frames(answer):
         found.append(frame)
         if frame["event"] == until:
             break
     return found
 
 
-async def frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+async def read_frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Each frame of a stream; comments are left out."""
     lines: dict[str, str] = {}
     async for raw in answer.content:
@@ -267,8 +269,8 @@ async def frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]
             lines = {}
 
 
-async def eventually(check: Any, seconds: float = 60.0) -> Any:
-    """What `check()` answers, once it answers something."""
+async def wait_until(check: Any, seconds: float = 60.0) -> Any:
+    """Return the first true result of `check()`."""
     until = time.monotonic() + seconds
     while not (found := await check()):
         assert time.monotonic() < until, f"it did not happen within {seconds} s"

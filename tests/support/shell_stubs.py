@@ -1,4 +1,4 @@
-"""Shell commands that are made to deceive, and real shells in which harmless stubs write down what was run."""
+"""Deceptive shell commands, and real shells in which harmless stubs record executions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stubs:
             (self.cwd / name).touch()
 
     def run(self, command: str, shell: str) -> list[Ran]:
-        """What a shell really ran, each stub with its arguments."""
+        """Return the executed stubs with their arguments."""
         if not (self.bin / shell).exists():
             pytest.skip(f"install {shell}")
         self._tidy()
@@ -114,7 +114,7 @@ _JOINS = ("; ", ";", " && ", " || ", " | ", "\n", " & ", "&", " |& ", ";\n", " \
 
 
 @st.composite
-def _simple(draw: st.DrawFn) -> str:
+def _simple_commands(draw: st.DrawFn) -> str:
     words = draw(st.sampled_from(ALLOWED + ALLOWED + OTHERS)).split(" ")
     place = draw(st.integers(0, len(words) - 1))
     word, form = words[place], draw(st.sampled_from(_WORDS))
@@ -123,7 +123,7 @@ def _simple(draw: st.DrawFn) -> str:
     return " ".join(words)
 
 
-def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _nested_commands(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     around = st.tuples(st.sampled_from(_AROUND), inner).map(lambda row: row[0].format(row[1]))
     quoted = st.tuples(st.sampled_from(_QUOTED), inner).map(lambda row: row[0].format(shlex.quote(row[1])))
     joined = st.tuples(inner, st.sampled_from(_JOINS), inner).map("".join)
@@ -131,7 +131,7 @@ def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _mutated(draw: st.DrawFn, commands: st.SearchStrategy[str]) -> str:
+def _mutated_commands(draw: st.DrawFn, commands: st.SearchStrategy[str]) -> str:
     command = draw(commands)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(command)))
@@ -140,5 +140,5 @@ def _mutated(draw: st.DrawFn, commands: st.SearchStrategy[str]) -> str:
     return command
 
 
-PLAIN = st.recursive(_simple(), _nested, max_leaves=4)
-COMMANDS = PLAIN | PLAIN | _mutated(PLAIN)
+PLAIN = st.recursive(_simple_commands(), _nested_commands, max_leaves=4)
+COMMANDS = PLAIN | PLAIN | _mutated_commands(PLAIN)

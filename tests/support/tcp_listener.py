@@ -1,4 +1,4 @@
-"""Something on a port of this machine, while it is entered: whoever comes has a task, and none is left at its end."""
+"""A TCP listener as a context manager: one task per connection, and none left at its end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Self = TypeVar("Self", bound="Listener")
 
 
 class Listener:
-    """`come` is told of each connection, and puts its task into `_tasks` for as long as it goes on."""
+    """A base class: `come` handles each connection as a task in `_tasks`."""
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody has connected."""
+        """Handle a connection."""
 
     async def __aenter__(self: Self) -> Self:
         self._server = await asyncio.start_server(self.come, "127.0.0.1", self.port, backlog=1024)

@@ -13,14 +13,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-# What a plain machine has. There is no Node.js among it, no compiler, and no other Python.
+# Programs of a plain machine: no Node.js, no compiler, and no other Python.
 PROGRAMS = """
     sh bash dash awk cat chmod cp curl cut date dirname env false find git grep head id kill ln ls mkdir mktemp mv od
     printf ps pwd readlink rm rmdir sed seq sleep sort tail tar tee test touch tr true uname uniq wc xargs bwrap
 """.split()
 
 
-def wheel(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """The wheel of this source tree."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
@@ -37,7 +37,7 @@ def plain_programs(folder: Path) -> Path:
     return folder
 
 
-class Installed:
+class InstalledWheel:
     """A fresh environment that something was installed in, with a home and a folder of its own."""
 
     def __init__(self, folder: Path, *packages: str) -> None:
@@ -54,7 +54,7 @@ class Installed:
             "HOME": str(self.home),
             "PATH": f"{self.place / 'bin'}{os.pathsep}{self._programs}",
             "LANG": "C.UTF-8",
-            "OLLAMA_HOST": "127.0.0.1:1",  # nobody's
+            "OLLAMA_HOST": "127.0.0.1:1",  # no owner
         }
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -101,7 +101,7 @@ def wheelhouse(folder: Path, *packages: str) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=_without_environment())
     house = folder / "wheelhouse"
     if done.returncode == 0:
-        (folder / "wheels.txt").write_text("\n".join(_wheels(tomllib.loads(lock.read_text()))))
+        (folder / "wheels.txt").write_text("\n".join(_wheel_urls(tomllib.loads(lock.read_text()))))
         found = ["download", "--no-deps", "--dest", str(house), "--requirement", str(folder / "wheels.txt")]
     else:
         found = ["wheel", "--wheel-dir", str(house), *packages]
@@ -110,7 +110,7 @@ def wheelhouse(folder: Path, *packages: str) -> Path:
     return house
 
 
-def _wheels(lock: Mapping[str, Any]) -> Iterator[str]:
+def _wheel_urls(lock: Mapping[str, Any]) -> Iterator[str]:
     """The addresses of wheels with their hashes; the first of a package is the one that fits best."""
     for package in lock["packages"]:
         if wheels := package.get("wheels"):

@@ -1,4 +1,4 @@
-"""What the tests of wickd share: one that is spoken to line by line, and a look at which processes are left."""
+"""Shared by the wickd tests: a wickd spoken to line by line, and a list of leftover processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from wick.wickd import zipapp
 MARK = "WICK_TEST_MARK"
 
 
-def marked(mark: str) -> list[int]:
-    """The processes whose environment has the mark; zombies have none and do not count."""
+def marked_processes(mark: str) -> list[int]:
+    """Return processes with the mark in their environment, without zombies."""
     wanted, found = f"{MARK}={mark}".encode(), []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -33,12 +33,12 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def environment(mark: str) -> dict[str, str]:
+def marked_environment(mark: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], MARK: mark}
 
 
-def eventually(true: Callable[[], Any], seconds: float = 30.0) -> bool:
-    """Whether it comes true."""
+def becomes_true(true: Callable[[], Any], seconds: float = 30.0) -> bool:
+    """Return True if the condition becomes true."""
     until = time.monotonic() + seconds
     while not true():
         if time.monotonic() > until:
@@ -47,7 +47,7 @@ def eventually(true: Callable[[], Any], seconds: float = 30.0) -> bool:
     return True
 
 
-class Lines:
+class LineClient:
     """One end of a conversation with wickd."""
 
     def __init__(self, reads: int, writes: int) -> None:
@@ -89,7 +89,7 @@ class Lines:
         return found
 
 
-class Wickd(Lines):
+class WickdProcess(LineClient):
     """A wickd of its own, as a container has it: the packed file, an isolated Python, pipes."""
 
     def __init__(self, *options: str, python: str = sys.executable, platform: str = "") -> None:
@@ -140,8 +140,8 @@ class Wickd(Lines):
 
 
 @contextmanager
-def wickd(*options: str, python: str = sys.executable, platform: str = "") -> Iterator[Wickd]:
-    one = Wickd(*options, python=python, platform=platform)
+def wickd(*options: str, python: str = sys.executable, platform: str = "") -> Iterator[WickdProcess]:
+    one = WickdProcess(*options, python=python, platform=platform)
     try:
         yield one
     finally:
@@ -149,12 +149,12 @@ def wickd(*options: str, python: str = sys.executable, platform: str = "") -> It
 
 
 @contextmanager
-def connected(address: Any) -> Iterator[Lines]:
+def connect_when_ready(address: Any) -> Iterator[LineClient]:
     """A connection to a wickd that listens, as soon as it does."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as peer:
-        assert eventually(lambda: peer.connect_ex(address) == 0)
-        yield Lines(peer.fileno(), peer.fileno())
+        assert becomes_true(lambda: peer.connect_ex(address) == 0)
+        yield LineClient(peer.fileno(), peer.fileno())
 
 
 def kill(pid: int) -> None:

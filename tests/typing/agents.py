@@ -1,4 +1,4 @@
-"""What people write with agents and tools: all of it passes mypy --strict."""
+"""Typical user code with agents and tools: all of it passes mypy --strict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write with the client of a server: all of it passes mypy --strict."""
+"""Typical user code with the client: all of it passes mypy --strict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write with hooks: all of it passes mypy --strict."""
+"""Typical user code with hooks: all of it passes mypy --strict."""
 
 from __future__ import annotations
 

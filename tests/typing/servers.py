@@ -1,4 +1,4 @@
-"""What people write with a server: all of it passes mypy --strict."""
+"""Typical user code with a server: all of it passes mypy --strict."""
 
 from __future__ import annotations
 

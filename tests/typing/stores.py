@@ -1,4 +1,4 @@
-"""Every store is a Store: mypy --strict says so."""
+"""Every store is a Store for mypy --strict."""
 
 from __future__ import annotations
 

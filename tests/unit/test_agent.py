@@ -1,4 +1,4 @@
-"""The agent: what it is made of, what can be said to it, and the three ways to run it, which are one."""
+"""The agent: its parts, its input, and its three equivalent run methods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, deltas, echo, echoer, entries, events, execute, result_of, talker
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo,
+    echo_agent,
+    execute,
+    hello_agent,
+    text_deltas,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+)
 from wick import (
     Agent,
     Allow,
@@ -57,7 +69,7 @@ def waiter(**options: Any) -> Agent:
     return Agent(Scripted(assistant("wait", ToolCall("c", "wait_for_ever"))), tools=[wait_for_ever], **options)
 
 
-# -- what can be said -------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,7 +83,7 @@ def waiter(**options: Any) -> Agent:
         ((user("one"),), [user("one")]),
         (Messages().system("be brief").user("hi"), [system("be brief"), user("hi")]),
         (
-            [user("1"), assistant("", call()), Message("tool", "hi", tool_call_id="c1", name="echo"), user("2")],
+            [user("1"), assistant("", tool_call()), Message("tool", "hi", tool_call_id="c1", name="echo"), user("2")],
             None,
         ),
     ],
@@ -93,41 +105,41 @@ async def test_a_run_takes_a_text_a_message_or_messages(input: Any, said: list[M
         ({"role": "user", "content": "hi"}, "a text, a Message or a list of them"),
         ([{"role": "user", "content": "hi"}], "message 0 is not a Message"),
         ([Message("tool", "5", tool_call_id="c", name="add")], "no call 'c' waits"),
-        ([assistant("", call()), user("well?")], "first answer the calls c1"),
+        ([assistant("", tool_call()), user("well?")], "first answer the calls c1"),
         ([assistant("")], "needs content or tool calls"),
         (5, "a text, a Message or a list of them"),
         (None, "a text, a Message or a list of them"),
         (b"hi", "a text, a Message or a list of them"),
     ],
 )
-async def test_what_cannot_be_said_is_refused_with_a_sentence(input: Any, error: str) -> None:
+async def test_invalid_input_is_refused(input: Any, error: str) -> None:
     with pytest.raises(MessageError, match=error):
-        await talker().run(input)
+        await hello_agent().run(input)
     with pytest.raises(MessageError, match=error):
-        talker().stream(input)
+        hello_agent().stream(input)
 
 
 @pytest.mark.parametrize("nothing", ["", [], Messages()])
-async def test_nothing_to_say_takes_up_the_thread(nothing: Any) -> None:
+async def test_empty_input_resumes_the_thread(nothing: Any) -> None:
     thread = Thread()
     thread.add(user("hi"))
-    assert (await talker().run(nothing, thread=thread)).text == "hello"
+    assert (await hello_agent().run(nothing, thread=thread)).text == "hello"
     with pytest.raises(ConfigError, match="there is nothing to answer"):
-        await talker().run(nothing)
+        await hello_agent().run(nothing)
 
 
-async def test_calls_that_are_given_as_input_are_made() -> None:
-    result = await Agent(Scripted("done"), tools=[echo]).run([user("say hi"), assistant("", call())])
-    assert result_of(result) == "hi"
+async def test_calls_given_as_input_are_executed() -> None:
+    result = await Agent(Scripted("done"), tools=[echo]).run([user("say hi"), assistant("", tool_call())])
+    assert tool_result(result) == "hi"
     assert result.text == "done"
 
 
 async def test_unknown_options_are_refused() -> None:
     with pytest.raises(TypeError, match="tread"):
-        await talker().run("hi", tread=Thread())  # type: ignore[call-arg]
+        await hello_agent().run("hi", tread=Thread())  # type: ignore[call-arg]
 
 
-async def test_a_conversation_goes_on_in_its_thread() -> None:
+async def test_a_conversation_continues_in_its_thread() -> None:
     thread, model = Thread(), Scripted("one", "two")
     agent = Agent(model)
     first = await agent.run("a", thread=thread)
@@ -143,7 +155,7 @@ async def test_without_a_thread_every_run_has_its_own() -> None:
     assert [(await agent.run("hi")).text for _ in range(3)] == ["1", "1", "1"]
 
 
-# -- what reaches the model and the hooks -----------------------------------------------------------------------------
+# -- requests and hooks -----------------------------------------------------------------------------------------------
 
 SETTINGS = {
     "temperature": 0.2,
@@ -176,14 +188,14 @@ def test_a_setting_that_is_not_json_is_refused(value: Any) -> None:
         Agent(Scripted(), settings={"extra": {"x": value}})
 
 
-async def test_a_hook_that_changes_settings_changes_them_for_that_call_only() -> None:
+async def test_a_hook_changes_settings_for_one_call_only() -> None:
     @before(ModelCall)
     def warmer(call: ModelCall) -> None:
         call.settings["temperature"] += 1
         call.settings["extra"]["calls"] = call.settings["extra"].get("calls", 0) + 1
 
     given: dict[str, Any] = {"temperature": 0, "extra": {}}
-    model = Scripted(calls(call()), "done", "again")
+    model = Scripted(tool_calls_reply(tool_call()), "done", "again")
     agent = Agent(model, tools=[echo], hooks=[warmer], settings=given)
     await agent.run("go")
     await agent.run("go")
@@ -191,7 +203,7 @@ async def test_a_hook_that_changes_settings_changes_them_for_that_call_only() ->
     assert agent.settings == given == {"temperature": 0, "extra": {}}
 
 
-async def test_a_hook_that_changes_the_run_changes_it_for_that_run_only() -> None:
+async def test_a_hook_changes_the_run_for_that_run_only() -> None:
     @before(Run)
     def prepare(run: Run) -> None:
         run.system += " And kind."
@@ -211,7 +223,7 @@ async def test_a_hook_that_changes_the_run_changes_it_for_that_run_only() -> Non
     assert (agent.system, agent.settings, [made.name for made in agent.tools]) == ("Be brief.", {}, ["echo"])
 
 
-async def test_what_a_run_knows() -> None:
+async def test_run_attributes() -> None:
     seen: list[Any] = []
 
     @before(ModelCall)
@@ -221,7 +233,7 @@ async def test_what_a_run_knows() -> None:
 
     thread = Thread()
     thread.add(user("earlier"), assistant("yes"))
-    await talker(look, name="greeter").run("hi", thread=thread, user="ada")
+    await hello_agent(look, name="greeter").run("hi", thread=thread, user="ada")
     ((id, *rest),) = seen
     assert id.startswith("run_")
     assert rest == ["ada", "greeter", 0, False, ["hi"]]
@@ -252,7 +264,7 @@ def test_two_hooks_of_one_name_are_refused() -> None:
         Agent(Scripted(), hooks=[Limits(), Limits()])
 
 
-def test_what_is_no_hook_is_refused() -> None:
+def test_an_invalid_hook_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not a hook: decorate it with @before"):
         Agent(Scripted(), hooks=[plain])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=r"or give an instance: Limits\(\)"):
@@ -283,7 +295,7 @@ def test_a_model_that_is_not_there_is_refused_when_the_agent_is_made(model: Any,
         Agent(model)
 
 
-def test_a_model_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_model_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.agent.check_model", lambda spec: None)
     agent = Agent("banana:x")
     with pytest.raises(ConfigError, match="no model named"):
@@ -316,18 +328,25 @@ class Shouting(Capability):
 
 
 async def test_a_capability_brings_its_tools_and_hooks() -> None:
-    agent = Agent(Scripted(calls(call("shout")), "done"), hooks=[Shouting()])
-    assert result_of(await agent.run("go")) == "HI!"
+    agent = Agent(Scripted(tool_calls_reply(tool_call("shout")), "done"), hooks=[Shouting()])
+    assert tool_result(await agent.run("go")) == "HI!"
 
 
 async def test_copies_have_more_and_the_original_is_left_alone() -> None:
-    model = Scripted(calls(call()), "done", calls(call()), "done", calls(call()), "done")
-    agent = Agent(model, name="a", system="s", tools=[echo], ask=User(True), settings={"temperature": 1})
+    model = Scripted(
+        tool_calls_reply(tool_call()),
+        "done",
+        tool_calls_reply(tool_call()),
+        "done",
+        tool_calls_reply(tool_call()),
+        "done",
+    )
+    agent = Agent(model, name="a", system="s", tools=[echo], ask=ScriptedUser(True), settings={"temperature": 1})
     guarded = agent.with_hooks(no_echo)
     armed = guarded.with_tools(execute, plain)
-    assert result_of(await agent.run("go")) == "hi"
-    assert result_of(await guarded.run("go")) == "no echo here"
-    assert result_of(await armed.run("go")) == "no echo here"
+    assert tool_result(await agent.run("go")) == "hi"
+    assert tool_result(await guarded.run("go")) == "no echo here"
+    assert tool_result(await armed.run("go")) == "no echo here"
     assert [made.name for made in agent.tools] == [made.name for made in guarded.tools] == ["echo"]
     assert [made.name for made in armed.tools] == ["echo", "execute", "plain"]
     assert "no_echo" not in [hook.name for hook in agent.hooks]
@@ -336,7 +355,7 @@ async def test_copies_have_more_and_the_original_is_left_alone() -> None:
         assert copy.settings == {"temperature": 1}
 
 
-def test_a_copys_hooks_stand_inside_those_it_had() -> None:
+def test_hooks_of_a_copy_are_inside_existing_ones() -> None:
     def named(name: str) -> Hook:
         return before(ToolUse, name=name)(lambda use: None)
 
@@ -380,17 +399,17 @@ async def test_runs_at_the_same_time_do_not_disturb_each_other() -> None:
 
 
 def test_run_sync_answers() -> None:
-    assert echoer().run_sync("go").text == "done"
+    assert echo_agent().run_sync("go").text == "done"
 
 
 async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"use `await agent.run\(…\)` there"):
-        talker().run_sync("hi")
+        hello_agent().run_sync("hi")
 
 
-async def test_the_three_ways_come_to_the_same() -> None:
+async def test_the_three_run_methods_agree() -> None:
     def made() -> Agent:
-        return echoer(name="same")
+        return echo_agent(name="same")
 
     stream = made().stream("go")
     seen = [event async for event in stream]
@@ -401,17 +420,17 @@ async def test_the_three_ways_come_to_the_same() -> None:
     assert (seen[-1].text, seen[-1].outcome) == (ran.text, ran.outcome)
 
 
-async def test_a_stream_knows_its_run_and_its_result() -> None:
-    stream = talker().stream("hi")
+async def test_a_stream_has_its_run_and_result() -> None:
+    stream = hello_agent().stream("hi")
     with pytest.raises(ConfigError, match="no result yet; read the stream to its end .* `await stream.finish"):
         stream.result  # noqa: B018
     seen = [event async for event in stream]
     assert stream.result.text == "hello"
     assert {event.run_id for event in seen} == {stream.run.id}
-    assert deltas(seen) == "hello"
+    assert text_deltas(seen) == "hello"
 
 
-async def test_a_stream_can_be_told_more_while_it_goes_on() -> None:
+async def test_a_stream_accepts_messages_while_running() -> None:
     async def answer(request: Request) -> str:
         await asyncio.sleep(0.001)
         return {"2 + 3?": "five", "times two?": "ten"}[request.messages[-1].text]
@@ -433,7 +452,7 @@ async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_rai
 
 
 async def test_a_stream_can_be_read_once() -> None:
-    stream = talker().stream("hi")
+    stream = hello_agent().stream("hi")
     assert [event async for event in stream]
     with pytest.raises(ConfigError, match="a stream can be read once"):
         [event async for event in stream]
@@ -441,12 +460,12 @@ async def test_a_stream_can_be_read_once() -> None:
 
 async def test_a_stream_that_is_not_read_does_nothing() -> None:
     thread = Thread()
-    talker().stream("hi", thread=thread)
+    hello_agent().stream("hi", thread=thread)
     await asyncio.sleep(0)
     assert not thread.entries
 
 
-async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
+async def test_an_abandoned_stream_cancels_the_run_and_leaves_no_task() -> None:
     thread = Thread()
     tasks = asyncio.all_tasks()
     stream = waiter().stream("go", thread=thread)
@@ -456,13 +475,13 @@ async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
     gc.collect()
     while asyncio.all_tasks() - tasks:
         await asyncio.sleep(0)
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["cancelled"]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["cancelled"]
     assert not thread.busy and not thread.pending
     thread.messages.validate()
     assert stream.result.outcome == "cancelled"
 
 
-async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
+async def test_a_cancelled_reader_cancels_the_run() -> None:
     thread, seen = Thread(), list[Event]()
 
     async def read() -> None:
@@ -475,10 +494,10 @@ async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["cancelled"]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["cancelled"]
 
 
-async def test_a_reader_who_fails_cancels_the_run() -> None:
+async def test_a_failing_reader_cancels_the_run() -> None:
     thread = Thread()
     tasks = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
@@ -492,23 +511,23 @@ async def test_a_reader_who_fails_cancels_the_run() -> None:
 
 async def test_a_slow_reader_gets_every_event() -> None:
     seen = []
-    async for event in echoer().stream("go"):
+    async for event in echo_agent().stream("go"):
         await asyncio.sleep(0.001)
         seen.append(event.event)
-    fast = [event.event for event in await events(echoer())]
+    fast = [event.event for event in await collect_events(echo_agent())]
     assert seen == fast
 
 
-async def test_events_go_to_a_function_too() -> None:
+async def test_events_are_sent_to_a_callback() -> None:
     seen: list[Event] = []
-    await echoer().run("go", emit=seen.append)
-    streamed = await events(echoer())
+    await echo_agent().run("go", emit=seen.append)
+    streamed = await collect_events(echo_agent())
     assert [event.event for event in seen] == [event.event for event in streamed]
 
 
-async def test_a_stream_may_have_a_function_beside_it() -> None:
+async def test_a_stream_may_have_a_callback() -> None:
     seen: list[Event] = []
-    streamed = await events(echoer(), emit=seen.append)
+    streamed = await collect_events(echo_agent(), emit=seen.append)
     assert seen == streamed
 
 
@@ -523,12 +542,14 @@ def parent_of(child: Agent, *hooks: Any, **options: Any) -> Agent:
         """Let another do it."""
         return (await child.run("do it", parent=run)).text
 
-    return Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate], hooks=hooks, **options)
+    return Agent(
+        Scripted(tool_calls_reply(ToolCall("c", "delegate")), "done"), tools=[delegate], hooks=hooks, **options
+    )
 
 
 async def test_a_childs_events_are_in_its_parents_stream_and_there_is_one_end() -> None:
-    child = Agent(Scripted(calls(call()), "from below"), tools=[echo], name="child")
-    seen = await events(parent_of(child))
+    child = Agent(Scripted(tool_calls_reply(tool_call()), "from below"), tools=[echo], name="child")
+    seen = await collect_events(parent_of(child))
     assert [event.event for event in seen if event.terminal] == ["done"] and seen[-1].terminal
     top = seen[-1].run_id
     below = [event for event in seen if event.run_id != top]
@@ -552,12 +573,12 @@ async def test_a_child_may_be_streamed_under_its_parent() -> None:
         read.extend([event async for event in stream])
         return stream.result.text
 
-    seen = await events(Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate]))
+    seen = await collect_events(Agent(Scripted(tool_calls_reply(ToolCall("c", "delegate")), "done"), tools=[delegate]))
     assert [event.event for event in read][-2:] == ["on_chat_model_end", "done"]
     assert [event for event in seen if event in read] == read[:-1]
 
 
-async def test_a_childs_events_may_go_elsewhere() -> None:
+async def test_child_events_may_go_to_another_callback() -> None:
     elsewhere: list[Event] = []
     child = Agent(Scripted("from below"), name="child")
 
@@ -566,7 +587,7 @@ async def test_a_childs_events_may_go_elsewhere() -> None:
         """Let another do it."""
         return (await child.run("do it", parent=run, emit=elsewhere.append)).text
 
-    seen = await events(Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate]))
+    seen = await collect_events(Agent(Scripted(tool_calls_reply(ToolCall("c", "delegate")), "done"), tools=[delegate]))
     assert [event.event for event in elsewhere] == [
         *("on_chat_model_start", "on_chat_model_stream", "on_chat_model_stream", "on_chat_model_end", "done"),
     ]
@@ -574,13 +595,13 @@ async def test_a_childs_events_may_go_elsewhere() -> None:
 
 
 async def test_a_child_is_under_its_parents_guards_and_asks_its_parents_user() -> None:
-    child = Agent(Scripted(calls(call()), "from below"), tools=[echo], ask=User(False))
+    child = Agent(Scripted(tool_calls_reply(tool_call()), "from below"), tools=[echo], ask=ScriptedUser(False))
 
     @guard(ToolUse)
     def careful(use: ToolUse) -> Ask | None:
         return Ask("may it?") if use.run.depth else None
 
-    asked = User(Allow({"text": "asked above"}))
+    asked = ScriptedUser(Allow({"text": "asked above"}))
     seen: list[str] = []
 
     @after(ToolUse, inherit=True)
@@ -600,7 +621,7 @@ async def test_a_child_has_its_parents_user_and_a_depth() -> None:
     def look(run: Run) -> None:
         seen.append((run.user, run.depth))
 
-    await parent_of(talker(look)).run("go", user="ada")
+    await parent_of(hello_agent(look)).run("go", user="ada")
     assert seen == [("ada", 1)]
 
 
@@ -609,8 +630,8 @@ async def test_a_child_that_waits_for_the_user_pauses_its_parent() -> None:
     def careful(use: ToolUse) -> Ask:
         return Ask("may it?")
 
-    child = Agent(Scripted(calls(call())), tools=[echo], hooks=[careful])
-    parent = parent_of(child, ask=User(Paused("later")), name="parent")
+    child = Agent(Scripted(tool_calls_reply(tool_call())), tools=[echo], hooks=[careful])
+    parent = parent_of(child, ask=ScriptedUser(Paused("later")), name="parent")
     assert isinstance(parent.model, Scripted)
     parent.model.spare = True
     result = await parent.run("go")
@@ -619,7 +640,7 @@ async def test_a_child_that_waits_for_the_user_pauses_its_parent() -> None:
 
 async def test_a_child_that_fails_is_a_tool_that_fails() -> None:
     result = await parent_of(Agent(Scripted(ModelError("overloaded")))).run("go")
-    assert "overloaded" in result_of(result)
+    assert "overloaded" in tool_result(result)
     assert result.outcome == "completed"
 
 
@@ -627,27 +648,27 @@ async def test_usage_of_a_child_counts_for_its_parent() -> None:
     child = Agent(Scripted("x" * 400))
     result = await parent_of(child).run("go")
     assert result.usage.output_tokens >= 100
-    assert result.usage == sum((Usage(**end["usage"]) for end in entries(result.thread, "run_end")), Usage())
+    assert result.usage == sum((Usage(**end["usage"]) for end in thread_entries(result.thread, "run_end")), Usage())
 
 
-async def test_only_a_guard_can_be_added_to_a_run_that_goes_on() -> None:
+async def test_only_a_guard_can_be_added_to_a_running_run() -> None:
     @before(Run)
     def strict(run: Run) -> None:
         run.add_guard(no_echo)
         with pytest.raises(HookError, match="only a guard can be added"):
             run.add_guard(strict)
 
-    assert result_of(await echoer(strict).run("go")) == "no echo here"
+    assert tool_result(await echo_agent(strict).run("go")) == "no echo here"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-async def test_a_stream_ends_when_whoever_else_watches_the_run_fails(terminal: bool) -> None:
+async def test_a_failing_callback_ends_a_stream(terminal: bool) -> None:
     def watch(event: Event) -> None:
         if event.terminal or not terminal:
             raise OSError("nobody can hear this")
 
     async with asyncio.timeout(5):
-        seen = [event.event async for event in talker().stream("hi", emit=watch)]
+        seen = [event.event async for event in hello_agent().stream("hi", emit=watch)]
     assert seen[-1] == ("done" if terminal else "error")
     assert sum(name in ("done", "error") for name in seen) == 1
 
@@ -657,7 +678,7 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     def silence(run: Run) -> None:
         run.emitter = None
 
-    stream = talker(silence).stream("hi")
+    stream = hello_agent(silence).stream("hi")
     async with asyncio.timeout(5):
         assert [event async for event in stream] == []
     assert stream.result.text == "hello"
@@ -672,20 +693,20 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
         ({"tools": ["add"]}, "a tool is a function, not 'add'"),
     ],
 )
-def test_what_is_not_given_as_it_should_be_is_refused_with_a_sentence(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent("demo", **options)
 
 
-async def test_a_thread_is_not_its_id_unless_threads_are_kept() -> None:
+async def test_a_thread_id_needs_a_store() -> None:
     with pytest.raises(ConfigError, match=r"Sessions"):
-        await talker().run("hi", thread="abc")
+        await hello_agent().run("hi", thread="abc")
     with pytest.raises(ConfigError, match=r"takes a Thread"):
-        await talker().run("hi", thread=7)  # type: ignore[arg-type]
+        await hello_agent().run("hi", thread=7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sync", [False, True])
-async def test_an_agent_that_a_tool_runs_is_a_child_whether_the_tool_says_so_or_not(sync: bool) -> None:
+async def test_an_agent_run_by_a_tool_is_a_child(sync: bool) -> None:
     ran: list[str] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""Asking the user: once, about exactly what will be done, and written down."""
+"""Approvals: asked once, about exactly the executed operation, and logged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from typing import Any
 
 import pytest
 
-from kit import User, Watch, agent_for, call, calls, echo, echoer, entries, events, kinds, result_of, results
+from kit import (
+    OperationLog,
+    ScriptedUser,
+    agent_for,
+    collect_events,
+    echo,
+    echo_agent,
+    entry_kinds,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (  # fmt: skip
     Agent,
     Allow,
@@ -51,18 +64,18 @@ def wrap_asking(question: str) -> Any:
     return ask
 
 
-# what an answer means
+# answers
 
 
 @pytest.mark.parametrize("answer", [None, True, Allow()])
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_who_agrees_lets_it_be_done(operation: Kind, answer: Any) -> None:
-    user = User(answer)
+async def test_an_approved_operation_is_executed(operation: Kind, answer: Any) -> None:
+    user = ScriptedUser(answer)
     result = await agent_for(operation, asking(operation=operation), ask=user).run("go")
     assert result.outcome == "completed"
     assert user.question.question == "sure?"
     if operation is ToolUse:
-        assert result_of(result) == "hi"
+        assert tool_result(result) == "hi"
 
 
 @pytest.mark.parametrize(
@@ -81,28 +94,30 @@ async def test_who_agrees_lets_it_be_done(operation: Kind, answer: Any) -> None:
     ],
 )
 async def test_anything_else_is_a_no(answer: Any, reason: str) -> None:
-    ran = Watch()
-    assert result_of(await echoer(asking(), ask=User(answer), tools=[_echo_into(ran)]).run("go")) == reason
+    ran = OperationLog()
+    assert (
+        tool_result(await echo_agent(asking(), ask=ScriptedUser(answer), tools=[_echo_into(ran)]).run("go")) == reason
+    )
     assert ran.ops == []
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
-async def test_who_refuses_anything_but_a_tool_use_ends_the_run(operation: Kind) -> None:
-    result = await agent_for(operation, asking(operation=operation), ask=User(Block("not today"))).run("go")
+async def test_refusing_anything_but_a_tool_use_ends_the_run(operation: Kind) -> None:
+    result = await agent_for(operation, asking(operation=operation), ask=ScriptedUser(Block("not today"))).run("go")
     assert (result.outcome, result.reason, result.text) == ("stopped", "blocked: not today", "")
 
 
-async def test_without_anybody_to_ask_the_answer_is_no() -> None:
-    text = result_of(await echoer(asking()).run("go"))
+async def test_without_a_user_an_ask_is_denied() -> None:
+    text = tool_result(await echo_agent(asking()).run("go"))
     assert text == "no user is there to approve: sure?"
 
 
 async def test_an_asker_may_pause_the_run() -> None:
     thread = Thread()
-    result = await echoer(asking(), ask=User(Paused("ada is asleep"))).run("go", thread=thread)
+    result = await echo_agent(asking(), ask=ScriptedUser(Paused("ada is asleep"))).run("go", thread=thread)
     assert (result.outcome, result.reason) == ("interrupted", "paused: ada is asleep")
-    assert (thread.pending, thread.attempt_status("c1")) == ((call(),), "")
-    assert kinds(thread, "asked", "answered", "intent") == ["asked"]
+    assert (thread.pending, thread.attempt_status("c1")) == ((tool_call(),), "")
+    assert entry_kinds(thread, "asked", "answered", "intent") == ["asked"]
 
 
 # rule 8: about the sealed operation, once
@@ -113,19 +128,19 @@ async def test_the_question_is_about_the_sealed_operation() -> None:
     async def change(use: ToolUse) -> None:
         use.args["text"] = "changed later"
 
-    user = User(True)
-    result = await echoer(asking(position=before), change, ask=user).run("go")
+    user = ScriptedUser(True)
+    result = await echo_agent(asking(position=before), change, ask=user).run("go")
     question = user.question
     assert issubclass(type(question.op), ReadOnly)
     assert question.op.args == {"text": "changed later", "times": 1}
     assert question.about == {"call_id": "c1", "tool": "echo", "args": {"text": "changed later", "times": 1}}
     assert question.hash == question.op.hash
     assert question.id.startswith("ask_")
-    assert result_of(result) == "changed later"
+    assert tool_result(result) == "changed later"
 
 
 async def test_questions_from_before_wrap_and_guard_are_put_together_once() -> None:
-    user = User(True)
+    user = ScriptedUser(True)
     hooks = [
         asking("before?", position=before),
         wrap_asking("wrap?"),
@@ -133,20 +148,20 @@ async def test_questions_from_before_wrap_and_guard_are_put_together_once() -> N
         asking("another guard?"),
         asking("inner before?", position=before),
     ]
-    result = await echoer(*hooks, ask=user).run("go")
+    result = await echo_agent(*hooks, ask=user).run("go")
     assert user.question.question == "before?\nwrap?\ninner before?\nguard?\nanother guard?"
-    assert result_of(result) == "hi"
+    assert tool_result(result) == "hi"
 
 
 async def test_the_same_question_from_two_hooks_is_put_once() -> None:
-    user = User(True)
+    user = ScriptedUser(True)
     other = guard(ToolUse, name="other")(lambda use: Ask("sure?"))
-    await echoer(asking(), other, ask=user).run("go")
+    await echo_agent(asking(), other, ask=user).run("go")
     assert user.question.question == "sure?"
 
 
 @pytest.mark.parametrize("position", [before, wrap])
-async def test_a_question_from_before_or_wrap_goes_on_to_the_gate(position: Any) -> None:
+async def test_an_ask_of_before_or_wrap_reaches_the_gate(position: Any) -> None:
     order: list[str] = []
     ask = wrap_asking("sure?") if position is wrap else asking(position=before)
     inner = before(ToolUse, name="inner")(lambda use: order.append("inner"))
@@ -155,11 +170,11 @@ async def test_a_question_from_before_or_wrap_goes_on_to_the_gate(position: Any)
     async def user(question: Any) -> None:
         order.append("asked")
 
-    await echoer(ask, inner, gate, ask=user).run("go")
+    await echo_agent(ask, inner, gate, ask=user).run("go")
     assert order == ["inner", "gate", "asked"]
 
 
-async def test_a_question_survives_a_changed_copy_and_a_hook_that_would_drop_it() -> None:
+async def test_an_ask_survives_a_changed_copy_and_a_dropping_hook() -> None:
     @before(ToolUse)
     async def forget(use: ToolUse) -> None:
         use.asks = ()
@@ -171,27 +186,27 @@ async def test_a_question_survives_a_changed_copy_and_a_hook_that_would_drop_it(
         use.asks = ()
         return await next(copy)
 
-    user = User(False)
-    result = await echoer(asking(position=before), forget, swap, ask=user).run("go")
+    user = ScriptedUser(False)
+    result = await echo_agent(asking(position=before), forget, swap, ask=user).run("go")
     assert user.question.op.args["text"] == "other"
-    assert result_of(result) == "the user said no to: sure?"
+    assert tool_result(result) == "the user said no to: sure?"
 
 
 # rule 8: any Block wins over any Ask
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
-async def test_any_block_wins_over_any_ask_whatever_the_order(order: tuple[int, ...]) -> None:
+async def test_any_block_wins_over_any_ask_in_any_order(order: tuple[int, ...]) -> None:
     hooks = [asking(), guard(ToolUse, name="deny")(lambda use: Block("no")), asking("early?", position=before)]
-    user = User(True)
-    result = await echoer(*(hooks[place] for place in order), ask=user).run("go")
-    assert (result_of(result), user.questions) == ("no", [])
+    user = ScriptedUser(True)
+    result = await echo_agent(*(hooks[place] for place in order), ask=user).run("go")
+    assert (tool_result(result), user.questions) == ("no", [])
 
 
 async def test_a_stop_wins_over_an_ask_too() -> None:
-    user = User(True)
-    result = await echoer(asking(), guard(ToolUse, name="stop")(lambda use: Stop("enough")), ask=user).run("go")
-    assert (result.reason, result_of(result), user.questions) == ("stop requested: enough", "enough", [])
+    user = ScriptedUser(True)
+    result = await echo_agent(asking(), guard(ToolUse, name="stop")(lambda use: Stop("enough")), ask=user).run("go")
+    assert (result.reason, tool_result(result), user.questions) == ("stop requested: enough", "enough", [])
 
 
 # rules 8, 12 and 13: an approval is bound to the hash
@@ -211,45 +226,45 @@ def _retry(times: int = 2, **change: Any) -> Any:
 
 
 async def test_an_approval_covers_later_attempts_with_the_same_hash() -> None:
-    user = User(True)
-    result = await echoer(_retry(3), asking(), ask=user).run("go")
-    assert (len(user.questions), len(entries(result.thread, "intent"))) == (1, 3)
+    user = ScriptedUser(True)
+    result = await echo_agent(_retry(3), asking(), ask=user).run("go")
+    assert (len(user.questions), len(thread_entries(result.thread, "intent"))) == (1, 3)
 
 
 async def test_an_approval_does_not_cover_other_arguments() -> None:
-    user = User(True, False)
-    result = await echoer(_retry(text="other"), asking(), ask=user).run("go")
+    user = ScriptedUser(True, False)
+    result = await echo_agent(_retry(text="other"), asking(), ask=user).run("go")
     assert [question.op.args["text"] for question in user.questions] == ["hi", "other"]
     assert user.questions[0].hash != user.questions[1].hash
-    assert result_of(result) == "the user said no to: sure?"
+    assert tool_result(result) == "the user said no to: sure?"
 
 
 async def test_a_refusal_covers_later_attempts_with_the_same_hash_too() -> None:
-    user = User(False)
-    result = await echoer(_retry(2), asking(), ask=user).run("go")
-    assert (len(user.questions), result_of(result)) == (1, "the user said no to: sure?")
+    user = ScriptedUser(False)
+    result = await echo_agent(_retry(2), asking(), ask=user).run("go")
+    assert (len(user.questions), tool_result(result)) == (1, "the user said no to: sure?")
 
 
 async def test_an_approval_does_not_cover_another_call_with_the_same_arguments() -> None:
-    user = User(True)
-    model = Scripted(calls(call(id="a"), call(id="b")), "done")
+    user = ScriptedUser(True)
+    model = Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done")
     await Agent(model, tools=[echo], hooks=[asking()], ask=user).run("go")
     assert len({question.hash for question in user.questions}) == 2
 
 
 async def test_an_approval_does_not_cover_the_next_step_or_model_call() -> None:
     for operation in (Step, ModelCall):
-        user = User(True)
-        await echoer(asking(operation=operation), ask=user).run("go")
+        user = ScriptedUser(True)
+        await echo_agent(asking(operation=operation), ask=user).run("go")
         assert len({question.hash for question in user.questions}) == 2
 
 
 async def test_an_approval_silences_no_guard() -> None:  # rule 13
     verdicts = iter([None, Block("not twice")])
-    user = User(True)
+    user = ScriptedUser(True)
     deny = guard(ToolUse, name="deny")(lambda use: next(verdicts))
-    result = await echoer(_retry(), asking(), deny, ask=user).run("go")
-    assert result_of(result) == "not twice"
+    result = await echo_agent(_retry(), asking(), deny, ask=user).run("go")
+    assert tool_result(result) == "not twice"
 
 
 # rule 13: an answer with changed arguments
@@ -258,12 +273,12 @@ async def test_an_approval_silences_no_guard() -> None:  # rule 13
 async def test_an_answer_with_other_arguments_approves_exactly_those() -> None:
     seen: list[dict[str, Any]] = []
     look = guard(ToolUse, name="look")(lambda use: seen.append(dict(use.args)))
-    user = User(Allow({"text": "better"}))
-    result = await echoer(asking(), look, ask=user).run("go")
+    user = ScriptedUser(Allow({"text": "better"}))
+    result = await echo_agent(asking(), look, ask=user).run("go")
     assert len(user.questions) == 1
     assert seen == [{"text": "hi", "times": 1}, {"text": "better", "times": 1}]
-    assert result_of(result) == "better"
-    assert [entry["hash"] for entry in entries(result.thread, "intent")] != [user.question.hash]
+    assert tool_result(result) == "better"
+    assert [entry["hash"] for entry in thread_entries(result.thread, "intent")] != [user.question.hash]
 
 
 async def test_guards_run_again_on_changed_arguments_and_a_block_wins() -> None:
@@ -271,42 +286,44 @@ async def test_guards_run_again_on_changed_arguments_and_a_block_wins() -> None:
     async def deny(use: ToolUse) -> Block | None:
         return Block("never that") if use.args["text"] == "worse" else None
 
-    ran = Watch()
-    result = await echoer(asking(), deny, ask=User(Allow({"text": "worse"})), tools=[_echo_into(ran)]).run("go")
-    assert (result_of(result), ran.ops) == ("never that", [])
+    ran = OperationLog()
+    result = await echo_agent(asking(), deny, ask=ScriptedUser(Allow({"text": "worse"})), tools=[_echo_into(ran)]).run(
+        "go"
+    )
+    assert (tool_result(result), ran.ops) == ("never that", [])
 
 
 @pytest.mark.parametrize("args", [{"nonsense": 1}, {"text": 3.5}, {}, {"text": object()}, "text", [], {1: 2}])
 async def test_an_answer_with_arguments_that_do_not_fit_is_not_done(args: Any) -> None:
-    ran = Watch()
-    result = await echoer(asking(), ask=User(Allow(args)), tools=[_echo_into(ran)]).run("go")
+    ran = OperationLog()
+    result = await echo_agent(asking(), ask=ScriptedUser(Allow(args)), tools=[_echo_into(ran)]).run("go")
     assert result.text == "done"
-    assert result_of(result) and ran.ops == []
+    assert tool_result(result) and ran.ops == []
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
 async def test_only_a_tools_arguments_can_be_changed_by_an_answer(operation: Kind) -> None:
-    result = await agent_for(operation, asking(operation=operation), ask=User(Allow({}))).run("go")
+    result = await agent_for(operation, asking(operation=operation), ask=ScriptedUser(Allow({}))).run("go")
     assert result.reason == "blocked: only a tool's arguments can be changed by an answer"
 
 
-async def test_a_later_attempt_is_made_with_the_arguments_that_the_user_gave() -> None:
-    user = User(Allow({"text": "better"}))
-    result = await echoer(_retry(), asking(), ask=user).run("go")
-    assert (len(user.questions), result_of(result)) == (1, "better")
-    one, other = entries(result.thread, "intent")
+async def test_a_retry_uses_the_arguments_of_the_user() -> None:
+    user = ScriptedUser(Allow({"text": "better"}))
+    result = await echo_agent(_retry(), asking(), ask=user).run("go")
+    assert (len(user.questions), tool_result(result)) == (1, "better")
+    one, other = thread_entries(result.thread, "intent")
     assert one["hash"] == other["hash"]
 
 
 # the log
 
 
-async def test_the_question_and_the_answer_are_in_the_log_before_it_is_done() -> None:
-    user = User(Allow({"text": "better"}))
-    result = await echoer(asking(), ask=user).run("go")
+async def test_question_and_answer_are_logged_before_execution() -> None:
+    user = ScriptedUser(Allow({"text": "better"}))
+    result = await echo_agent(asking(), ask=user).run("go")
     assert result.thread is not None
-    assert kinds(result.thread, "asked", "answered", "intent", "done") == ["asked", "answered", "intent", "done"]
-    (asked,), (answered,) = entries(result.thread, "asked"), entries(result.thread, "answered")
+    assert entry_kinds(result.thread, "asked", "answered", "intent", "done") == ["asked", "answered", "intent", "done"]
+    (asked,), (answered,) = thread_entries(result.thread, "asked"), thread_entries(result.thread, "answered")
     assert (asked["id"], asked["hash"], asked["question"]) == (user.question.id, user.question.hash, "sure?")
     assert (asked["tool"], asked["args"]) == ("echo", {"text": "hi", "times": 1})
     assert answered == {
@@ -320,13 +337,17 @@ async def test_the_question_and_the_answer_are_in_the_log_before_it_is_done() ->
 
 
 async def test_a_refusal_is_in_the_log_with_its_reason() -> None:
-    result = await echoer(asking(), ask=User(Block("not today"))).run("go")
-    (answered,) = entries(result.thread, "answered")
+    result = await echo_agent(asking(), ask=ScriptedUser(Block("not today"))).run("go")
+    (answered,) = thread_entries(result.thread, "answered")
     assert (answered["allowed"], answered["reason"]) == (False, "not today")
 
 
-async def test_whoever_watches_sees_the_question_and_the_answer() -> None:
-    seen = [event for event in await events(echoer(asking(), ask=User(False))) if "approval" in event.event]
+async def test_watchers_get_question_and_answer() -> None:
+    seen = [
+        event
+        for event in await collect_events(echo_agent(asking(), ask=ScriptedUser(False)))
+        if "approval" in event.event
+    ]
     request, response = (event.to_json() for event in seen)
     assert (request["event"], response["event"]) == ("on_approval_request", "on_approval_response")
     assert request["data"]["question"] == "sure?"
@@ -338,11 +359,11 @@ async def test_whoever_watches_sees_the_question_and_the_answer() -> None:
     }
 
 
-async def test_an_answer_given_while_the_run_waited_is_taken_when_it_is_taken_up() -> None:
+async def test_an_answer_during_a_pause_is_used_at_resume() -> None:
     thread = Thread()
-    agent = echoer(asking(), ask=User(Paused("later")))
+    agent = echo_agent(asking(), ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": True, "reason": ""})
     result = await agent.run(thread=thread)
     assert (result.outcome, [m.text for m in thread.messages if m.role == "tool"]) == ("completed", ["hi"])
@@ -350,9 +371,9 @@ async def test_an_answer_given_while_the_run_waited_is_taken_when_it_is_taken_up
 
 async def test_the_first_answer_wins() -> None:
     thread = Thread()
-    agent = echoer(asking(), ask=User(Paused("later")))
+    agent = echo_agent(asking(), ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     for allowed in (False, True):
         thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": allowed, "reason": "first"})
     await agent.run(thread=thread)
@@ -360,8 +381,8 @@ async def test_the_first_answer_wins() -> None:
 
 
 async def test_an_answer_about_something_else_is_not_taken() -> None:
-    thread, user = Thread(), User(Paused("later"), False)
-    agent = echoer(asking(), ask=user)
+    thread, user = Thread(), ScriptedUser(Paused("later"), False)
+    agent = echo_agent(asking(), ask=user)
     await agent.run("go", thread=thread)
     thread.append("answered", {"id": "ask_x", "hash": "0" * 64, "allowed": True, "reason": ""})
     await agent.run(thread=thread)
@@ -381,19 +402,25 @@ def _delegate(child: Agent) -> Any:
 
 
 async def test_a_childs_question_reaches_the_user_of_the_root_run() -> None:
-    root, own = User(True), User(True)
-    grandchild = Agent(Scripted(calls(call(text="deep")), "deep done"), tools=[echo], hooks=[asking()], ask=own)
-    child = Agent(Scripted(calls(call("delegate")), "child done"), tools=[_delegate(grandchild)], ask=own)
-    model = Scripted(calls(call("delegate")), "done")
+    root, own = ScriptedUser(True), ScriptedUser(True)
+    grandchild = Agent(
+        Scripted(tool_calls_reply(tool_call(text="deep")), "deep done"), tools=[echo], hooks=[asking()], ask=own
+    )
+    child = Agent(
+        Scripted(tool_calls_reply(tool_call("delegate")), "child done"), tools=[_delegate(grandchild)], ask=own
+    )
+    model = Scripted(tool_calls_reply(tool_call("delegate")), "done")
     result = await Agent(model, tools=[_delegate(child)], ask=root).run("go")
     assert (root.question.op.args["text"], own.questions) == ("deep", [])
-    assert results(result) == ["child done"]
+    assert tool_results(result) == ["child done"]
 
 
 async def test_a_child_without_a_root_user_is_refused() -> None:
-    child = Agent(Scripted(calls(call()), "done"), tools=[echo], hooks=[asking()], ask=User(True))
-    watch = Watch()
-    model = Scripted(calls(call("delegate")), "done")
+    child = Agent(
+        Scripted(tool_calls_reply(tool_call()), "done"), tools=[echo], hooks=[asking()], ask=ScriptedUser(True)
+    )
+    watch = OperationLog()
+    model = Scripted(tool_calls_reply(tool_call("delegate")), "done")
     hook = after(ToolUse, name="watch", inherit=True)(watch)
     await Agent(model, tools=[_delegate(child)], hooks=[hook]).run("go")
     assert watch.ops[0].result.error == "no user is there to approve: sure?"
@@ -402,7 +429,7 @@ async def test_a_child_without_a_root_user_is_refused() -> None:
 # rule 17: all calls pass the gate before any waits for an answer
 
 
-async def test_every_call_of_a_step_passes_the_gate_before_anybody_is_asked() -> None:
+async def test_every_call_of_a_step_passes_the_gate_before_any_question() -> None:
     order: list[str] = []
 
     @guard(ToolUse)
@@ -415,13 +442,13 @@ async def test_every_call_of_a_step_passes_the_gate_before_anybody_is_asked() ->
     async def user(question: Any) -> None:
         order.append(f"asked {question.op.call.id}")
 
-    model = Scripted(calls(call(id="a"), call(id="b"), call(id="c")), "done")
+    model = Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b"), tool_call(id="c")), "done")
     await Agent(model, tools=[echo], hooks=[slow], ask=user).run("go")
     assert sorted(order[:3]) == ["gate a", "gate b", "gate c"]
     assert sorted(order[3:]) == ["asked a", "asked b"]
 
 
-async def test_a_call_that_never_reaches_the_gate_keeps_nobody_waiting() -> None:
+async def test_a_call_that_never_reaches_the_gate_blocks_no_other() -> None:
     @before(ToolUse)
     async def some(use: ToolUse) -> Block | None:
         if use.call.id == "b":
@@ -430,8 +457,10 @@ async def test_a_call_that_never_reaches_the_gate_keeps_nobody_waiting() -> None
             raise ToolError("broken hook")
         return None
 
-    user = User(True)
-    model = Scripted(calls(call(id="a"), call(id="b"), call(id="c"), call("gone", id="d")))
+    user = ScriptedUser(True)
+    model = Scripted(
+        tool_calls_reply(tool_call(id="a"), tool_call(id="b"), tool_call(id="c"), tool_call("gone", id="d"))
+    )
     with pytest.raises(ToolError):
         await Agent(model, tools=[echo], hooks=[some, asking()], ask=user).run("go")
     assert user.question.op.call.id == "a"
@@ -445,14 +474,14 @@ async def test_a_user_may_take_longer_than_a_guard() -> None:
         await asyncio.sleep(0.05)
 
     hook = guard(ToolUse, name="ask", timeout=0.01)(lambda use: Ask("sure?"))
-    assert result_of(await echoer(hook, ask=slow).run("go")) == "hi"
+    assert tool_result(await echo_agent(hook, ask=slow).run("go")) == "hi"
 
 
-# somebody in the user's place
+# delegates
 
 
 def deputised(*answers: Any) -> Any:
-    """A hook that has each of these answered in the user's place, by the first who does."""
+    """A hook that delegates these questions to the first that answers."""
 
     def answering(answer: Any) -> Any:
         async def deputy(run: Run, question: Any) -> Any:
@@ -468,27 +497,30 @@ def deputised(*answers: Any) -> Any:
 
 
 async def test_a_deputy_answers_and_the_user_is_not_asked() -> None:
-    user, thread = User(False), Thread()
-    watched = await events(echoer(deputised(None, True), asking(), ask=user), thread=thread)
+    user, thread = ScriptedUser(False), Thread()
+    watched = await collect_events(echo_agent(deputised(None, True), asking(), ask=user), thread=thread)
     assert user.questions == [] and "on_approval_request" not in [event.event for event in watched]
-    assert [(said["allowed"], said["deputy"]) for said in entries(thread, "answered")] == [(True, "deputy True")]
+    assert [(said["allowed"], said["deputy"]) for said in thread_entries(thread, "answered")] == [(True, "deputy True")]
     (ended,) = [event for event in watched if event.event == "on_tool_end"]
     assert [(row["hook"], row["verdict"]) for row in ended.why][-1] == ("deputy True", "approved")  # type: ignore[attr-defined]
 
 
-async def test_a_deputy_who_has_nothing_to_say_leaves_it_to_the_user() -> None:
-    user = User(True)
-    assert result_of(await echoer(deputised(None), asking(), ask=user).run("go")) == "hi"
+async def test_a_delegate_without_answer_defers_to_the_user() -> None:
+    user = ScriptedUser(True)
+    assert tool_result(await echo_agent(deputised(None), asking(), ask=user).run("go")) == "hi"
     assert len(user.questions) == 1
 
 
-async def test_what_a_deputy_says_may_be_no_or_other_arguments() -> None:
-    assert result_of(await echoer(deputised(Block("not now")), asking(), ask=User(True)).run("go")) == "not now"
+async def test_a_delegate_may_deny_or_change_arguments() -> None:
+    assert (
+        tool_result(await echo_agent(deputised(Block("not now")), asking(), ask=ScriptedUser(True)).run("go"))
+        == "not now"
+    )
     changed = deputised(Allow({"text": "ho", "times": 1}))
-    assert result_of(await echoer(changed, asking(), ask=User(False)).run("go")) == "ho"
+    assert tool_result(await echo_agent(changed, asking(), ask=ScriptedUser(False)).run("go")) == "ho"
 
 
-def _echo_into(ran: Watch) -> Any:
+def _echo_into(ran: OperationLog) -> Any:
     @tool(name="echo")
     async def echo_into(text: str) -> str:
         ran(text)

@@ -1,4 +1,4 @@
-"""The shape of wick: who may import whom, what `import wick` loads and touches, and which words stay out."""
+"""The architecture of wick: layers, effects of `import wick`, and banned words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCE = ROOT / "src"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # Imports run downward only. Names that share a line do not know each other.
-# `wick` itself, which only gathers the public names, stands above them all, and the launcher of the command above it.
+# `wick` itself, which only re-exports public names, is above them all, and the launcher of the command above it.
 LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("server", "client"),
@@ -57,7 +57,7 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
-# The heart knows what a model is (protocols) and how deltas become a reply, never a particular model.
+# The heart uses protocols of models and reply assembly, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "testing", "models", "cli"}
 
 # Modules of the heart that import types from above them, in place of `Any`.
@@ -76,32 +76,32 @@ DISPATCHER = {
     *("wick.run_events", "wick.run_log"),
 }
 
-# Packages whose modules do not know each other.
+# Packages whose modules are independent of each other.
 INDEPENDENT = {"capabilities"}
 
-# What may be imported inside a function: core packages that load when first used, and extras.
+# Imports allowed inside a function: lazy core packages, and extras.
 LAZY = {
-    "wick_launcher": {"wick"},  # all of it, once sys.path is what it should be
+    "wick_launcher": {"wick"},  # all of it, once sys.path is correct
     "wick.cli": {"wick"},  # the commands, which need the extra
-    "wick.cli.checks.doctor": {"wick"},  # what may be missing is looked at by trying
-    "wick.cli.completion": {"wick"},  # nothing but what is completed
-    "wick.cli.commands.mcp": {"wick"},  # what needs the extra `mcp`
+    "wick.cli.checks.doctor": {"wick"},  # optional packages are probed by import
+    "wick.cli.completion": {"wick"},  # only completion
+    "wick.cli.commands.mcp": {"wick"},  # needs the extra `mcp`
     "wick.cli.terminal.output": {"rich"},
     "wick.cli.host.open": {"wick"},  # agents of this process, or a server's
-    "wick.cli.commands.run": {"wick"},  # what asks at a terminal
+    "wick.cli.commands.run": {"wick"},  # asks at a terminal
     "wick.cli.commands.skills": {"wick"},
     "wick.cli.commands.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
     "wick.server.agents.builder": {"aiohttp"},  # before a run needs it: to load it takes a while
     "wick.server.agents.workspaces": {"wick"},  # containers, where there are any
-    "wick.server.routes.slides": {"wick"},  # what makes them
-    "wick.server.service": {"wick"},  # what is kept in Postgres
-    "wick.server.auth.tokens": {"wick"},  # whoever else knows tokens, if somebody does
+    "wick.server.routes.slides": {"wick"},  # creates them
+    "wick.server.service": {"wick"},  # stored in Postgres
+    "wick.server.auth.tokens": {"wick"},  # other authenticators, if configured
     "wick.capabilities.mcp.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.registry": {"wick"},
     "wick.models._http": {"email", "wick"},  # for a date, where a server names one; aiohttp, when a request is sent
-    "wick.models._network": {"urllib"},  # looks for proxies
+    "wick.models._network": {"urllib"},  # probes proxies
     "wick.models.local": {"wick", "xllamacpp"},
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
@@ -120,9 +120,9 @@ LIGHT = {"wick", "pydantic", "pydantic_core", "annotated_types", "typing_extensi
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement's target, and where it stands."""
+    """The target of one import statement, and its module."""
 
-    module: str  # the module it stands in
+    module: str  # its module
     target: str
     line: int
     hidden: bool  # inside a function
@@ -146,7 +146,7 @@ def _dotted(path: Path) -> str:
 
 
 def unit(module: str) -> str:
-    """The name under which a module stands in the layers: `wick.models.scripted` is part of `models`."""
+    """Return the unit of a module in the layers: `wick.models.scripted` is part of `models`."""
     package, _, rest = module.partition(".")
     return rest.split(".")[0] or package
 
@@ -297,8 +297,8 @@ def test_import_linter_has_the_same_layers() -> None:
 
 # -- a light import -------------------------------------------------------------------------------------------------
 
-# Runs in a Python of its own and prints what `import wick` loaded and touched. Pydantic is warmed up first, as its
-# plugins and its own switches in the environment are its own affair. A deed is wick's if a frame of wick comes first
+# Runs in another Python and prints modules and effects of `import wick`. Pydantic is warmed up first, as its
+# plugins and its own environment switches are not wick's. An effect is wick's if a frame of wick is nearest
 # on the way up from it: not if that way leads through the import system or the body of another package's module.
 PROBE = """
 import json, os, sys
@@ -365,7 +365,7 @@ def test_import_touches_no_file_environment_or_network(light: dict[str, list[str
     assert light["touched"] == []
 
 
-def test_the_probe_sees_what_a_module_of_wick_touches() -> None:
+def test_the_probe_detects_module_access() -> None:
     deeds = """
 code = "import os, socket; os.getenv('A'); 'B' in os.environ; dict(os.environ); open(os.devnull); socket.socket()"
 exec(compile(code, "wick/deeds.py", "exec"), {"__name__": "wick.deeds"})
@@ -374,7 +374,7 @@ exec(compile(code, "wick/deeds.py", "exec"), {"__name__": "wick.deeds"})
     assert {"environment A", "environment B", "environment", "open", "socket.__new__"} <= seen
 
 
-# -- what a user gets -----------------------------------------------------------------------------------------------
+# -- user experience ------------------------------------------------------------------------------------------------
 
 
 def test_the_core_has_exactly_five_dependencies() -> None:
@@ -405,7 +405,7 @@ def test_a_public_name_is_documented(name: str) -> None:
 FORBIDDEN = re.compile(
     "|".join(
         [
-            "/wor" + "k/",  # a path of somebody's machine
+            "/wor" + "k/",  # a path of a developer's machine
             r"\bse" + r"eds?\b",  # wick speaks for itself
             "py" + r"pi\.org|python" + r"hosted\.org|npm" + r"js\.org",  # names of package registries
         ]

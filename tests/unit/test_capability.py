@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, result_of, talker, user_of
+from kit import hello_agent, tool_agent, tool_call, tool_calls_reply, tool_result
 from wick import (
     Agent,
     Block,
@@ -29,7 +29,7 @@ from wick.hooks import Next
 
 
 class Notebook(Capability):
-    """Keeps notes, and counts what was looked at in a run."""
+    """Stores notes, and counts reads in a run."""
 
     def __init__(self, name: str = "", motto: str = "write it down") -> None:
         self.motto = motto
@@ -79,7 +79,7 @@ def test_a_capability_may_name_itself() -> None:
 # its hooks and tools
 
 
-def test_its_hooks_are_bound_to_it_and_named_after_it_in_the_order_of_the_source() -> None:
+def test_hooks_are_bound_and_named_in_source_order() -> None:
     book = Notebook()
     assert [hook.name for hook in book.hooks()] == ["notebook.no_secrets", "notebook.begin", "notebook.count"]
     assert all(hook.owner is book for hook in book.hooks())
@@ -91,7 +91,7 @@ def test_the_names_of_its_hooks_are_stable() -> None:
     assert [hook.name for hook in Notebook().hooks()] == [hook.name for hook in Notebook().hooks()]
 
 
-def test_its_tools_are_bound_to_it() -> None:
+def test_tools_are_bound() -> None:
     (note,) = Notebook().tools()
     assert (note.name, note.description) == ("note", "Keep a note.")
     assert [*note.parameters["properties"]] == ["text"]
@@ -99,7 +99,11 @@ def test_its_tools_are_bound_to_it() -> None:
 
 async def test_an_agent_has_its_hooks_and_its_tools() -> None:
     book = Notebook(motto="noted")
-    model = Scripted(calls(call("note", id="a", text="milk")), calls(call("note", id="b", text="a secret")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("note", id="a", text="milk")),
+        tool_calls_reply(tool_call("note", id="b", text="a secret")),
+        "done",
+    )
     result = await Agent(model, hooks=[book]).run("go")
     assert [message.text for message in result.messages if message.role == "tool"] == [
         "noted: milk",
@@ -108,7 +112,7 @@ async def test_an_agent_has_its_hooks_and_its_tools() -> None:
     assert result.thread is not None and result.thread.values["notes"] == ["milk"]
 
 
-def test_hooks_and_tools_of_the_classes_above_are_its_own_and_an_override_takes_their_place() -> None:
+def test_hooks_and_tools_are_inherited_and_overridable() -> None:
     class Strict(Notebook):
         @guard(ToolUse, match="note")
         async def no_secrets(self, use: ToolUse) -> Block | None:
@@ -127,7 +131,7 @@ def test_hooks_and_tools_of_the_classes_above_are_its_own_and_an_override_takes_
     assert [tool.name for tool in strict.tools()] == ["note"]
 
 
-def test_an_override_that_is_no_hook_takes_it_away() -> None:
+def test_an_override_that_is_not_a_hook_removes_it() -> None:
     class Plain(Notebook):
         no_secrets = None  # type: ignore[assignment]
 
@@ -155,7 +159,7 @@ def test_two_capabilities_with_the_same_name_are_refused() -> None:
         Agent(Scripted(spare=True), hooks=[Empty(), Empty()])
 
 
-def test_two_of_a_kind_with_names_of_their_own_are_fine_if_their_tools_are() -> None:
+def test_two_named_instances_are_allowed_if_their_tools_differ() -> None:
     class Looks(Capability):
         def __init__(self, name: str) -> None:
             self.name = name
@@ -189,10 +193,10 @@ def test_a_default_is_replaced_by_one_of_the_same_name() -> None:
 # rule 20: per-run state in scratch
 
 
-async def test_two_runs_of_one_capability_do_not_share_what_they_count() -> None:
+async def test_runs_of_one_capability_do_not_share_state() -> None:
     book = Notebook()
     counts: list[int] = []
-    agent = talker(book, after(Run, name="look")(lambda run: counts.append(run.scratch[book])))
+    agent = hello_agent(book, after(Run, name="look")(lambda run: counts.append(run.scratch[book])))
     before_runs = dict(vars(book))
     await agent.run("a")
     await agent.run("b")
@@ -200,7 +204,7 @@ async def test_two_runs_of_one_capability_do_not_share_what_they_count() -> None
     assert vars(book) == before_runs
 
 
-async def test_two_of_a_kind_in_one_run_do_not_share_it_either() -> None:
+async def test_two_instances_in_one_run_do_not_share_state() -> None:
     class Counts(Capability):
         def __init__(self, name: str, by: int) -> None:
             self.name, self.by = name, by
@@ -211,7 +215,7 @@ async def test_two_of_a_kind_in_one_run_do_not_share_it_either() -> None:
 
     one, two, seen = Counts("one", 1), Counts("two", 10), list[Any]()
     look = after(Run, name="look")(lambda run: seen.append((run.scratch[one], run.scratch[two])))
-    await talker(look, one, two).run("hi")
+    await hello_agent(look, one, two).run("hi")
     assert seen == [(1, 10)]
 
 
@@ -245,18 +249,18 @@ class Everywhere(Capability):
         return text
 
 
-async def test_a_method_may_stand_at_every_position() -> None:
+async def test_a_method_may_be_at_every_position() -> None:
     cap = Everywhere()
     (poke,) = cap.tools()
-    assert result_of(await user_of(poke, cap, tools=[]).run("go")) == "hi"
+    assert tool_result(await tool_agent(poke, cap, tools=[]).run("go")) == "hi"
     assert cap.seen == ["wrap", "before", "guard", "tool", "after"]
 
 
-async def test_what_a_method_continues_with_is_said_in_its_name() -> None:
+async def test_the_continue_of_a_method_has_its_name() -> None:
     class Critic(Capability):
         @after(Step)
         async def review(self, step: Step) -> Continue | None:
             return Continue("check it") if step.number == 1 else None
 
-    result = await talker(Critic()).run("hi")
+    result = await hello_agent(Critic()).run("hi")
     assert [message.name for message in result.messages] == ["", "", "critic.review", ""]

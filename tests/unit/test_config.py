@@ -1,4 +1,4 @@
-"""agents.yaml: what a file may say, what becomes of it, and what is said about a file that is wrong."""
+"""agents.yaml: valid content, the built agents, and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import wick.capabilities
 from certificates import Authority
-from kit import call, calls
+from kit import tool_call, tool_calls_reply
 from wick import Agent, Capability, Scripted
 from wick.backends.containers.spec import ContainerLimits
 from wick.capabilities.budget import Budget
@@ -122,7 +122,7 @@ def tools(agent: Agent) -> set[str]:
 
 
 def complaint(path: Path, **environment: str) -> str:
-    """What is said about a file that is wrong, without the folder it is in."""
+    """Return the error of an invalid file, without its folder."""
     with pytest.raises(ConfigError) as caught:
         config = load(path, environment=environment)
         for one in config.agents.values():
@@ -133,7 +133,7 @@ def complaint(path: Path, **environment: str) -> str:
 # -- good files -----------------------------------------------------------------------------------------------------
 
 
-def test_the_sample_loads_as_it_is(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_config_loads(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)  # a key is needed to ask the model, not to read the file
     config = load(write(SAMPLE))
     assert [*config.agents] == ["code-assistant"]
@@ -179,7 +179,7 @@ async def test_every_key_of_a_full_file(write: Any, tmp_path: Path) -> None:
     await config.close()
 
 
-def test_the_rings_stand_in_the_order_of_the_list(write: Any) -> None:
+def test_rings_follow_the_order_of_the_list(write: Any) -> None:
     """Every capability at once, written in the order of the alphabet."""
     said: dict[str, Any] = {
         "budget": {"tokens": 1000},
@@ -208,7 +208,7 @@ def test_the_list_has_every_capability() -> None:
 
 
 @pytest.mark.parametrize("part", [part for part in RINGS if part.kind], ids=lambda part: part.key)
-def test_every_option_of_a_capability_can_be_said(part: Any) -> None:
+def test_every_capability_option_is_configurable(part: Any) -> None:
     """All that its constructor takes, but the backend, which is the agent's."""
     forms = schema()["$defs"]["agent"]["properties"][part.key]["anyOf"]
     known = set().union(*(form.get("properties", {}) for form in forms))
@@ -230,12 +230,14 @@ def test_the_built_in_tools_are_these() -> None:
     ("skills: true", "tracing limits retry todos skills summarization"),
     ("todos: false\nsummarization: false\nmetadata: true", "tracing limits retry metadata"),
 ])  # fmt: skip
-def test_what_is_on(write: Any, text: str, on: str) -> None:
+def test_enabled_capabilities(write: Any, text: str, on: str) -> None:
     assert rings(load(write(f"model: demo\n{text}\n")).agent()) == on.split()
 
 
 @pytest.mark.parametrize("key", ["skills: [skills]", "memory: [AGENTS.md]", "filesystem: true"])
-def test_what_needs_a_backend_stays_off_without_one(write: Any, key: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_capabilities_that_need_a_backend_are_off_without_one(
+    write: Any, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "wick"):
         agent = load(write(f"model: demo\n{key}\n")).agent()
     name = key.partition(":")[0]
@@ -243,7 +245,7 @@ def test_what_needs_a_backend_stays_off_without_one(write: Any, key: str, caplog
     assert f"line 2: {name}: stays off, as the agent 'default' has no backend" in caplog.text
 
 
-def test_what_every_agent_has_can_be_switched_off(write: Any) -> None:
+def test_defaults_can_be_disabled(write: Any) -> None:
     agent = load(
         write("model: demo\nlimits: false\nretry: false\ntracing: false\ntodos: false\nsummarization: false\n")
     ).agent()
@@ -288,7 +290,7 @@ def test_a_budget_of_the_defaults_is_one_for_all(write: Any) -> None:
     assert "budget" not in rings(config.agent("d"))
 
 
-def test_an_agent_is_built_when_it_is_asked_for_and_once(write: Any) -> None:
+def test_an_agent_is_built_lazily_and_once(write: Any) -> None:
     config = load(write('agents:\n  good: {model: demo}\n  bad: {model: demo, tools: ["there.is.no:module"]}\n'))
     assert config.agent("good") is config.agent("good")
     with pytest.raises(ConfigError, match="line 3: tools: there.is.no:module cannot be loaded: ModuleNotFoundError"):
@@ -341,11 +343,11 @@ permissions:
   deny: [{rule: "Write(secret/**)", message: Hands off.}]
 """
     config = load(write(text, shapes_at_work=SHAPES))
-    replies = calls(
-        call("area", "1", width=2, height=3),
-        call("calculate", "2", expr="6 * 7"),
-        call("write_file", "3", path="out/a.txt", content="A"),
-        call("write_file", "4", path="secret/b.txt", content="B"),
+    replies = tool_calls_reply(
+        tool_call("area", "1", width=2, height=3),
+        tool_call("calculate", "2", expr="6 * 7"),
+        tool_call("write_file", "3", path="out/a.txt", content="A"),
+        tool_call("write_file", "4", path="secret/b.txt", content="B"),
     )
     agent = config.agents["default"].agent(model=Scripted(replies, "done"))
     result = await agent.run("Go.", thread="t1")
@@ -364,8 +366,8 @@ async def test_subagents_of_a_file_are_under_its_guards(write: Any, tmp_path: Pa
     (tmp_path / "agents" / "writer.md").write_text("---\nname: writer\ndescription: Writes\n---\nYou write.\n")
     text = "model: demo\nbackend: state\nsubagents: agents\npermissions: {deny: [Write], allow: [task]}\n"
     model = Scripted(
-        calls(call("task", agent="writer", prompt="Write a.txt")),
-        calls(call("write_file", path="a.txt", content="A")),
+        tool_calls_reply(tool_call("task", agent="writer", prompt="Write a.txt")),
+        tool_calls_reply(tool_call("write_file", path="a.txt", content="A")),
         "I may not.",
         "It may not.",
     )
@@ -455,7 +457,7 @@ def test_a_module_beside_the_file_hides_no_other(write: Any) -> None:
     assert sys.path == before
 
 
-def test_tools_behind_http_and_models_elsewhere(write: Any) -> None:
+def test_http_tools_and_remote_models(write: Any) -> None:
     text = """\
 model: demo
 tools:
@@ -469,7 +471,7 @@ critique: {model: demo, rounds: 1}
     assert ring(agent, "critique").model.name == "offline demo model"
 
 
-def test_paths_begin_where_the_file_is(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_file(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     text = """\
 model: demo
@@ -489,7 +491,7 @@ mcp: {servers: {files: {command: mcp-files}}, pins: pins.json}
     assert "cache" in mounted and str(tmp_path / "cache") not in mounted
 
 
-def test_certificates_of_models_begin_where_the_file_is(
+def test_model_certificates_are_relative_to_the_file(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
@@ -522,12 +524,12 @@ def test_certificates_of_models_begin_where_the_file_is(
     ("postgresql://nobody@127.0.0.1:1/none", "Postgres"),
     ("true", "Sqlite"),
 ])  # fmt: skip
-def test_where_sessions_are_kept(write: Any, store: str, kind: str) -> None:
+def test_the_session_store_is_configurable(write: Any, store: str, kind: str) -> None:
     agent = load(write(f"model: demo\nsessions: {store}\n")).agent()
     assert type(ring(agent, "sessions").store).__name__ == kind
 
 
-def test_what_subagents_bring_of_their_own(write: Any) -> None:
+def test_subagents_have_their_own_options(write: Any) -> None:
     text = """\
 model: demo
 subagents:
@@ -589,7 +591,7 @@ def test_variables(write: Any, value: str, expected: str) -> None:
     assert type(config.agents["default"].options["system_prompt"]) is str
 
 
-def test_variables_become_what_is_wanted(write: Any) -> None:
+def test_variables_are_converted(write: Any) -> None:
     text = """\
 model: demo
 context_window: ${WINDOW}
@@ -707,7 +709,7 @@ WRONG = {
 }  # fmt: skip
 
 
-# what an editor's schema cannot know
+# unknown to an editor's schema
 WRONG_OTHERWISE = {
     "name: x\nmodel: {provider: banana}": "line 2: model: there is no provider 'banana'",
     "model: {provider: openai, model: x, modle: y}": "line 1: model: there is no key 'modle' for a model of openai; "
@@ -725,12 +727,12 @@ WRONG_OTHERWISE = {
 
 
 @pytest.mark.parametrize("text", WRONG_OTHERWISE, ids=lambda text: text[:40])
-def test_what_only_the_reader_can_refuse(write: Any, text: str) -> None:
+def test_errors_only_the_reader_detects(write: Any, text: str) -> None:
     assert complaint(write(text)).startswith(f"agents.yaml, {WRONG_OTHERWISE[text]}")
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:40])
-def test_what_is_said_about_a_file_that_is_wrong(write: Any, text: str) -> None:
+def test_errors_of_an_invalid_file(write: Any, text: str) -> None:
     said = complaint(write(text, shapes_wrong="def ls() -> str:\n    return ''"))
     expected = WRONG[text]
     assert said.startswith(expected if expected.startswith("agents.yaml") else f"agents.yaml, {expected}")
@@ -750,7 +752,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load(tmp_path / "long.yaml")
 
 
-def test_dates_and_odd_numbers_stay_as_they_are_written(write: Any) -> None:
+def test_dates_and_unusual_numbers_are_verbatim(write: Any) -> None:
     extra = "a: 2024-05-01, b: .inf, c: 0x10, d: true, on: 1, e: 1:30, f: 1_000, g: 1e3, h: 'no', i: 0o17"
     text = f"model: demo\nsettings: {{extra: {{{extra}}}}}\nname: 2024-05-01\n"
     options = load(write(text)).agents["2024-05-01"].options
@@ -806,7 +808,7 @@ GOOD = [
     "permissions: {deny: [Write, {rule: 'Bash(rm *)', message: No.}], policy: shell}",
     "hooks: ['a:b', {'c:D': {e: 1}}]",
 ]
-# Wrong in a way that a schema can say; what is left is for the one who builds the agent.
+# Errors that a schema can express; others are left to the builder.
 SCHEMA_CANNOT = re.compile(
     "is repeated|not valid YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|"
     "needs|no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"
@@ -839,7 +841,7 @@ def test_most_bad_files_are_seen_by_an_editor() -> None:
     assert len(BAD) >= 30
 
 
-def test_the_schema_is_json_and_says_what_things_are_for(editor: jsonschema.Draft202012Validator) -> None:
+def test_the_schema_is_json_with_descriptions(editor: jsonschema.Draft202012Validator) -> None:
     made = json.loads(json.dumps(schema()))
     assert made == schema()
     described = made["$defs"]["agent"]["properties"]

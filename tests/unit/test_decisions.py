@@ -1,4 +1,4 @@
-"""Four decisions are values; what they do at each point is in test_onion.py."""
+"""The four decisions as values; their effects are in test_onion.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from kit import call as tool_call
-from kit import calls, echo, echoer, talker
+from kit import echo, echo_agent, hello_agent, tool_calls_reply
+from kit import tool_call as tool_call
 from wick import Agent, Allow, Ask, Block, Continue, Run, Scripted, Stop, ToolUse, before, guard
 from wick.decisions import DECISIONS, STOPS, Question
 
@@ -35,7 +35,7 @@ def test_continue_needs_no_message() -> None:
     assert Continue() == Continue("")
 
 
-def test_what_the_user_is_asked_does_not_print_the_operation_and_is_the_same_without_it() -> None:
+def test_an_ask_does_not_print_its_operation() -> None:
     one, other = Question("sure?", "id", "hash", {}, op="x"), Question("sure?", "id", "hash", {}, op="y")
     assert one == other
     assert "op=" not in repr(one)
@@ -45,7 +45,7 @@ def test_what_the_user_is_asked_does_not_print_the_operation_and_is_the_same_wit
 
 
 @pytest.mark.parametrize("word", STOPS)
-def test_a_known_word_is_kept_as_it_is(word: str) -> None:
+def test_a_known_reason_is_unchanged(word: str) -> None:
     assert Stop(word).with_prefix() == Stop(word)
     assert Stop(f"{word}: too much").with_prefix() == Stop(f"{word}: too much")
     assert Stop(f"{word}: too much").kind == word
@@ -60,11 +60,11 @@ def test_a_known_word_is_kept_as_it_is(word: str) -> None:
         ("completed", "stop requested: completed"),  # a hook cannot pass its Stop off as the model's own end
     ],
 )
-def test_any_other_reason_says_who_wanted_it(reason: str, kept: str) -> None:
+def test_any_other_reason_names_its_author(reason: str, kept: str) -> None:
     assert Stop(reason).with_prefix() == Stop(kept)
 
 
-def test_the_known_words_stand_in_the_order_of_their_authority() -> None:
+def test_known_reasons_are_ordered_by_authority() -> None:
     stops = [Stop(f"{word}: x") for word in STOPS]
     for place, stop in enumerate(stops):
         assert not any(stop.outranks(other) for other in stops[: place + 1])
@@ -75,22 +75,22 @@ def test_the_known_words_stand_in_the_order_of_their_authority() -> None:
     ("reason", "ended"), [("budget: 3 of 2 cents", "budget: 3 of 2 cents"), ("enough", "stop requested: enough")]
 )
 async def test_a_run_ends_with_the_reason_of_its_stop(reason: str, ended: str) -> None:
-    result = await talker(before(Run)(lambda run: Stop(reason))).run("hi")
+    result = await hello_agent(before(Run)(lambda run: Stop(reason))).run("hi")
     assert (result.outcome, result.reason) == ("stopped", ended)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_of_two_stops_the_more_authoritative_is_kept_whatever_their_order(order: tuple[int, int]) -> None:
+async def test_of_two_stops_the_more_authoritative_wins_in_any_order(order: tuple[int, int]) -> None:
     @before(ToolUse)
     async def stop(use: ToolUse) -> Stop:
         return Stop("budget: spent") if use.args["text"] == "budget" else Stop("token limit")
 
     uses = [tool_call(id="a", text="budget"), tool_call(id="b", text="tokens")]
-    model = Scripted(calls(uses[order[0]], uses[order[1]]))
+    model = Scripted(tool_calls_reply(uses[order[0]], uses[order[1]]))
     result = await Agent(model, tools=[echo], hooks=[stop]).run("go")
     assert result.reason == "budget: spent"
 
 
 async def test_a_block_of_a_tool_use_does_not_end_the_run() -> None:
-    result = await echoer(guard(ToolUse)(lambda use: Block("no"))).run("go")
+    result = await echo_agent(guard(ToolUse)(lambda use: Block("no"))).run("go")
     assert (result.outcome, result.text) == ("completed", "done")

@@ -1,4 +1,4 @@
-"""What a deny rule is silent about does not run what it denies: generated commands, in real shells."""
+"""A command that no deny rule matches runs nothing denied: generated commands, in real shells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from denied_commands import WAYS, Shells, fill, generate
+from denied_commands import WAYS, Shells, fill_template, generate_commands
 from ordinary_commands import ORDINARY
 from wick.capabilities.permissions import Permissions
 from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
@@ -41,13 +41,13 @@ def fresh() -> Iterator[None]:
 
 
 def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
-    """Return the commands that are allowed and run what is denied."""
+    """Return allowed commands that run a denied program."""
     allowed = [command for command in commands if DENY.explain("Bash", {"command": command}).decision == "allow"]
     return [command for command in allowed if any(shells.runs(command, path) for path in REAL)]
 
 
 def test_no_generated_command_gets_past_a_deny_rule(shells: Shells) -> None:
-    assert find_missed(generate(COUNT, trial=19), shells) == []
+    assert find_missed(generate_commands(COUNT, trial=19), shells) == []
 
 
 def test_no_way_through_options_programs_and_files_gets_past_a_deny_rule(shells: Shells) -> None:
@@ -62,7 +62,7 @@ def test_no_way_through_options_programs_and_files_gets_past_a_deny_rule(shells:
         ("_name_parts", "printf 'ev%s push' il | dd of=x; sh x"),
     ],
 )
-def test_a_way_that_is_open_again_is_noticed(
+def test_a_reopened_bypass_is_detected(
     name: str, command: str, shells: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DENY.explain("Bash", {"command": command}).decision != "allow"
@@ -73,9 +73,9 @@ def test_a_way_that_is_open_again_is_noticed(
     assert DENY.explain("Bash", {"command": command}).decision == "allow"
 
 
-def test_generated_commands_run_what_is_denied(shells: Shells) -> None:
+def test_generated_commands_run_the_denied_program(shells: Shells) -> None:
     """Or the test above would be content with commands that do nothing."""
-    every = [*dict.fromkeys(generate(0, trial=19))]
+    every = [*dict.fromkeys(generate_commands(0, trial=19))]
     sample = every if FULL else every[:: len(every) // 20]
     ran = [command for command in sample if any(shells.runs(command, path) for path in REAL)]
     assert len(ran) > len(sample) * 0.8
@@ -160,8 +160,8 @@ FAULTS: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_noticed(name: str, shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each mended part, taken away again, lets a command through that really runs what is denied."""
+def test_a_planted_fault_is_detected(name: str, shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without each fixed part, a command that runs a denied program passes."""
     faults, command = FAULTS[name]
     assert find_missed([command], shells) == []
     parse_script.cache_clear()
@@ -211,7 +211,7 @@ MOVED = (
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_policy_knows_a_folder_by_any_path(program: str, folder: str) -> None:
+def test_the_policy_recognizes_a_folder_by_any_path(program: str, folder: str) -> None:
     if "'" in program and "'" in folder:
         return
     assert POLICY.explain("Bash", {"command": program.format(folder)}).decision != "allow"
@@ -222,13 +222,13 @@ def test_the_policy_follows_to_another_folder(command: str) -> None:
     assert POLICY.explain("Bash", {"command": command}).decision != "allow"
 
 
-def test_the_policy_looks_at_where_a_command_starts() -> None:
+def test_the_policy_uses_the_start_folder_of_a_command() -> None:
     for name in ("workdir", "cwd"):
         assert POLICY.explain("Bash", {"command": "rm -rf usr", name: "/"}).decision != "allow"
         assert POLICY.explain("Bash", {"command": "rm -rf usr", name: "/tmp"}).decision == "allow"
 
 
-def test_paths_that_are_not_simplified_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnormalized_paths_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner in (shell, specifiers):
         monkeypatch.setattr(owner, "simplify", lambda path: path)
     planted = Permissions(policy="shell", mode="bypassPermissions")
@@ -307,7 +307,7 @@ UNITS = (
 
 
 class Counted(ParseBudget):
-    """A budget that counts what was spent."""
+    """A budget that counts its use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -320,7 +320,7 @@ class Counted(ParseBudget):
 
 @pytest.mark.parametrize("length", [1_990, 20_000, 49_999])
 def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is repeated: few steps, few commands, and only a text within the bounds is given to the grammar."""
+    """For any repetition: few steps, few commands, and only bounded text is given to the grammar."""
     given = list[str]()
     real: Callable[[str], shell_grammar.GrammarScan] = shell.scan_text
     monkeypatch.setattr(shell, "scan_text", lambda text: given.append(text) or real(text))
@@ -336,7 +336,7 @@ def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch
         assert not parsed.problem or POLICY.explain("Bash", {"command": text}).decision != "allow", unit
 
 
-def test_a_parser_without_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parser_without_bounds_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParseBudget, "spend", _nothing)
     monkeypatch.setattr(shell_syntax, "SHELL_WORDS", 10**9)
     budget = Counted()
@@ -345,5 +345,5 @@ def test_a_parser_without_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_carrier_is_filled() -> None:
-    assert fill("sh -c {q}", "evil push") == "sh -c 'evil push'"
+    assert fill_template("sh -c {q}", "evil push") == "sh -c 'evil push'"
     assert shell_programs.find_interpreter("python3.12") is not None

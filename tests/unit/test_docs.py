@@ -1,4 +1,4 @@
-"""The docs are right: nothing is left out, their tables say what is so, and every link leads somewhere."""
+"""The docs are complete and correct, and every link has a target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 import wick
 import wick.capabilities
-from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
+from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
 from wick.agent import SETTINGS
 from wick.config import RINGS
@@ -42,7 +42,7 @@ from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
 from wick.threads.state import EntryKind
 
-__all__ = ["offline"]  # a fixture that counts for every test here
+__all__ = ["remove_keys"]  # a fixture that counts for every test here
 
 
 # -- nothing is left out --------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ __all__ = ["offline"]  # a fixture that counts for every test here
 
 @cache
 def code(*pages: Path) -> str:
-    """Everything that the pages write as code: a name that happens to be an English word must stand there."""
+    """Return all inline code of the pages: a name that is an English word must be code."""
     texts = [page.read_text(encoding="utf-8") for page in pages or MARKDOWN]
     blocks = [found[3] for text in texts for found in FENCE.finditer(text)]
     return "\n".join([*blocks, *(found for text in texts for found in re.findall(r"`([^`\n]+)`", FENCE.sub("", text)))])
@@ -69,7 +69,7 @@ def rows(page: Path, column: int) -> dict[str, list[str]]:
 
 
 def section(page: Path, heading: str) -> str:
-    """What stands under a heading, up to the next one that is as high, without its blocks of code."""
+    """Return the text of a section, up to the next heading of its level, without code blocks."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     found = re.search(rf"^(#+) {re.escape(heading)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     return found[2] if found else ""
@@ -114,8 +114,8 @@ NAMES = {
     "hook points": (set(POINT_NAMES), GUIDE / "hooks.md"),
     "events": ({kind.event for kind in _events()}, GUIDE / "events.md"),
     "event classes": ({kind.__name__ for kind in _events()}, GUIDE / "events.md"),
-    "environment variables of models": (variables("models"), GUIDE / "models.md"),
-    "environment variables": (variables(), None),
+    "environment variables of models": (environment_variables("models"), GUIDE / "models.md"),
+    "environment variables": (environment_variables(), None),
     "options of a model": (
         set().union(*map(_options, (OpenAI, OpenAIResponses, Anthropic, Local))),
         GUIDE / "models.md",
@@ -144,10 +144,10 @@ def test_every_name_is_in_the_docs(what: str) -> None:
     names, page = NAMES[what]
     assert names
     left_out = missing(names, *([page] if page else []))
-    assert not left_out, f"{name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
+    assert not left_out, f"{page_name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
 
 
-def test_the_table_of_points_says_what_may_be_answered() -> None:
+def test_the_table_of_points_has_allowed_results() -> None:
     table = rows(GUIDE / "hooks.md", 0)
     for position in POSITIONS:
         for operation in OPERATIONS:
@@ -155,7 +155,7 @@ def test_the_table_of_points_says_what_may_be_answered() -> None:
             assert said == {kind.__name__ for kind in allowed_decisions(position, operation.name)}
 
 
-def test_the_table_of_operations_says_what_can_be_changed() -> None:
+def test_the_table_of_operations_has_mutable_fields() -> None:
     table = rows(GUIDE / "hooks.md", 0)
     for operation in OPERATIONS:
         assert tuple(re.findall(r"`(\w+)`", table[operation.__name__][1])) == operation.editable
@@ -177,14 +177,14 @@ def test_every_capability_has_a_section_with_its_options(file: str) -> None:
         assert _options(kind) <= set(re.findall(r"\w+", " ".join(codes(found))))
 
 
-def test_the_list_of_capabilities_has_them_all() -> None:
+def test_the_list_of_capabilities_is_complete() -> None:
     listed = {row[1].strip(" `"): codes(row[0])[0] for row in rows(GUIDE / "capabilities.md", 1).values()}
     assert listed == {ring.key: ring.kind for ring in RINGS if ring.kind}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=name)
-def test_the_words_for_those_who_come_from_elsewhere_are_ours(page: Path) -> None:
-    """What stands on our side of a table is there, and takes the options that are named."""
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=page_name)
+def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
+    """Names on wick's side of a table exist and accept the named options."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
     known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
@@ -215,15 +215,17 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             resolve({"provider": provider, "model": "m"})
         except wick.WickError:
             continue
-    asyncio.run(find_context(NetworkSettings()))  # what a connection reads
+    asyncio.run(find_context(NetworkSettings()))  # read by a connection
     read -= {"PYTHONASYNCIODEBUG", "SSLKEYLOGFILE"}  # by Python itself
-    assert read | {"NO_PROXY"} == variables("models")  # urllib finds the variables of proxies among all others
+    assert read | {"NO_PROXY"} == environment_variables(
+        "models"
+    )  # urllib finds the variables of proxies among all others
 
 
 def table(page: Path, heading: str, first: str) -> list[list[str]]:
-    """The rows of the table under a heading whose first column is headed so."""
+    """Return the rows of the table in a section with this first column."""
     found = re.search(rf"^\| {first} \|.*\n.*\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
-    assert found, f"{name(page)} has no table of {first} under {heading}"
+    assert found, f"{page_name(page)} has no table of {first} under {heading}"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
 
 
@@ -235,7 +237,7 @@ def test_the_table_of_names_has_every_provider() -> None:
 
 
 @pytest.mark.parametrize("provider", NAMED)
-def test_a_name_is_asked_where_the_table_says(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
     monkeypatch.delenv("OLLAMA_HOST")
@@ -252,7 +254,7 @@ def test_the_table_of_aliases() -> None:
     assert {codes(alias)[0]: codes(means)[0] for alias, means in table(MODELS, "Names", "Alias")} == ALIASES
 
 
-def test_names_without_a_provider_are_those_that_it_says() -> None:
+def test_names_without_a_provider_match_the_table() -> None:
     said = codes(section(MODELS, "Names"))
     for provider, family in FAMILIES.items():
         assert any(re.fullmatch(family, f"{name}x") for name in said if ":" not in name), provider
@@ -274,7 +276,7 @@ CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting_is_sent_as_the_table_says(setting: str, client: Any) -> None:
+def test_settings_match_the_table(setting: str, client: Any) -> None:
     words = {codes(row[0])[0]: row[1:] for row in table(MODELS, "Settings", "Setting")}
     said = words[setting][CLIENTS.index(client)]
     model = client("m", base_url="http://localhost:1")
@@ -295,7 +297,7 @@ def test_the_table_of_time_limits() -> None:
     assert said == asdict(TimeLimits())
 
 
-def test_what_may_be_asked_again() -> None:
+def test_retryable_errors() -> None:
     row = next(line for line in section(MODELS, "Errors").splitlines() if "529" in line)
     assert {int(status) for status in re.findall(r"\b\d{3}\b", row)} == RETRYABLE
 
@@ -303,12 +305,12 @@ def test_what_may_be_asked_again() -> None:
 DEMO = table(MODELS, "The demo model", "Ability")
 
 
-def test_the_table_of_the_demo_model_has_all_that_it_can() -> None:
+def test_the_demo_table_is_complete() -> None:
     assert {ability for ability, *_ in DEMO} == set(re.split(", | and (?=hand)", ABILITIES))
 
 
 @pytest.mark.parametrize(("request_", "tools"), [row[1:] for row in DEMO])
-def test_the_demo_model_does_what_the_table_says(request_: str, tools: str) -> None:
+def test_the_demo_follows_its_table(request_: str, tools: str) -> None:
     names = {name for row in DEMO for name in codes(row[2])}
     there = [wick.tool(lambda: "done", name=name, description="A tool.") for name in sorted(names)]
     result = wick.Agent("demo", tools=there).run_sync(request_.strip("“”"))
@@ -383,7 +385,7 @@ def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
     assert "64 cores, Python 3.14" in numbers.rendered(changed)
 
 
-def test_frameworks_stand_beside_each_other_in_the_readme(tmp_path: Path) -> None:
+def test_the_readme_compares_frameworks(tmp_path: Path) -> None:
     numbers = _numbers()
     wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
     other = {"version": "2", "different": "a message more", "delta": {"us": 7.0, "ratio": 14.0}}
@@ -415,11 +417,11 @@ def _broken(page: Path) -> list[str]:
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
         if not there.exists() or (anchor and anchor not in _anchors(there)):
-            broken.append(f"{name(page)}: {target}")
+            broken.append(f"{page_name(page)}: {target}")
     return broken
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name)
+@pytest.mark.parametrize("page", MARKDOWN, ids=page_name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert _broken(page) == []
 
@@ -433,13 +435,13 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         reached.add(page)
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
-    assert {name(page) for page in PAGES[1:]} - {name(page) for page in reached} == set()
+    assert {page_name(page) for page in PAGES[1:]} - {page_name(page) for page in reached} == set()
 
 
 # -- promises -------------------------------------------------------------------------------------------------------
 
 
-def test_the_promises_are_shown_as_they_were_tried() -> None:
+def test_the_promises_show_recorded_results() -> None:
     promises = _script("promises")
     page, kept = promises.PAGE.read_text("utf-8"), json.loads(promises.KEPT.read_text("utf-8"))
     assert page == promises.rendered(page, kept), "run python scripts/promises.py"
@@ -454,7 +456,7 @@ def test_each_promise_is_tried_and_so_is_a_planted_fault() -> None:
         assert any("planted=" in tally for tally in tallies), f"a planted fault shows that {promise} is tried"
 
 
-def test_what_was_not_tried_again_stays(tmp_path: Path) -> None:
+def test_untested_results_are_kept(tmp_path: Path) -> None:
     promises = _script("promises")
     (tmp_path / "faults").mkdir()
     line = {"promise": "R1", "what": "cancels", "tried": 5, "violated": 1, "seconds": 1.0, "at": "2026-01-01T00:00:00Z"}

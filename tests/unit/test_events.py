@@ -1,4 +1,4 @@
-"""What a run announces: each event in its shape on the wire, and the order they come in."""
+"""Events of a run: their wire format and order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kit import events
+from kit import collect_events
 from wick import Agent, Scripted, ToolCall, ToolUse, assistant, tool
 from wick.events import (
     ApprovalRequest,
@@ -120,7 +120,7 @@ def test_events_on_the_wire(event: Event, wire: dict[str, object]) -> None:
     assert json.loads(json.dumps(event.to_json())) == event.to_json()
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted() -> None:
     assert StateChange().to_json() == {"event": "on_state"}
 
 
@@ -137,7 +137,7 @@ async def test_the_events_of_a_tool_cycle() -> None:
 
     call = ToolCall("call_1", "read_file", {"path": "/workspace/main.py"})
     model = Scripted(assistant("Let me read that file.", call), "A FastAPI app.", name="m")
-    wire = [event.to_json() for event in await events(Agent(model, tools=[read_file]), "What is in main.py?")]
+    wire = [event.to_json() for event in await collect_events(Agent(model, tools=[read_file]), "What is in main.py?")]
 
     run_id, thread_id = wire[0]["run_id"], wire[-1]["thread_id"]
     assert run_id.startswith("run_") and thread_id.startswith("th_")

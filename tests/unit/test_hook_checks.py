@@ -1,4 +1,4 @@
-"""A hook that cannot work is refused when it is made, with what was expected beside what was found."""
+"""An invalid hook is refused at registration, with the expected and the actual signature."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POINTS = [(position, operation) for position in POSITIONS for operation in OPERA
 
 
 def _possible(position: Position, operation: Kind, decision: type) -> bool:
-    """The rule, as the design says it."""
+    """Return the rule of the design."""
     if decision is Block:
         return True
     if decision is Ask:
@@ -91,13 +91,13 @@ def test_an_annotation_that_shows_a_wrong_decision_is_refused(
     ("position", "decision"),
     [("before", Continue), ("guard", Continue), ("after", Ask)],
 )
-def test_a_hook_at_all_four_may_say_what_one_of_them_allows_and_nothing_else(position: Position, decision: Any) -> None:
+def test_an_operation_hook_may_return_what_one_operation_allows(position: Position, decision: Any) -> None:
     _register("after", Operation, _annotated("after", Continue | Stop | Block | None))
     with pytest.raises(HookError, match=f"may answer {decision.__name__}"):
         _register(position, Operation, _annotated(position, decision | None))
 
 
-def test_what_a_wrap_gives_back_is_not_a_decision() -> None:
+def test_a_wrap_result_is_not_a_decision() -> None:
     @wrap(Step)
     async def around(step: Step, next: Next[Any]) -> Stop | Continue:
         result: Stop | Continue = await next(step)
@@ -112,10 +112,10 @@ def test_an_annotation_that_cannot_be_resolved_is_left_to_the_run() -> None:
     assert before(ToolUse)(look).name == "look"
 
 
-# what is printed
+# printed form
 
 
-def test_what_was_expected_and_what_was_found_are_printed() -> None:
+def test_expected_and_actual_signatures_are_printed() -> None:
     with pytest.raises(HookError) as refused:
 
         @before(ToolUse)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def test_what_was_expected_and_what_was_found_are_printed() -> None:
         ("after", ToolUse, "async def look(use: ToolUse) -> Block | Stop | None"),
     ],
 )
-def test_what_is_expected_is_a_signature_that_would_do(position: Position, operation: Kind, expected: str) -> None:
+def test_the_expected_signature_is_valid(position: Position, operation: Kind, expected: str) -> None:
     def look() -> None: ...
 
     with pytest.raises(HookError) as refused:
@@ -148,7 +148,7 @@ def test_what_is_expected_is_a_signature_that_would_do(position: Position, opera
     assert f"expected: {expected}" in str(refused.value)
 
 
-def test_what_is_expected_of_a_hook_whose_name_is_none_in_python() -> None:
+def test_the_expected_signature_of_a_hook_without_identifier() -> None:
     with pytest.raises(HookError, match=r"expected: async def hook\(use: ToolUse\)"):
         before(ToolUse, name="my hook")(lambda: None)  # type: ignore[arg-type]
 
@@ -225,7 +225,7 @@ def test_an_object_that_can_be_called_is_a_hook() -> None:
     assert before(ToolUse)(Look()).name == "Look"
 
 
-def test_what_cannot_be_called_is_refused() -> None:
+def test_an_uncallable_hook_is_refused() -> None:
     with pytest.raises(HookError, match="a hook is a function, not 'look'"):
         before(ToolUse)("look")  # type: ignore[arg-type]
 
@@ -240,14 +240,14 @@ def test_an_annotation_with_another_operation_is_refused() -> None:
         guard(ToolUse)(look)  # type: ignore[arg-type]
 
 
-def test_a_hook_at_all_four_cannot_expect_one_of_them() -> None:
+def test_an_operation_hook_cannot_expect_one_operation() -> None:
     async def look(use: ToolUse) -> None: ...
 
     with pytest.raises(HookError, match="'look' expects a ToolUse, but before_operation gives it a Operation"):
         before(Operation)(look)  # type: ignore[arg-type]
 
 
-def test_a_hook_that_expects_any_operation_can_stand_at_each() -> None:
+def test_a_hook_for_any_operation_can_be_at_each() -> None:
     async def look(op: Operation[Any]) -> None: ...
 
     assert before(ToolUse)(look).point == "before_tool_use"
@@ -292,7 +292,7 @@ def test_only_model_calls_and_tool_uses_can_be_held(operation: Any) -> None:  # 
 
 
 @pytest.mark.parametrize("operation", [Step, ModelCall, ToolUse, Operation])
-def test_tools_are_brought_when_a_run_begins(operation: Any) -> None:  # rule 11
+def test_tools_added_at_run_start(operation: Any) -> None:  # rule 11
     with pytest.raises(HookError, match=r"tools are brought by before\(Run\)"):
         before(operation, tools="mcp_*")(lambda op: None)
     assert before(Run, tools="mcp_*")(lambda run: None).tools == ("mcp_*",)

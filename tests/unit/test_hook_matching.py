@@ -1,4 +1,4 @@
-"""What a hook's `match` means."""
+"""The `match` of a hook."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit import Watch, agent_for, call, calls, echo, execute, result_of, user_of
+from kit import OperationLog, agent_for, echo, execute, tool_agent, tool_call, tool_calls_reply, tool_result
 from wick import (  # fmt: skip
     Agent,
     Block,
@@ -31,7 +31,7 @@ from wick.hooks import Match, Next, compile_match, is_plain_name, parse_patterns
 
 
 def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:
-    return ToolUse(Run(), call(name or of.name, **args), of, args)
+    return ToolUse(Run(), tool_call(name or of.name, **args), of, args)
 
 
 # rule 11: names, patterns and predicates
@@ -120,10 +120,10 @@ def test_the_name_that_the_model_used_is_matched_even_if_a_hook_took_another_too
 def test_a_predicate_sees_the_operation() -> None:
     loud = compile_match(lambda use: use.args.get("text", "").isupper())
     assert loud(use(text="HI")) and not loud(use(text="hi"))
-    assert compile_match(lambda use: use.args)(use(text="hi")) is True  # what it returns is taken as yes or no
+    assert compile_match(lambda use: use.args)(use(text="hi")) is True  # its return value is a truth value
 
 
-def test_other_operations_are_matched_by_agent_and_model_and_by_what_they_are() -> None:
+def test_other_operations_are_matched_by_agent_model_and_kind() -> None:
     run = Run(agent="helper", model=Scripted(name="small", spare=True))
     assert compile_match("help*")(run) and not compile_match("other")(run)
     assert compile_match("small")(ModelCall(run, run.model, "", [], [], {}))
@@ -131,8 +131,8 @@ def test_other_operations_are_matched_by_agent_and_model_and_by_what_they_are() 
 
 
 @pytest.mark.parametrize("position", [before, after, guard])
-async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
-    here, there = Watch(), Watch()
+async def test_a_hook_is_called_only_where_it_matches(position: Any) -> None:
+    here, there = OperationLog(), OperationLog()
     hooks = [
         position(ToolUse, match="echo", name="here")(here),
         position(ToolUse, match="kind:shell", name="there")(there),
@@ -142,34 +142,34 @@ async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
     assert there.ops == []
 
 
-async def test_a_wrap_stands_only_where_it_matches() -> None:
+async def test_a_wrap_is_called_only_where_it_matches() -> None:
     @wrap(ToolUse, match="other*")
     async def refuse(use: ToolUse, next: Next[Any]) -> Block:
         return Block("no")
 
-    assert result_of(await agent_for(ToolUse, refuse).run("go")) == "hi"
+    assert tool_result(await agent_for(ToolUse, refuse).run("go")) == "hi"
 
 
-async def test_a_match_sees_what_the_hooks_outside_have_changed() -> None:
+async def test_a_match_sees_changes_of_outer_hooks() -> None:
     @before(ToolUse)
     async def louder(use: ToolUse) -> None:
         use.args["text"] = "HI"
 
     quiet = guard(ToolUse, match=lambda use: use.args["text"].isupper(), name="quiet")(lambda use: Block("hush"))
-    assert result_of(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
+    assert tool_result(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
 
 
-# rule 9: a guard that cannot say whether it is meant has not agreed
+# rule 9: a guard whose match fails denies
 
 
-async def test_a_guard_whose_predicate_fails_blocks() -> None:
+async def test_a_guard_with_a_failing_predicate_blocks() -> None:
     deny = guard(ToolUse, match=lambda use: use.args["nothing"], name="deny")(lambda use: None)
-    text = result_of(await agent_for(ToolUse, deny).run("go"))
+    text = tool_result(await agent_for(ToolUse, deny).run("go"))
     assert text == "the guard 'deny' failed, so it has not agreed: KeyError: 'nothing'"
 
 
 @pytest.mark.parametrize("position", ["before", "wrap"])
-async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(position: str) -> None:
+async def test_a_before_or_wrap_with_a_failing_predicate_fails_the_operation(position: str) -> None:
     async def around(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use)
 
@@ -181,16 +181,16 @@ async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(positi
         hook = wrap(ToolUse, **options)(around) if position == "wrap" else before(ToolUse, **options)(lambda use: None)
         agent = agent_for(ToolUse, hook)
         if on_error == "log":
-            assert result_of(await agent.run("go")) == "hi"
+            assert tool_result(await agent.run("go")) == "hi"
             continue
         with pytest.raises(LookupError, match=r"which\?"):
             await agent.run("go")
 
 
 @pytest.mark.parametrize("hold", [False, True])
-async def test_an_after_whose_predicate_fails_withholds_the_result(hold: bool) -> None:
+async def test_an_after_with_a_failing_predicate_withholds_the_result(hold: bool) -> None:
     hook = after(ToolUse, match=lambda use: use.args["nothing"], name="redact", hold=hold)(lambda use: None)
-    text = result_of(await agent_for(ToolUse, hook).run("go"))
+    text = tool_result(await agent_for(ToolUse, hook).run("go"))
     assert text == "the result was withheld: the hook 'redact' failed: KeyError"
 
 
@@ -202,7 +202,7 @@ def deny(match: Match, operation: Any = ToolUse) -> Any:
 
 
 @pytest.mark.parametrize("match", ["exceute", ["exceute", "ecko"], "exceute|ecko", "Execute"])
-def test_a_guard_for_a_tool_that_nobody_has_is_an_error(match: Match) -> None:
+def test_a_guard_for_an_unknown_tool_is_an_error(match: Match) -> None:
     with pytest.raises(ConfigError, match="the guard 'deny' is for 'E?e?x?c?e") as error:
         Agent(Scripted(spare=True), tools=[echo, execute], hooks=[deny(match)])
     said = "but there is no such tool; the tools are echo, execute; did you mean 'execute'?"
@@ -237,15 +237,19 @@ def test_each_part_of_a_match_is_checked(match: str) -> None:
     assert not silent(match.split("|"))
 
 
-def test_a_match_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_match_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.agent._check_matches", lambda *given: None)
     assert silent("execute|ecko")
 
 
 @pytest.mark.parametrize("position", [before, after])
-def test_a_typing_error_is_noticed_at_other_positions_too(position: Any) -> None:
+def test_a_misspelled_match_is_detected_at_other_positions(position: Any) -> None:
     with pytest.raises(ConfigError, match="hook 'typo' is for 'exceute', but .* did you mean 'execute'"):
-        Agent(Scripted(spare=True), tools=[execute], hooks=[position(ToolUse, match="exceute", name="typo")(Watch())])
+        Agent(
+            Scripted(spare=True),
+            tools=[execute],
+            hooks=[position(ToolUse, match="exceute", name="typo")(OperationLog())],
+        )
 
 
 def test_a_guard_at_all_four_is_checked_too_and_an_agent_may_have_no_tools() -> None:
@@ -264,7 +268,7 @@ def test_a_guard_may_name_the_origin_of_a_renamed_tool() -> None:
     Agent(Scripted(spare=True), tools=[execute.renamed("run_it")], hooks=[deny("execute")])
 
 
-def test_other_hooks_may_be_for_what_is_not_there() -> None:
+def test_other_hooks_may_match_unknown_tools() -> None:
     hooks = [
         before(ToolUse, match="exceute", name="a")(lambda use: None),
         guard(ModelCall, match="some-model", name="b")(lambda call: None),
@@ -274,13 +278,13 @@ def test_other_hooks_may_be_for_what_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("tools", ["late", "lat*", ["other", "late"]])
-async def test_a_guard_may_name_a_tool_that_is_brought_when_a_run_begins(tools: Any) -> None:
+async def test_a_guard_may_name_a_tool_added_at_run_start(tools: Any) -> None:
     @before(Run, tools=tools)
     async def bring(run: Run) -> None:
         run.tools["late"] = echo.renamed("late")
 
-    model = Scripted(calls(call("late")), "done")
-    assert result_of(await Agent(model, hooks=[deny("late"), bring]).run("go")) == "no"
+    model = Scripted(tool_calls_reply(tool_call("late")), "done")
+    assert tool_result(await Agent(model, hooks=[deny("late"), bring]).run("go")) == "no"
 
 
 def test_a_guard_may_name_a_tool_that_a_capability_declares_foreign() -> None:
@@ -294,7 +298,7 @@ def test_a_guard_may_name_a_tool_that_a_capability_declares_foreign() -> None:
         Agent(Scripted(spare=True), hooks=[Remote(), deny("sub_toll")])
 
 
-def test_a_guard_may_name_what_a_capability_brings() -> None:
+def test_a_guard_may_name_a_capability_tool() -> None:
     class Brings(Capability):
         @tool
         async def fetch(self, url: str) -> str:
@@ -310,12 +314,12 @@ def test_a_guard_may_name_what_a_capability_brings() -> None:
 async def test_a_guard_for_the_canonical_name_guards_the_tool_under_every_name() -> None:
     renamed = execute.renamed("mcp_execute")
     for match in ("execute", "bash", "mcp_*", "kind:shell"):
-        assert result_of(await user_of(renamed, deny(match), args={"command": "ls"}).run("go")) == "no"
+        assert tool_result(await tool_agent(renamed, deny(match), args={"command": "ls"}).run("go")) == "no"
 
 
-async def test_a_call_of_a_tool_that_is_gone_is_still_answered() -> None:
+async def test_a_call_of_a_removed_tool_is_answered() -> None:
     thread = Thread()
-    thread.add(user("go"), calls(call("gone")))
+    thread.add(user("go"), tool_calls_reply(tool_call("gone")))
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread)
     assert thread.messages[2].text == "there is no tool named 'gone'; the tools are echo"
     assert result.text == "done"

@@ -1,4 +1,4 @@
-"""Hooks, where they stand, and the order of their rings."""
+"""Hooks, their positions, and the order of their rings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import agent_for, call, calls, echo, echoer, talker
+from kit import agent_for, echo, echo_agent, hello_agent, tool_call, tool_calls_reply
 from wick import (  # fmt: skip
     Agent,
     Block,
@@ -73,7 +73,7 @@ def test_a_points_name_is_derived() -> None:
 async def _around(op: Any, next: Next[Any]) -> Any: ...
 
 
-def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
+def test_a_hook_has_the_name_of_its_function_or_the_given_one() -> None:
     @before(Run)
     async def look(run: Run) -> None: ...
 
@@ -81,7 +81,7 @@ def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
     assert before(Run, name="other")(look.fn).name == "other"
 
 
-def test_a_hook_says_what_it_is() -> None:
+def test_hook_repr() -> None:
     @guard(ToolUse, match="execute")
     async def deny(use: ToolUse) -> None: ...
 
@@ -100,17 +100,17 @@ def test_a_hook_cannot_be_changed() -> None:
 async def test_the_first_hook_is_outermost_and_has_the_last_word() -> None:
     trace = Trace()
     hooks = [trace.wrap("a"), trace.after("b"), trace.before("c"), trace.wrap("d"), trace.guard("e"), trace.before("f")]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == ["a in", "c in", "d in", "f in", "e gate", "d out", "b out", "a out"]
 
 
-async def test_guards_are_inside_of_everything_wherever_they_are_listed() -> None:
+async def test_guards_are_innermost_in_any_list_order() -> None:
     trace = Trace()
-    await echoer(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
+    await echo_agent(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
     assert trace.log == ["a in", "b in", "g gate", "h gate", "b out"]
 
 
-async def test_priority_moves_a_hook_outward_and_ties_keep_the_order_of_the_list() -> None:
+async def test_priority_moves_a_hook_outward_and_ties_keep_list_order() -> None:
     trace = Trace()
     hooks = [
         trace.before("a"),
@@ -120,18 +120,18 @@ async def test_priority_moves_a_hook_outward_and_ties_keep_the_order_of_the_list
         trace.before("e", priority=2.5),
         trace.before("f"),
     ]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == [f"{name} in" for name in "ebdafc"]
 
 
 async def test_priority_moves_a_guard_among_the_guards() -> None:
     trace = Trace()
-    await echoer(trace.guard("a"), trace.guard("b", priority=1), trace.guard("c")).run("go")
+    await echo_agent(trace.guard("a"), trace.guard("b", priority=1), trace.guard("c")).run("go")
     assert trace.log == ["b gate", "a gate", "c gate"]
 
 
 def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap", "after")) -> Any:
-    """A capability whose source has its hooks in that order."""
+    """Return a capability with hooks in that source order."""
 
     @before(ToolUse)
     async def enter(self: Any, use: ToolUse) -> None:
@@ -157,10 +157,10 @@ def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap
 
 
 @pytest.mark.parametrize("order", [*permutations(("before", "wrap", "after", "guard"))])
-async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order: tuple[str, ...]) -> None:
+async def test_one_capability_is_one_ring_in_any_source_order(order: tuple[str, ...]) -> None:
     trace = Trace()
     hooks = [trace.wrap("outer"), _capability(trace, "cap", order), trace.wrap("inner")]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == [
         "outer in",
         "cap.wrap in",
@@ -176,7 +176,7 @@ async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order
 
 async def test_two_capabilities_are_two_rings() -> None:
     trace = Trace()
-    await echoer(_capability(trace, "one"), _capability(trace, "two")).run("go")
+    await echo_agent(_capability(trace, "one"), _capability(trace, "two")).run("go")
     assert trace.log == [
         *("one.wrap in", "one.before", "two.wrap in", "two.before"),
         *("two.wrap out", "two.after", "one.wrap out", "one.after"),
@@ -195,7 +195,7 @@ async def test_priority_moves_one_hook_of_a_capability_over_all_capabilities() -
         async def last(self, use: ToolUse) -> None:
             trace.log.append("last")
 
-    await echoer(_capability(trace, "cap", ("before",)), Late()).run("go")
+    await echo_agent(_capability(trace, "cap", ("before",)), Late()).run("go")
     assert trace.log == ["first", "cap.before", "last"]
 
 
@@ -210,7 +210,7 @@ def test_rings_are_those_of_one_operation() -> None:
 
 
 @pytest.mark.parametrize("decorate", ["before", "wrap", "after", "guard"])
-async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
+async def test_an_operation_hook_is_at_all_four(decorate: str) -> None:
     seen: list[str] = []
 
     async def look(op: Operation[Any]) -> None:
@@ -222,7 +222,7 @@ async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
 
     make: dict[str, Any] = {"before": before, "wrap": wrap, "after": after, "guard": guard}
     hook = make[decorate](Operation)(around if decorate == "wrap" else look)
-    model = Scripted(calls(call()), "done")
+    model = Scripted(tool_calls_reply(tool_call()), "done")
     await Agent(model, tools=[echo], hooks=[hook]).run("go")
     if decorate == "after":
         assert seen == ["model_call", "tool_use", "step", "model_call", "step", "run"]
@@ -231,7 +231,7 @@ async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_a_guard_at_operation_can_block_each_of_them(operation: type[Operation[Any]]) -> None:
+async def test_an_operation_guard_can_block_each_operation(operation: type[Operation[Any]]) -> None:
     @guard(Operation)
     async def deny(op: Operation[Any]) -> Block | None:
         return Block("no") if op.name == operation.name else None
@@ -249,13 +249,13 @@ def test_two_hooks_with_the_same_name_are_refused() -> None:
         Agent(Scripted(spare=True), hooks=hooks)
 
 
-def test_the_same_hook_twice_is_refused_also_when_it_comes_later() -> None:
+def test_a_duplicate_hook_is_refused_also_later() -> None:
     hook = before(Run, name="look")(lambda run: None)
     with pytest.raises(ConfigError, match="two hooks are named 'look'"):
-        talker(hook).with_hooks(hook)
+        hello_agent(hook).with_hooks(hook)
 
 
-def test_what_is_not_a_hook_is_refused() -> None:
+def test_an_invalid_hook_is_refused() -> None:
     async def look(run: Run) -> None: ...
 
     with pytest.raises(
@@ -267,7 +267,7 @@ def test_what_is_not_a_hook_is_refused() -> None:
 # binding
 
 
-def test_a_method_is_bound_to_its_object_and_named_after_it() -> None:
+def test_a_method_is_bound_and_named_after_its_object() -> None:
     class Greets(Capability):
         @before(Run)
         def greet(self, run: Run) -> Any:

@@ -1,4 +1,4 @@
-"""What has been got past other guards, and does not get past wick's: one test for each way.
+"""Bypasses of guards in other frameworks, which fail in wick: one test each.
 
 Every agent here wants to run `rm -rf /` with the tool `execute`, and a guard is there that does not let it.
 A leak is `executed` holding a command that the guard has not seen, or has refused.
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, hook_at, result_of, results
+from kit import ScriptedUser, hook_at, tool_calls_reply, tool_result, tool_results
 from wick import (
     Agent,
     Allow,
@@ -71,7 +71,7 @@ def nothing(use: ToolUse) -> Block:
 
 
 class Watching:
-    """A guard that lets everything pass that is not `rm`, and remembers what it has seen."""
+    """A guard that passes everything but `rm`, and records it."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -84,11 +84,13 @@ class Watching:
 
 def wants(*commands: str) -> Message:
     """A reply that asks for commands, all at once."""
-    return calls(*(ToolCall(f"c{number}", "execute", {"command": text}) for number, text in enumerate(commands, 1)))
+    return tool_calls_reply(
+        *(ToolCall(f"c{number}", "execute", {"command": text}) for number, text in enumerate(commands, 1))
+    )
 
 
 def agent(execute: Tool, *hooks: Any, command: str = "ls", **options: Any) -> Agent:
-    """An agent that executes one command and says "done"."""
+    """An agent that executes one command and replies "done"."""
     options.setdefault("tools", [execute])
     return Agent(Scripted(wants(command), "done", spare=True), hooks=hooks, **options)
 
@@ -102,7 +104,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_later_before(execute: Tool, execu
         use.args["command"] = RM
 
     result = await agent(execute, no_rm, sneak).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -114,7 +116,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_wrap_that_passes_a_changed_copy(
         return await next(use.fork(args={"command": RM}))
 
     result = await agent(execute, no_rm, sneak).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -127,7 +129,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_wrap_that_passes_a_call_of_its_ow
         return await next(ToolUse(free, ToolCall("c9", "execute"), execute, {"command": RM}))
 
     result = await agent(execute, no_rm, sneak).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -144,7 +146,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_copy_of_a_run_without_its_parent(
     async def delegate(run: Run) -> str:
         return (await child.run("go", parent=run)).text
 
-    parent = Agent(Scripted(calls(ToolCall("c1", "delegate")), "done"), tools=[delegate], hooks=[no_rm])
+    parent = Agent(Scripted(tool_calls_reply(ToolCall("c1", "delegate")), "done"), tools=[delegate], hooks=[no_rm])
     await parent.run("go")
     assert executed == []
 
@@ -163,7 +165,7 @@ async def test_a_guard_cannot_be_bypassed_by_putting_a_call_into_another_run(
         return await next(use)
 
     result = await agent(execute, move if position == "before" else move_around, no_rm, command=RM).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -187,7 +189,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_second_attempt(execute: Tool, exe
         return await next(use)
 
     result = await agent(execute, insist, watching.hook).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == ["ls"]
     assert watching.seen == ["ls", RM, RM]
 
@@ -198,21 +200,21 @@ async def test_a_guard_cannot_be_bypassed_by_skipping_next(execute: Tool, execut
         return ToolResult("it is done, believe me")
 
     result = await agent(execute, forge, nothing).run("go")
-    assert result_of(result) == "it is done, believe me"  # a result can be made up, but nothing was done
+    assert tool_result(result) == "it is done, believe me"  # a result can be made up, but nothing was done
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_healing_what_it_blocked(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_replacing_a_blocked_result(execute: Tool, executed: list[str]) -> None:
     @after(ToolUse)
     def heal(use: ToolUse) -> None:
         use.result = ToolResult("all is well")
 
     result = await agent(execute, heal, nothing).run("go")
-    assert result_of(result) == "all is well"
+    assert tool_result(result) == "all is well"
     assert executed == []
 
 
-# -- what changes after it was sealed ---------------------------------------------------------------------------------
+# -- changes after the seal -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -225,16 +227,14 @@ async def test_a_guard_cannot_be_bypassed_by_healing_what_it_blocked(execute: To
         pytest.param(lambda use: setattr(use, "data", b'{"command":"rm -rf /"}'), id="setting the bytes"),
     ],
 )
-async def test_a_guard_cannot_be_bypassed_by_another_guard_that_changes_what_it_sees(
-    change: Any, execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_mutating_guard(change: Any, execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def meddle(use: ToolUse) -> None:
         change(use)
 
     watching = Watching()
     result = await agent(execute, watching.hook, meddle).run("go")
-    assert "the guard 'meddle' failed, so it has not agreed: Sealed" in result_of(result)
+    assert "the guard 'meddle' failed, so it has not agreed: Sealed" in tool_result(result)
     assert executed == []
     assert watching.seen == ["ls"]
 
@@ -271,7 +271,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_reference_to_nested_arguments(exe
         held[0].append(RM)
         held[0][0] = RM
 
-    model = Scripted(calls(ToolCall("c1", "execute", {"plan": {"commands": ["pwd"]}})), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "execute", {"plan": {"commands": ["pwd"]}})), "done")
     await Agent(model, tools=[execute], hooks=[hold, late, no_rm]).run("go")
     assert executed == ["ls"]
 
@@ -292,7 +292,7 @@ async def test_a_guard_cannot_be_bypassed_by_changing_the_arguments_while_the_us
         question.about["args"]["command"] = RM
         return True
 
-    await agent(execute, remember, no_rm, ask=User(agree)).run("go")
+    await agent(execute, remember, no_rm, ask=ScriptedUser(agree)).run("go")
     assert executed == ["ls"]
 
 
@@ -311,7 +311,7 @@ async def test_a_guard_cannot_be_bypassed_by_another_tool_under_the_same_name(
     assert executed == ["ls"]
 
 
-# -- who is above, and who is asked -----------------------------------------------------------------------------------
+# -- parents and askers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -329,7 +329,9 @@ def _parent_of(child: Agent, name: str, *hooks: Any) -> Agent:
         result = await child.run("go", parent=run)
         return result.text
 
-    return Agent(Scripted(calls(ToolCall("c1", "delegate")), "done"), name=name, tools=[delegate], hooks=hooks)
+    return Agent(
+        Scripted(tool_calls_reply(ToolCall("c1", "delegate")), "done"), name=name, tools=[delegate], hooks=hooks
+    )
 
 
 async def test_a_guard_cannot_be_bypassed_by_a_child_that_has_a_guard_of_the_same_name(
@@ -342,20 +344,18 @@ async def test_a_guard_cannot_be_bypassed_by_a_child_that_has_a_guard_of_the_sam
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_a_child_that_asks_somebody_else(
-    execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_child_with_another_asker(execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse, match=lambda use: use.call.name == "execute")
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
 
-    root = User(False)
+    root = ScriptedUser(False)
 
     @before(Run)
     def ask_mine(run: Run) -> None:
-        run.asker = User(True)
+        run.asker = ScriptedUser(True)
 
-    child = agent(execute, ask_mine, command=RM, ask=User(True))
+    child = agent(execute, ask_mine, command=RM, ask=ScriptedUser(True))
     parent = _parent_of(child, "parent", sure)
     await Agent(parent.model, tools=parent.tools, hooks=[sure], ask=root).run("go")
     assert root.question.question == "sure?"
@@ -380,7 +380,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_approval_for_another_call(execut
     def sure(use: ToolUse) -> Ask:
         return Ask(f"{use.call.id}: {use.args['command']}?")
 
-    user = User(lambda question: question.about["call_id"] == "c1")
+    user = ScriptedUser(lambda question: question.about["call_id"] == "c1")
     model = Scripted(wants("ls", "ls"), wants("ls"), "done")
     await Agent(model, tools=[execute], hooks=[sure], ask=user).run("go")
     assert sorted(question.about["call_id"] for question in user.questions) == ["c1", "c1", "c2"]
@@ -398,7 +398,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_approval_of_other_arguments(exec
         await next(use)
         return await next(use.fork(args={"command": RM}))
 
-    user = User(lambda question: question.about["args"]["command"] == "ls")
+    user = ScriptedUser(lambda question: question.about["args"]["command"] == "ls")
     await agent(execute, retry, sure, ask=user).run("go")
     assert [question.about["args"]["command"] for question in user.questions] == ["ls", RM]
     assert executed == ["ls"]
@@ -413,16 +413,14 @@ async def test_a_guard_cannot_be_bypassed_by_an_approval_of_an_earlier_run(execu
     def not_now(step: Step) -> Block:
         return Block("not now")
 
-    user, thread = User(True), Thread()
+    user, thread = ScriptedUser(True), Thread()
     for _ in range(2):
         await agent(execute, sure, not_now, ask=user).run("go", thread=thread)
     assert len(user.questions) == 2
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1)])
-async def test_a_guard_cannot_be_bypassed_by_an_ask_that_outvotes_it(
-    order: tuple[int, ...], execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_an_ask(order: tuple[int, ...], execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
@@ -432,10 +430,10 @@ async def test_a_guard_cannot_be_bypassed_by_an_ask_that_outvotes_it(
         return Ask("sure, before?")
 
     hooks = [(sure, sure_before, no_rm)[place] for place in order]
-    user = User(True)
+    user = ScriptedUser(True)
     result = await agent(execute, *hooks, command=RM, ask=user).run("go")
-    assert result_of(result) == "nothing is deleted here"
-    assert user.questions == []  # what is refused anyway is not asked
+    assert tool_result(result) == "nothing is deleted here"
+    assert user.questions == []  # a denied call is not asked about
     assert executed == []
 
 
@@ -445,8 +443,8 @@ async def test_a_guard_cannot_be_bypassed_by_an_answer_with_other_arguments(exec
         return Ask("sure?")
 
     watching = Watching()
-    result = await agent(execute, sure, watching.hook, ask=User(Allow({"command": RM}))).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    result = await agent(execute, sure, watching.hook, ask=ScriptedUser(Allow({"command": RM}))).run("go")
+    assert tool_result(result) == "nothing is deleted here"
     assert watching.seen == ["ls", RM]
     assert executed == []
 
@@ -459,7 +457,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_answer_that_is_none(
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
 
-    await agent(execute, sure, ask=User(lambda question: answer)).run("go")
+    await agent(execute, sure, ask=ScriptedUser(lambda question: answer)).run("go")
     assert executed == []
 
 
@@ -468,7 +466,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_answer_that_is_none(
 
 @pytest.mark.parametrize("error", [ValueError("oops"), HookError("oops"), asyncio.CancelledError(), TimeoutError()])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-async def test_a_guard_cannot_be_bypassed_by_a_crash_of_it(
+async def test_a_guard_cannot_be_bypassed_by_its_crash(
     error: BaseException, is_async: bool, execute: Tool, executed: list[str]
 ) -> None:
     def crash(use: ToolUse) -> None:
@@ -480,7 +478,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_crash_of_it(
 
     crashing = guard(ToolUse, name="crash")(crash_later if is_async else crash)
     result = await agent(execute, crashing).run("go")
-    assert "the guard 'crash' failed, so it has not agreed" in result_of(result)
+    assert "the guard 'crash' failed, so it has not agreed" in tool_result(result)
     assert result.text == "done"
     assert executed == []
 
@@ -493,7 +491,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_crash_of_its_match(execute: Tool,
     def strict(use: ToolUse) -> None: ...
 
     result = await agent(execute, strict).run("go")
-    assert "the guard 'strict' failed, so it has not agreed" in result_of(result)
+    assert "the guard 'strict' failed, so it has not agreed" in tool_result(result)
     assert executed == []
 
 
@@ -515,7 +513,7 @@ async def test_a_guard_cannot_be_bypassed_by_hanging(
 
     result = await agent(execute, hang).run("go")
     release.set()
-    assert "the guard 'hang' failed, so it has not agreed: TimeoutError" in result_of(result)
+    assert "the guard 'hang' failed, so it has not agreed: TimeoutError" in tool_result(result)
     assert executed == []
 
 
@@ -525,7 +523,7 @@ async def test_a_guard_cannot_be_bypassed_by_answering_nonsense(
 ) -> None:
     babbling = hook_at("guard", ToolUse, nonsense, name="babble")
     result = await agent(execute, babbling).run("go")
-    assert "the guard 'babble' failed, so it has not agreed: HookError" in result_of(result)
+    assert "the guard 'babble' failed, so it has not agreed: HookError" in tool_result(result)
     assert executed == []
 
 
@@ -534,7 +532,7 @@ def test_a_guard_cannot_be_bypassed_by_only_logging_its_failure() -> None:
         guard(ToolUse, on_error="log")(lambda use: None)
 
 
-async def test_a_guard_cannot_be_bypassed_by_cancelling_the_task_it_runs_in(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_cancelling_its_task(execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def cancel(use: ToolUse) -> None:
         task = asyncio.current_task()
@@ -556,15 +554,17 @@ def sure(use: ToolUse) -> Ask:
 
 async def _paused(execute: Tool, *hooks: Hook) -> Thread:
     thread = Thread()
-    result = await agent(execute, sure, *hooks, command=RM, ask=User(Paused("later"))).run("go", thread=thread)
+    result = await agent(execute, sure, *hooks, command=RM, ask=ScriptedUser(Paused("later"))).run("go", thread=thread)
     assert (result.outcome, result.reason) == ("interrupted", "paused: later")
     return Thread.from_json(thread.to_json())  # as another process would find it
 
 
 async def test_a_guard_cannot_be_bypassed_by_resuming(execute: Tool, executed: list[str]) -> None:
     thread = await _paused(execute)
-    result = await Agent(Scripted("done"), tools=[execute], hooks=[sure, no_rm], ask=User(True)).run(thread=thread)
-    assert result_of(result) == "nothing is deleted here"
+    result = await Agent(Scripted("done"), tools=[execute], hooks=[sure, no_rm], ask=ScriptedUser(True)).run(
+        thread=thread
+    )
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -573,7 +573,7 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_without_it(execute: Tool, 
     def watch(use: ToolUse) -> None: ...
 
     thread = await _paused(execute, watch)
-    resumed = Agent(Scripted("done", spare=True), tools=[execute], hooks=[sure], ask=User(True))
+    resumed = Agent(Scripted("done", spare=True), tools=[execute], hooks=[sure], ask=ScriptedUser(True))
     with pytest.raises(ConfigError, match="started under the guards watch, which are missing now"):
         await resumed.run(thread=thread)
     with pytest.raises(ConfigError, match="watch"):
@@ -610,13 +610,13 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_with_an_answer_to_another_
     thread = await _paused(execute)
     asked = next(entry.data for entry in thread.entries if entry.kind == "asked")
     thread.append("answered", {"id": asked["id"], "hash": "0" * 64, "allowed": True, "reason": ""})
-    await Agent(Scripted("done"), tools=[execute], hooks=[sure], ask=User(False)).run(thread=thread)
+    await Agent(Scripted("done"), tools=[execute], hooks=[sure], ask=ScriptedUser(False)).run(thread=thread)
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_going_on_without_the_answer(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_continuing_without_the_answer(execute: Tool, executed: list[str]) -> None:
     thread = await _paused(execute)
-    user = User(True)
+    user = ScriptedUser(True)
     result = await Agent(Scripted("done"), tools=[execute], hooks=[sure], ask=user).run("never mind", thread=thread)
     assert (result.text, executed, user.questions) == ("done", [], [])
 
@@ -625,11 +625,11 @@ async def test_a_guard_cannot_be_bypassed_by_going_on_without_the_answer(execute
 
 
 async def test_a_guard_cannot_be_bypassed_by_renaming_the_tool(execute: Tool, executed: list[str]) -> None:
-    model = Scripted(calls(ToolCall("c1", "harmless", {"command": RM})), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "harmless", {"command": RM})), "done")
     strict = guard(ToolUse, match="execute", name="strict")(no_rm.fn)
     renamed = execute.renamed("prefixed").renamed("harmless")
     result = await Agent(model, tools=[renamed], hooks=[strict]).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -640,23 +640,21 @@ async def test_a_guard_cannot_be_bypassed_by_an_alias(match: str, name: str, exe
     async def run_command(command: str) -> None:
         executed.append(command)
 
-    model = Scripted(calls(ToolCall("c1", name, {"command": RM})), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", name, {"command": RM})), "done")
     strict = guard(ToolUse, match=match, name="strict")(no_rm.fn)
     result = await Agent(model, tools=[tool(run_command, name=name)], hooks=[strict]).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_a_tool_that_comes_while_the_run_goes_on(
-    execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_tool_added_during_the_run(execute: Tool, executed: list[str]) -> None:
     @before(Run, tools="execute")
     def bring(run: Run) -> None:
         run.tools["execute"] = execute
 
     strict = guard(ToolUse, match="execute", name="strict")(no_rm.fn)
     result = await agent(execute, bring, strict, command=RM, tools=[]).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -665,7 +663,7 @@ def test_a_guard_cannot_be_bypassed_by_a_typing_error_in_its_match(execute: Tool
         agent(execute, guard(ToolUse, match="exceute", name="strict")(no_rm.fn))
 
 
-# -- what the model does ----------------------------------------------------------------------------------------------
+# -- model behaviour --------------------------------------------------------------------------------------------------
 
 
 async def test_a_guard_cannot_be_bypassed_by_continuing(execute: Tool, executed: list[str]) -> None:
@@ -681,7 +679,7 @@ async def test_a_guard_cannot_be_bypassed_by_continuing(execute: Tool, executed:
     result = await Agent(model, tools=[execute], hooks=[push, one_step, no_rm]).run("go")
     assert (result.outcome, result.reason) == ("stopped", "blocked: one step is enough")
     result = await Agent(Scripted("no", wants(RM), "done"), tools=[execute], hooks=[push, no_rm]).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -693,7 +691,7 @@ async def test_a_guard_cannot_be_bypassed_by_steering(execute: Tool, executed: l
 
     model = Scripted("hello", wants(RM), "done")
     result = await Agent(model, tools=[execute], hooks=[steer, no_rm]).run("go")
-    assert result_of(result) == "nothing is deleted here"
+    assert tool_result(result) == "nothing is deleted here"
     assert executed == []
 
 
@@ -720,7 +718,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_invalid_call(
     def told(use: ToolUse) -> None:
         looked.append(f"after: {bool(use.result.error)}")
 
-    model = Scripted(calls(ToolCall("c1", name, args)), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", name, args)), "done")
     await Agent(model, tools=[execute], hooks=[repair, insist, told]).run("go")
     assert looked == ["after: True"]
     assert executed == []
@@ -733,12 +731,12 @@ async def test_a_guard_cannot_be_bypassed_by_arguments_that_a_hook_spoiled(execu
 
     watching = Watching()
     result = await agent(execute, spoil, watching.hook).run("go")
-    assert result_of(result).startswith("execute: command should be")
+    assert tool_result(result).startswith("execute: command should be")
     assert (executed, watching.seen) == ([], [])
 
 
 class Broken:
-    """A model whose tool call breaks off, or never had a name, an id or an end."""
+    """A model whose tool call breaks off, or lacks a name, an id or an end."""
 
     name = "broken"
 
@@ -764,7 +762,7 @@ class Broken:
 async def test_a_guard_cannot_be_bypassed_by_half_a_call(raw: str, execute: Tool, executed: list[str]) -> None:
     model = Broken(CallStart(0, "c1", "execute"), CallArgs(0, raw), Finish("tool_calls"))
     result = await Agent(model, tools=[execute]).run("go")
-    assert results(result)[0].startswith("the arguments ")
+    assert tool_results(result)[0].startswith("the arguments ")
     assert executed == []
 
 

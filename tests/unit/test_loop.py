@@ -1,4 +1,4 @@
-"""The loop: which operation follows which, how a run ends, and what it makes of models and tools that misbehave."""
+"""The loop: the sequence of operations, the end of a run, and misbehaving models and tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, echo, echoer, entries, events, result_of, results, talker
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo,
+    echo_agent,
+    hello_agent,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (
     Agent,
     Ask,
@@ -74,18 +85,18 @@ class Raw:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ignores a cancellation is abandoned sooner."""
+    """Abandon work that ignores cancellation sooner."""
     monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
 def valid(thread: Thread) -> bool:
-    """Whether a thread is whole: every call answered, in order, and the next message can be said."""
+    """Return True if a thread is valid: every call answered, in order, and ready for the next message."""
     thread.messages.validate()
     return not thread.pending and not thread.busy
 
 
 def named(tool: str, name: str) -> ToolCall:
-    """A call whose id is its argument."""
+    """Return a call whose id is its argument."""
     return ToolCall(name, tool, {"name": name})
 
 
@@ -107,32 +118,32 @@ async def test_a_run_takes_steps_and_each_asks_the_model_and_uses_its_tools() ->
             log.append(f"-{op.name}")
             return result
 
-    result = await echoer(Log()).run("go")
+    result = await echo_agent(Log()).run("go")
     step = "+step +model_call -model_call +tool_use -tool_use -step +step +model_call -model_call -step"
     assert log == f"+run {step} -run".split()
     assert [message.role for message in result.messages] == ["user", "assistant", "tool", "assistant"]
     assert (result.text, result.outcome, result.reason) == ("done", "completed", "completed")
 
 
-async def test_a_run_stops_by_itself_when_no_tool_is_wanted() -> None:
-    result = await talker().run("hi")
+async def test_a_run_stops_without_tool_calls() -> None:
+    result = await hello_agent().run("hi")
     assert (result.text, result.outcome, result.reason, result.error) == ("hello", "completed", "completed", None)
     assert [message.text for message in result.messages] == ["hi", "hello"]
 
 
-async def test_a_reply_with_text_and_calls_goes_on() -> None:
-    model = Scripted(assistant("let me see", call()), "done")
+async def test_a_reply_with_text_and_calls_continues() -> None:
+    model = Scripted(assistant("let me see", tool_call()), "done")
     assert (await Agent(model, tools=[echo]).run("go")).text == "done"
 
 
-async def test_an_empty_reply_is_a_reply_that_is_not_kept() -> None:
+async def test_an_empty_reply_is_not_stored() -> None:
     result = await Agent(Scripted("")).run("go")
     assert (result.text, result.outcome) == ("", "completed")
     assert [message.role for message in result.messages] == ["user"]
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bac", "cab"])
-async def test_results_stand_in_the_order_of_the_calls_whatever_order_they_finish_in(order: str) -> None:
+async def test_results_follow_the_order_of_the_calls(order: str) -> None:
     gates = {name: asyncio.Event() for name in "abc"}
     finished: list[str] = []
     gates[order[0]].set()
@@ -146,14 +157,14 @@ async def test_results_stand_in_the_order_of_the_calls_whatever_order_they_finis
             gates[following[0]].set()
         return f"result of {name}"
 
-    model = Scripted(calls(*(named("work", name) for name in "abc")), "done")
+    model = Scripted(tool_calls_reply(*(named("work", name) for name in "abc")), "done")
     result = await Agent(model, tools=[work]).run("go")
     assert "".join(finished) == order
-    assert results(result) == ["result of a", "result of b", "result of c"]
+    assert tool_results(result) == ["result of a", "result of b", "result of c"]
     asked = model.requests[1].messages
     assert [message.tool_call_id for message in asked if message.role == "tool"] == ["a", "b", "c"]
     assert result.thread is not None
-    logged = [entry for entry in entries(result.thread, "message") if entry.role == "tool"]
+    logged = [entry for entry in thread_entries(result.thread, "message") if entry.role == "tool"]
     assert [message.tool_call_id for message in logged] == list(order)
 
 
@@ -166,8 +177,8 @@ async def test_tools_run_side_by_side() -> None:
         await together.wait()
         return name
 
-    model = Scripted(calls(*(named("meet", name) for name in "abc")), "done")
-    assert results(await Agent(model, tools=[meet]).run("go")) == ["a", "b", "c"]
+    model = Scripted(tool_calls_reply(*(named("meet", name) for name in "abc")), "done")
+    assert tool_results(await Agent(model, tools=[meet]).run("go")) == ["a", "b", "c"]
 
 
 async def test_sync_tools_run_side_by_side_too() -> None:
@@ -179,12 +190,12 @@ async def test_sync_tools_run_side_by_side_too() -> None:
         together.wait()
         return name
 
-    model = Scripted(calls(*(named("meet", name) for name in "abc")), "done")
-    assert results(await Agent(model, tools=[meet]).run("go")) == ["a", "b", "c"]
+    model = Scripted(tool_calls_reply(*(named("meet", name) for name in "abc")), "done")
+    assert tool_results(await Agent(model, tools=[meet]).run("go")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("order", ["P!P", "!PP", "PP!", "!!!", "P!!P", "PP!PP"])
-async def test_a_tool_that_works_alone_is_never_beside_another_and_all_keep_their_order(order: str) -> None:
+async def test_an_exclusive_tool_runs_alone_and_the_order_is_kept(order: str) -> None:
     running: set[int] = set()
     began: list[int] = []
     beside: list[tuple[str, int]] = []
@@ -208,12 +219,12 @@ async def test_a_tool_that_works_alone_is_never_beside_another_and_all_keep_thei
         """Work with others."""
         return await work(number, "P")
 
-    wanted = [call("one" if kind == "!" else "many", id=str(at), number=at) for at, kind in enumerate(order)]
-    result = await Agent(Scripted(calls(*wanted), "done"), tools=[one, many]).run("go")
+    wanted = [tool_call("one" if kind == "!" else "many", id=str(at), number=at) for at, kind in enumerate(order)]
+    result = await Agent(Scripted(tool_calls_reply(*wanted), "done"), tools=[one, many]).run("go")
     assert began == list(range(len(order)))
     assert all(count == 1 for kind, count in beside if kind == "!")
     assert ("PP" not in order) or max(count for _, count in beside) == 2
-    assert results(result) == [str(at) for at in range(len(order))]
+    assert tool_results(result) == [str(at) for at in range(len(order))]
 
 
 # -- how a run ends ---------------------------------------------------------------------------------------------------
@@ -271,20 +282,20 @@ def stop_there(use: ToolUse) -> Stop:
     ],
 )
 async def test_outcomes_and_reasons(hooks: list[Any], outcome: str, reason: str) -> None:
-    agent, thread = echoer(*hooks, ask=User(Paused("later"))), Thread()
-    seen = await events(agent, thread=thread)
+    agent, thread = echo_agent(*hooks, ask=ScriptedUser(Paused("later"))), Thread()
+    seen = await collect_events(agent, thread=thread)
     (last,) = terminal(seen)
     assert seen[-1] is last and isinstance(last, Done)
     assert (last.outcome, last.reason) == (outcome, reason)
-    result = await echoer(*hooks, ask=User(Paused("later"))).run("go")
+    result = await echo_agent(*hooks, ask=ScriptedUser(Paused("later"))).run("go")
     assert (result.outcome, result.reason) == (outcome, reason)
     assert outcome == "interrupted" or valid(thread)
-    ended = entries(thread, "run_end")
+    ended = thread_entries(thread, "run_end")
     assert [(end["outcome"], end["reason"]) for end in ended] == [(outcome, reason)] * len(ended)
     assert len(ended) == (block_the_run not in hooks)
 
 
-async def test_a_failed_run_raises_what_failed_after_its_terminal_event() -> None:
+async def test_a_failed_run_raises_after_its_terminal_event() -> None:
     error = ModelError("overloaded")
     seen: list[Event] = []
     thread = Thread()
@@ -293,19 +304,19 @@ async def test_a_failed_run_raises_what_failed_after_its_terminal_event() -> Non
     assert caught.value is error
     assert isinstance(seen[-1], Failed) and len(terminal(seen)) == 1
     assert (seen[-1].code, seen[-1].message) == ("model_error", "overloaded")
-    assert entries(thread, "run_end")[0]["outcome"] == "failed"
-    assert entries(thread, "run_end")[0]["reason"] == "error"
+    assert thread_entries(thread, "run_end")[0]["outcome"] == "failed"
+    assert thread_entries(thread, "run_end")[0]["reason"] == "error"
     assert valid(thread)
 
 
 async def test_an_error_without_words_is_named() -> None:
-    (*_, last) = await events(Agent(Scripted(KeyError())))
+    (*_, last) = await collect_events(Agent(Scripted(KeyError())))
     assert isinstance(last, Failed)
     assert (last.code, last.message) == ("key_error", "KeyError()")
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "refusal"])
-async def test_an_unusual_finish_completes_and_says_so(finish: str) -> None:
+async def test_an_unusual_finish_completes_with_its_reason(finish: str) -> None:
     result = await Agent(Raw([TextDelta("half of"), Finish(finish)])).run("go")
     assert (result.outcome, result.reason, result.text) == ("completed", f"finish reason: {finish}", "half of")
 
@@ -324,8 +335,8 @@ async def test_a_usual_finish_is_not_worth_mentioning(finish: str) -> None:
         (["first", "second"], "stop requested: first"),
     ],
 )
-async def test_of_several_reasons_the_most_authoritative_is_kept(stops: list[str], kept: str) -> None:
-    asked = calls(*(call(id=str(number)) for number in range(len(stops))))
+async def test_of_several_reasons_the_most_authoritative_wins(stops: list[str], kept: str) -> None:
+    asked = tool_calls_reply(*(tool_call(id=str(number)) for number in range(len(stops))))
 
     @guard(ToolUse)
     def halt(use: ToolUse) -> Stop:
@@ -335,7 +346,7 @@ async def test_of_several_reasons_the_most_authoritative_is_kept(stops: list[str
     assert (result.outcome, result.reason) == ("stopped", kept)
 
 
-async def test_what_failed_is_worse_than_what_waits() -> None:
+async def test_a_failure_outranks_a_wait() -> None:
     @before(ToolUse)
     def look(use: ToolUse) -> Ask | None:
         if use.call.id == "b":
@@ -343,7 +354,12 @@ async def test_what_failed_is_worse_than_what_waits() -> None:
         return Ask("sure?")
 
     thread = Thread()
-    agent = Agent(Scripted(calls(call(id="a"), call(id="b"))), tools=[echo], hooks=[look], ask=User(Paused("later")))
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b"))),
+        tools=[echo],
+        hooks=[look],
+        ask=ScriptedUser(Paused("later")),
+    )
     with pytest.raises(ValueError, match="broken"):
         await agent.run("go", thread=thread)
     assert valid(thread)
@@ -361,7 +377,7 @@ async def test_continue_takes_another_step_with_the_hooks_words() -> None:
     assert (said.role, said.text, said.name) == ("user", "are you sure?", "more")
 
 
-async def test_continue_gives_up_after_eight_in_a_row() -> None:
+async def test_continue_stops_after_eight_in_a_row() -> None:
     @after(Step)
     def more(step: Step) -> Continue:
         return Continue("again")
@@ -386,10 +402,10 @@ async def test_a_stop_does_not_stop_the_siblings() -> None:
     def halt(use: ToolUse) -> Stop | None:
         return Stop("enough") if use.args["name"] == "a" else None
 
-    model = Scripted(calls(named("work", "a"), named("work", "b")))
+    model = Scripted(tool_calls_reply(named("work", "a"), named("work", "b")))
     result = await Agent(model, tools=[work], hooks=[halt]).run("go")
     assert ran == ["b"]
-    assert results(result) == ["enough", "b"]
+    assert tool_results(result) == ["enough", "b"]
     assert result.reason == "stop requested: enough"
 
 
@@ -421,39 +437,39 @@ async def sleepy() -> str:
         (sleepy, {"timeout": 0.01}, "sleepy did not finish within 0.01 s; whether it took effect is unknown"),
     ],
 )
-async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(
+async def test_a_tool_failure_is_sent_to_the_model_and_the_run_continues(
     fn: Any, options: dict[str, Any], said: str
 ) -> None:
     made = tool(fn, **options)
-    result = await Agent(Scripted(calls(ToolCall("c", made.name)), "done"), tools=[made]).run("go")
-    assert said in result_of(result)
+    result = await Agent(Scripted(tool_calls_reply(ToolCall("c", made.name)), "done"), tools=[made]).run("go")
+    assert said in tool_result(result)
     assert (result.text, result.outcome) == ("done", "completed")
 
 
 async def test_a_tool_that_is_not_there_is_answered_with_those_that_are() -> None:
-    result = await Agent(Scripted(calls(call("ecko")), "done"), tools=[echo]).run("go")
-    assert result_of(result) == "there is no tool named 'ecko'; the tools are echo; did you mean echo?"
+    result = await Agent(Scripted(tool_calls_reply(tool_call("ecko")), "done"), tools=[echo]).run("go")
+    assert tool_result(result) == "there is no tool named 'ecko'; the tools are echo; did you mean echo?"
 
 
-async def test_an_agent_without_tools_says_so() -> None:
-    result = await Agent(Scripted(calls(call("anything")), "done")).run("go")
-    assert "this agent has no tools" in result_of(result)
+async def test_an_agent_without_tools_reports_it() -> None:
+    result = await Agent(Scripted(tool_calls_reply(tool_call("anything")), "done")).run("go")
+    assert "this agent has no tools" in tool_result(result)
 
 
-async def test_arguments_that_do_not_fit_are_told_to_the_model() -> None:
+async def test_invalid_arguments_are_reported_to_the_model() -> None:
     used = []
 
     @before(ToolUse)
     def look(use: ToolUse) -> None:
         used.append(use)
 
-    model = Scripted(calls(call(times="many"), call(id="c2", text="x", colour="red")), "done")
+    model = Scripted(tool_calls_reply(tool_call(times="many"), tool_call(id="c2", text="x", colour="red")), "done")
     result = await Agent(model, tools=[echo], hooks=[look]).run("go")
-    assert all("echo" in text for text in results(result))
-    assert not used and not entries(result.thread, "intent")
+    assert all("echo" in text for text in tool_results(result))
+    assert not used and not thread_entries(result.thread, "intent")
 
 
-async def test_a_hook_that_fails_around_a_tool_fails_the_run_and_the_thread_says_what_is_known() -> None:
+async def test_a_hook_failing_around_a_tool_fails_the_run_and_the_thread_is_valid() -> None:
     ran = []
 
     @tool
@@ -469,14 +485,16 @@ async def test_a_hook_that_fails_around_a_tool_fails_the_run_and_the_thread_says
 
     thread = Thread()
     with pytest.raises(ValueError, match="oops"):
-        await Agent(Scripted(calls(ToolCall("c", "effect"))), tools=[effect], hooks=[clumsy]).run("go", thread=thread)
+        await Agent(Scripted(tool_calls_reply(ToolCall("c", "effect"))), tools=[effect], hooks=[clumsy]).run(
+            "go", thread=thread
+        )
     assert ran == [True]
     assert "was not used" not in thread.messages[-1].text
     assert "effect ran" in thread.messages[-1].text
     assert valid(thread)
 
 
-async def test_a_hook_that_fails_before_a_tool_leaves_it_unused_and_its_siblings_finish() -> None:
+async def test_a_hook_failing_before_a_tool_skips_it_and_siblings_finish() -> None:
     @before(ToolUse)
     async def clumsy(use: ToolUse) -> None:
         if use.call.id == "a":
@@ -484,7 +502,9 @@ async def test_a_hook_that_fails_before_a_tool_leaves_it_unused_and_its_siblings
 
     thread = Thread()
     with pytest.raises(ValueError):
-        await Agent(Scripted(calls(call(id="a"), call(id="b"))), tools=[echo], hooks=[clumsy]).run("go", thread=thread)
+        await Agent(Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b"))), tools=[echo], hooks=[clumsy]).run(
+            "go", thread=thread
+        )
     assert [message.text for message in thread.messages[2:]] == ["echo was not used: ValueError", "hi"]
     assert valid(thread)
 
@@ -498,7 +518,7 @@ async def test_after_a_failed_run_the_thread_is_usable() -> None:
     assert [message.text for message in model.requests[0].messages] == ["one", "two"]
 
 
-async def test_after_a_failed_run_it_can_be_tried_again_without_saying_it_again() -> None:
+async def test_a_failed_run_can_be_retried_without_new_input() -> None:
     thread = Thread()
     with pytest.raises(ModelError):
         await Agent(Scripted(ModelError("overloaded"))).run("one", thread=thread)
@@ -549,9 +569,9 @@ async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
     write, ran = effect()
     thread, model = Thread(), Raw(stream, [TextDelta("better"), Finish()])
     agent = Agent(model, tools=[write], hooks=[Retry(1)])
-    seen = await events(agent, thread=thread)
+    seen = await collect_events(agent, thread=thread)
     assert isinstance(seen[-1], Failed) and len(terminal(seen)) == 1
-    assert not ran and not entries(thread, "intent")
+    assert not ran and not thread_entries(thread, "intent")
     assert [message.role for message in thread.messages] == ["user"]
     assert model.closed == 1
     assert (await agent.run(thread=thread)).text == "better"
@@ -570,12 +590,10 @@ async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
         ([START, CallArgs(0, '{"path": 7, "mode": "w"}'), DONE], "write"),
     ],
 )
-async def test_arguments_that_cannot_be_read_are_told_to_the_model_and_no_tool_runs(
-    deltas: list[Any], said: str
-) -> None:
+async def test_unparsable_arguments_are_reported_to_the_model(deltas: list[Any], said: str) -> None:
     write, ran = effect()
     result = await Agent(Raw(deltas, [TextDelta("sorry"), Finish()]), tools=[write]).run("go")
-    assert said in result_of(result)
+    assert said in tool_result(result)
     assert (result.text, ran) == ("sorry", [])
 
 
@@ -619,7 +637,7 @@ async def test_a_model_that_is_no_model_fails_the_run() -> None:
     assert valid(thread)
 
 
-async def test_what_a_broken_stream_has_cost_counts() -> None:
+async def test_usage_of_a_broken_stream_counts() -> None:
     seen: list[Usage] = []
 
     @after(Run)
@@ -631,24 +649,24 @@ async def test_what_a_broken_stream_has_cost_counts() -> None:
     assert seen == [Usage(10, 3)]
 
 
-async def test_a_reply_that_a_hook_gives_two_calls_of_one_id_fails_the_run_and_not_the_thread() -> None:
+async def test_a_reply_with_duplicate_call_ids_fails_the_run_and_not_the_thread() -> None:
     @after(ModelCall)
     def double(call_: ModelCall) -> None:
-        call_.result = calls(call(id="a"), call(id="a"))
+        call_.result = tool_calls_reply(tool_call(id="a"), tool_call(id="a"))
 
     thread = Thread()
     with pytest.raises(MessageError, match="same id"):
         await Agent(Scripted("hi"), tools=[echo], hooks=[double]).run("go", thread=thread)
     assert valid(thread)
-    assert (await talker().run("again", thread=thread)).text == "hello"
+    assert (await hello_agent().run("again", thread=thread)).text == "hello"
 
 
 async def test_a_model_may_use_the_same_id_in_every_step() -> None:
     write, ran = effect()
-    model = Scripted(*(calls(call("write", path=path)) for path in "abc"), "done")
+    model = Scripted(*(tool_calls_reply(tool_call("write", path=path)) for path in "abc"), "done")
     result = await Agent(model, tools=[write]).run("go")
     assert ran == ["a", "b", "c"]
-    assert results(result) == ["written"] * 3
+    assert tool_results(result) == ["written"] * 3
 
 
 # -- usage ------------------------------------------------------------------------------------------------------------
@@ -659,7 +677,7 @@ async def test_usage_adds_up_over_steps() -> None:
     write, _ = effect()
     result = await Agent(model, tools=[write]).run("go")
     assert result.usage == Usage(30, 3, 15, 1)
-    assert entries(result.thread, "run_end")[0]["usage"] == result.usage.to_json()
+    assert thread_entries(result.thread, "run_end")[0]["usage"] == result.usage.to_json()
 
 
 async def test_usage_counts_children_and_calls_with_a_purpose() -> None:
@@ -681,11 +699,11 @@ async def test_usage_counts_children_and_calls_with_a_purpose() -> None:
     assert (await Agent(model, tools=[delegate]).run("go")).usage == Usage(107, 17)
 
 
-# -- a word while the run goes on -------------------------------------------------------------------------------------
+# -- inbox messages ---------------------------------------------------------------------------------------------------
 
 
 def sending(text: str | Message, at: type[Operation[Any]] = ToolUse) -> Any:
-    """A hook that sends a message, as a user would while the run goes on."""
+    """A hook that sends a message, as a user would during the run."""
 
     @before(at)
     def send(op: Operation[Any]) -> None:
@@ -697,7 +715,7 @@ def sending(text: str | Message, at: type[Operation[Any]] = ToolUse) -> Any:
 
 
 async def test_a_message_sent_while_tools_run_joins_at_the_next_step() -> None:
-    agent = echoer(sending("and hurry"))
+    agent = echo_agent(sending("and hurry"))
     result = await agent.run("go")
     assert [message.text for message in result.messages] == ["go", "", "hi", "and hurry", "done"]
     assert isinstance(agent.model, Scripted)
@@ -711,13 +729,13 @@ async def test_a_message_sent_before_the_end_turns_completed_into_another_step()
     assert [message.text for message in result.messages] == ["2 + 3?", "five", "times two?", "ten"]
 
 
-async def test_messages_sent_join_in_their_order() -> None:
+async def test_inbox_messages_are_appended_in_order() -> None:
     @before(ToolUse)
     def send(use: ToolUse) -> None:
         for number in range(3):
             use.run.send(str(number))
 
-    result = await echoer(send).run("go")
+    result = await echo_agent(send).run("go")
     assert [message.text for message in result.messages][3:6] == ["0", "1", "2"]
 
 
@@ -728,16 +746,16 @@ async def test_a_tool_may_send_too() -> None:
         run.send(Message("user", "remember the milk", name="remind"))
         return "sent"
 
-    result = await Agent(Scripted(calls(ToolCall("c", "remind")), "done"), tools=[remind]).run("go")
+    result = await Agent(Scripted(tool_calls_reply(ToolCall("c", "remind")), "done"), tools=[remind]).run("go")
     assert result.messages[3] == Message("user", "remember the milk", name="remind")
 
 
 async def test_a_message_sent_to_a_run_that_is_stopped_waits_in_the_thread() -> None:
     thread = Thread()
-    agent = echoer(sending("one more thing"), stop_at(1, "enough"))
+    agent = echo_agent(sending("one more thing"), stop_at(1, "enough"))
     assert (await agent.run("go", thread=thread)).reason == "stop requested: enough"
     assert thread.messages[-1] == user("one more thing")
-    assert (await talker().run(thread=thread)).text == "hello"
+    assert (await hello_agent().run(thread=thread)).text == "hello"
     assert valid(thread)
 
 
@@ -755,7 +773,7 @@ async def test_a_message_to_a_run_that_is_over_is_refused() -> None:
     def keep(run: Run) -> None:
         runs.append(run)
 
-    await talker(keep).run("go")
+    await hello_agent(keep).run("go")
     with pytest.raises(Exception, match="the run is over"):
         runs[0].send("too late")
 
@@ -763,7 +781,7 @@ async def test_a_message_to_a_run_that_is_over_is_refused() -> None:
 @pytest.mark.parametrize("nothing", ["", Message("user", "")])
 async def test_nothing_cannot_be_sent(nothing: Any) -> None:
     with pytest.raises(MessageError, match="it needs content"):
-        await talker(sending(nothing, ModelCall)).run("go")
+        await hello_agent(sending(nothing, ModelCall)).run("go")
 
 
 # -- cancelling -------------------------------------------------------------------------------------------------------
@@ -807,7 +825,7 @@ class Busy(Capability):
 
 def busy_agent() -> Agent:
     wanted = [named("slow", "a"), named("slow_alone", "b"), named("slow", "c")]
-    model = Scripted(assistant("working", *wanted), calls(named("slow", "d")), "all done", spare=True)
+    model = Scripted(assistant("working", *wanted), tool_calls_reply(named("slow", "d")), "all done", spare=True)
     return Agent(model, tools=[slow, slow_alone], hooks=[Busy()])
 
 
@@ -833,20 +851,20 @@ async def test_cancelling_at_any_await_leaves_a_valid_thread_and_one_terminal_ev
         task.cancel()
         (raised,) = await asyncio.gather(task, return_exceptions=True)
         if turn == 0:
-            continue  # it has not begun, so it has nothing to end
+            continue  # it has not started, so it has nothing to end
         assert valid(thread), turn
         (last,) = terminal(seen)
         assert seen[-1] is last and isinstance(last, Done)
         cancelled = isinstance(raised, asyncio.CancelledError)
         assert (last.outcome, last.reason) == (("cancelled", "user requested") if cancelled else ("completed",) * 2)
-        assert len(entries(thread, "run_start")) == len(entries(thread, "run_end"))
-        assert (await talker().run("and now?", thread=thread)).text == "hello"
+        assert len(thread_entries(thread, "run_start")) == len(thread_entries(thread, "run_end"))
+        assert (await hello_agent().run("and now?", thread=thread)).text == "hello"
         outcomes.add(last.outcome)
     assert outcomes == {"cancelled", "completed"}
 
 
 async def cancelled_while(agent: Agent, begun: asyncio.Event, **options: Any) -> Thread:
-    """The thread of a run that is cancelled once its tool has begun."""
+    """Return the thread of a run that is cancelled once its tool has started."""
     thread = Thread()
     task = asyncio.create_task(agent.run("go", thread=thread, **options))
     await begun.wait()
@@ -856,7 +874,7 @@ async def cancelled_while(agent: Agent, begun: asyncio.Event, **options: Any) ->
     return thread
 
 
-async def test_calls_that_were_cut_short_are_answered_with_what_is_known_of_them() -> None:
+async def test_interrupted_calls_are_answered_with_their_known_state() -> None:
     begun = asyncio.Event()
 
     @tool
@@ -876,7 +894,7 @@ async def test_calls_that_were_cut_short_are_answered_with_what_is_known_of_them
         """Wait for the others."""
         return "never"
 
-    wanted = calls(ToolCall("a", "hang"), ToolCall("b", "quick"), ToolCall("c", "later"))
+    wanted = tool_calls_reply(ToolCall("a", "hang"), ToolCall("b", "quick"), ToolCall("c", "later"))
     agent = Agent(Scripted(wanted), tools=[quick, hang, later])
     thread = await cancelled_while(agent, begun)
     assert [message.text for message in thread.messages[2:]] == [
@@ -904,12 +922,12 @@ async def test_a_tool_that_swallows_its_cancellation_is_abandoned(
         use.stream("still here")
         return "too late"
 
-    agent = Agent(Scripted(calls(ToolCall("a", "mule"))), tools=[mule])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("a", "mule"))), tools=[mule])
     thread = await cancelled_while(agent, begun, emit=seen.append)
     assert "mule was cancelled and did not end" in caplog.text
     assert valid(thread)
     logged = len(thread.entries)
-    assert (await talker().run("and now?", thread=thread)).text == "hello"
+    assert (await hello_agent().run("and now?", thread=thread)).text == "hello"
     go.set()
     for _ in range(10):
         await asyncio.sleep(0)
@@ -918,7 +936,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_abandoned(
     assert isinstance(seen[-1], Done) and len(terminal(seen)) == 1
 
 
-async def test_a_tool_does_not_begin_after_its_run_is_over(hasty: None) -> None:
+async def test_a_tool_does_not_start_after_the_end_of_its_run(hasty: None) -> None:
     begun, go, ran = asyncio.Event(), asyncio.Event(), list[str]()
 
     @tool
@@ -937,7 +955,7 @@ async def test_a_tool_does_not_begin_after_its_run_is_over(hasty: None) -> None:
                 continue
         return await next(use)
 
-    agent = Agent(Scripted(calls(ToolCall("a", "effect"))), tools=[effect], hooks=[mule])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("a", "effect"))), tools=[effect], hooks=[mule])
     thread = await cancelled_while(agent, begun)
     logged = len(thread.entries)
     go.set()
@@ -960,7 +978,7 @@ async def test_a_sync_tool_that_hangs_does_not_hold_up_the_cancellation() -> Non
         go.wait(20)
         return "never"
 
-    thread = await cancelled_while(Agent(Scripted(calls(ToolCall("a", "hang"))), tools=[hang]), begun)
+    thread = await cancelled_while(Agent(Scripted(tool_calls_reply(ToolCall("a", "hang"))), tools=[hang]), begun)
     assert list_abandoned() == ["hang"]
     assert valid(thread)
     go.set()
@@ -968,7 +986,7 @@ async def test_a_sync_tool_that_hangs_does_not_hold_up_the_cancellation() -> Non
         await asyncio.sleep(0.001)
 
 
-async def test_a_hook_that_swallows_a_cancellation_does_not_undo_it() -> None:
+async def test_a_hook_cannot_suppress_a_cancellation() -> None:
     begun = asyncio.Event()
 
     @before(ModelCall)
@@ -993,16 +1011,18 @@ async def test_a_child_is_cancelled_with_its_parent() -> None:
         await asyncio.sleep(60)
         return "never"
 
-    child = Agent(Scripted(calls(ToolCall("x", "hang"))), tools=[hang])
+    child = Agent(Scripted(tool_calls_reply(ToolCall("x", "hang"))), tools=[hang])
 
     @tool
     async def delegate(run: Run) -> str:
         """Let another do it."""
         return (await child.run("do it", thread=below, parent=run)).text
 
-    thread = await cancelled_while(Agent(Scripted(calls(ToolCall("a", "delegate"))), tools=[delegate]), begun)
+    thread = await cancelled_while(
+        Agent(Scripted(tool_calls_reply(ToolCall("a", "delegate"))), tools=[delegate]), begun
+    )
     assert valid(thread) and valid(below)
-    assert entries(below, "run_end")[0]["outcome"] == "cancelled"
+    assert thread_entries(below, "run_end")[0]["outcome"] == "cancelled"
 
 
 async def test_a_stream_of_a_model_is_closed_when_the_run_is_cancelled() -> None:
@@ -1025,7 +1045,7 @@ async def test_a_stream_of_a_model_is_closed_when_the_run_is_cancelled() -> None
 
 
 async def test_results_are_typed() -> None:
-    result = await talker().run("go")
+    result = await hello_agent().run("go")
     assert isinstance(result, Result)
     with pytest.raises(HookError, match="only a guard can be added"):
         Run().add_guard(block_the_run)
@@ -1053,7 +1073,7 @@ async def test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards(nam
     assert seen == ["execute", "execute"]
 
 
-async def test_an_alias_of_two_tools_or_of_none_is_told() -> None:
+async def test_an_ambiguous_or_unknown_alias_is_reported() -> None:
     both = [replace(execute, name=name, aliases=("sh",)) for name in ("one", "two")]
     for tools, name in ((both, "sh"), ([execute], "Read")):
         result = await Agent(Scripted(ToolCall("1", name, {}), "Done."), tools=tools).run("go")
@@ -1061,7 +1081,7 @@ async def test_an_alias_of_two_tools_or_of_none_is_told() -> None:
         assert told.failed and told.text.startswith(f"there is no tool named '{name}'; the tools are ")
 
 
-async def test_a_guard_that_knows_only_what_the_model_wrote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guard_that_matches_only_the_model_name_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToolUse, "names", property(lambda use: frozenset((use.call.name,))))
     with pytest.raises(AssertionError):
         await test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards("bash")

@@ -1,4 +1,4 @@
-"""What is said: data, JSON both ways, the chain and its rules."""
+"""Messages: data, JSON round trips, the chain and its rules."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SUM = (
 )
 HALF = "\ud83d"  # half of a character
 
-# ---- what hypothesis says
+# strategies
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SOME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -143,7 +143,7 @@ def test_every_chain_reads_back(messages: list[Message]) -> None:
 
 
 @given(st.text(st.characters(categories=["Cs", "L"])))
-def test_whatever_is_said_can_be_sent(text: str) -> None:
+def test_any_text_can_be_sent(text: str) -> None:
     for message in (
         user(text),
         user([TextPart(text)]),
@@ -177,7 +177,7 @@ def test_a_deep_copy_of_a_call_cannot_change_either() -> None:
     assert replace(copied, args={"expr": "3"}).args == {"expr": "3"}
 
 
-def test_the_raw_arguments_are_kept_beside_the_parsed_ones() -> None:
+def test_raw_arguments_are_stored_beside_parsed_ones() -> None:
     spelled = ToolCall("1", "add", {"a": 1}, '{ "a":1 }')
     assert spelled == ToolCall("1", "add", {"a": 1}) and hash(spelled) == hash(ToolCall("1", "add", {"a": 1}))
     assert spelled.raw_args == '{ "a":1 }'
@@ -186,7 +186,7 @@ def test_the_raw_arguments_are_kept_beside_the_parsed_ones() -> None:
     assert ToolCall("1", "now").raw_args == "{}"
 
 
-def test_a_call_that_could_not_be_read_says_so() -> None:
+def test_an_unparsable_call_is_marked() -> None:
     broken = ToolCall("1", "add", raw='{"a": ', invalid="the arguments break off")
     assert broken.to_json() == {"id": "1", "name": "add", "args": {}, "invalid": "the arguments break off"}
     assert broken != ToolCall("1", "add")
@@ -268,7 +268,7 @@ def test_results_that_cannot_be_read(data: Any, sentence: str) -> None:
         ToolResult.from_json(data)
 
 
-def test_an_answer_tells_what_the_call_came_to() -> None:
+def test_a_tool_message_has_the_result() -> None:
     picture = ImagePart(data="aGk=", media_type="image/png")
     assert result_message(CALCULATE, ToolResult("4")) == tool_message("call_1", "calculate", "4")
     assert result_message(CALCULATE, ToolResult("4", "no such tool")).content == "no such tool"
@@ -308,7 +308,7 @@ def test_the_bytes_of_media_are_not_printed() -> None:
     assert repr(ImagePart(data="aGk=" * 1000)) == "ImagePart(url='', media_type='')"
 
 
-def test_reasoning_keeps_its_signature() -> None:
+def test_reasoning_has_its_signature() -> None:
     message = assistant("4", reasoning=[Reasoning("two and two", "c2ln", "anthropic"), Reasoning(signature="x")])
     data = [{"text": "two and two", "signature": "c2ln", "provider": "anthropic"}, {"signature": "x"}]
     assert message.to_json() == {"role": "assistant", "content": "4", "reasoning": data}
@@ -386,7 +386,7 @@ def test_the_text_of_a_message() -> None:
     assert user([ImagePart("http://a/b")]).text == ""
 
 
-def test_the_digest_is_of_the_canonical_json_and_kept() -> None:
+def test_the_digest_of_the_canonical_json_is_cached() -> None:
     message = assistant("a", CALCULATE)
     assert message.cache == {}
     assert message.digest == digest(canonical_json(message.to_json())) == message.cache["digest"]
@@ -494,7 +494,7 @@ def test_chains_equal_chains_lists_and_tuples() -> None:
     assert chain != "a" and chain != 1
 
 
-def test_what_adds_to_a_chain_returns_a_new_one() -> None:
+def test_appending_to_a_chain_returns_a_new_one() -> None:
     start = Messages([user("a")])
     assert start.add(user("b"), user("c")) == [user("a"), user("b"), user("c")]
     others: list[Message] = [user("b")]
@@ -516,14 +516,14 @@ def test_a_chain_cannot_be_changed() -> None:
         chain.colour = "red"
 
 
-def test_a_chain_does_not_follow_the_list_it_was_made_from() -> None:
+def test_a_chain_is_independent_of_its_list() -> None:
     items = [user("a")]
     chain = Messages(items)
     items.append(user("b"))
     assert chain == [user("a")]
 
 
-def test_a_view_follows_the_list_it_shares() -> None:
+def test_a_view_follows_its_list() -> None:
     items = [user("a")]
     view = Messages.view(items)
     part, longer = view[:], view.user("c")
@@ -556,7 +556,7 @@ def test_the_last_message() -> None:
     assert Messages().user([TextPart("a"), TextPart("b")]).last_content == "a\nb"
 
 
-def test_a_conversation_as_people_read_it() -> None:
+def test_a_readable_conversation() -> None:
     assert SUM.pretty() == PRETTY
     assert Messages().pretty() == ""
     both = Messages().assistant("I look.", CALCULATE, ToolCall("2", "now"))
@@ -627,7 +627,7 @@ def test_chains_that_are_not_valid(messages: list[Message], sentence: str) -> No
         Messages(messages).validate()
 
 
-def test_what_a_user_may_send() -> None:
+def test_valid_user_input() -> None:
     chain = Messages([system("a"), user("b"), user([ImagePart("http://a/b")])])
     assert chain.validate_user_input() is chain
 
@@ -643,6 +643,6 @@ def test_what_a_user_may_send() -> None:
         ([Message("user", "a", tool_call_id="a")], "only a tool message has a tool_call_id"),
     ],
 )
-def test_what_a_user_may_not_send(messages: list[Message], sentence: str) -> None:
+def test_invalid_user_input(messages: list[Message], sentence: str) -> None:
     with pytest.raises(MessageError, match=sentence):
         Messages(messages).validate_user_input()

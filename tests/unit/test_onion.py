@@ -1,4 +1,4 @@
-"""What an operation goes through: the rings, the gate inside them, and the way back."""
+"""The dispatch of an operation: rings, the gate inside them, and the way back."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 from kit import (
-    User,
-    Watch,
+    OperationLog,
+    ScriptedUser,
     agent_for,
-    call,
-    calls,
-    deltas,
+    collect_events,
     echo,
-    echoer,
-    entries,
-    events,
+    echo_agent,
+    entry_kinds,
+    hello_agent,
     hook_at,
-    kinds,
-    result_of,
-    results,
-    talker,
-    user_of,
+    text_deltas,
+    thread_entries,
+    tool_agent,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
 )
 from wick import (  # fmt: skip  # fmt: skip
     Agent,
@@ -81,7 +81,7 @@ def counted(**options: Any) -> tuple[list[str], Any]:
     return ran, fn
 
 
-# rule 2: who decides ends the operation there; rings outside still see the result
+# rule 2: a decision ends the operation there; outer rings still see the result
 
 
 @pytest.mark.parametrize("decision", [Block("no"), Stop("enough")])
@@ -96,7 +96,7 @@ async def test_a_before_that_decides_ends_the_operation_there(decision: Block | 
         before(ToolUse, name="inner")(lambda use: seen.append("inner")),
         guard(ToolUse, name="gate")(lambda use: seen.append("gate")),
     ]
-    await echoer(*hooks, tools=[tool]).run("go")
+    await echo_agent(*hooks, tools=[tool]).run("go")
     assert seen == ["outer", f"outside {decision.reason}"]
     assert ran == []
 
@@ -114,21 +114,24 @@ async def test_the_outer_ring_has_the_last_word_about_a_result() -> None:
     async def inner(use: ToolUse) -> None:
         use.result = ToolResult(f"({use.result.output})")
 
-    assert result_of(await echoer(outer, middle, inner).run("go")) == "<[(hi)]>"
+    assert tool_result(await echo_agent(outer, middle, inner).run("go")) == "<[(hi)]>"
 
 
-async def test_an_outer_ring_may_replace_what_an_inner_one_blocked() -> None:
+async def test_an_outer_ring_may_replace_an_inner_block() -> None:
     @after(ToolUse)
     async def soften(use: ToolUse) -> None:
         use.result = ToolResult(f"sorry: {use.result.error}")
 
-    assert result_of(await echoer(soften, before(ToolUse, name="no")(lambda use: Block("no"))).run("go")) == "sorry: no"
+    assert (
+        tool_result(await echo_agent(soften, before(ToolUse, name="no")(lambda use: Block("no"))).run("go"))
+        == "sorry: no"
+    )
 
 
-# rule 3: who sees which change
+# rule 3: visibility of changes
 
 
-async def test_a_before_changes_the_operation_for_everyone_further_in() -> None:
+async def test_a_before_changes_the_operation_for_inner_rings() -> None:
     seen: dict[str, Any] = {}
 
     @before(ToolUse)
@@ -144,13 +147,13 @@ async def test_a_before_changes_the_operation_for_everyone_further_in() -> None:
         before(ToolUse, name="inner")(look("inner")),
         guard(ToolUse, name="gate")(look("gate")),
     ]
-    result = await echoer(*hooks).run("go")
+    result = await echo_agent(*hooks).run("go")
     assert seen == {"outer": "hi", "inner": "changed", "gate": "changed"}
-    assert result_of(result) == "changed"
-    assert result.messages[1].tool_calls[0].args == {"text": "hi"}  # what the model said stays what it said
+    assert tool_result(result) == "changed"
+    assert result.messages[1].tool_calls[0].args == {"text": "hi"}  # the model's message is unchanged
 
 
-async def test_a_wrap_that_passes_a_changed_copy_changes_it_for_inner_rings_only() -> None:
+async def test_a_changed_copy_of_a_wrap_reaches_inner_rings_only() -> None:
     seen: dict[str, Any] = {}
 
     @wrap(ToolUse)
@@ -168,9 +171,9 @@ async def test_a_wrap_that_passes_a_changed_copy_changes_it_for_inner_rings_only
     async def outer(use: ToolUse) -> None:
         seen["outer"] = use.args["text"]
 
-    result = await echoer(outer, change, inner).run("go")
+    result = await echo_agent(outer, change, inner).run("go")
     assert seen == {"inner": "changed", "own": "hi", "outer": "hi"}
-    assert result_of(result) == "changed again"
+    assert tool_result(result) == "changed again"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +184,7 @@ async def test_a_copy_may_be_made_in_any_way(copy: Callable[[ToolUse], ToolUse])
     async def change(use: ToolUse, next: Next[Any]) -> Any:
         return await next(copy(use))
 
-    assert result_of(await echoer(change).run("go")) == "x"
+    assert tool_result(await echo_agent(change).run("go")) == "x"
 
 
 async def test_a_changed_copy_of_a_run_reaches_its_steps() -> None:
@@ -202,14 +205,14 @@ async def test_a_changed_copy_of_a_model_call_reaches_the_model_alone() -> None:
     async def change(call: ModelCall, next: Next[Any]) -> Any:
         return await next(call.fork(model=other, messages=[user("something else")]))
 
-    result = await talker(change).run("hi")
+    result = await hello_agent(change).run("hi")
     assert [message.text for message in other.requests[0].messages] == ["something else"]
     assert [message.text for message in result.messages] == ["hi", "from the other"]
 
 
 async def test_hooks_see_plain_json_and_the_tool_gets_its_types() -> None:
     got: list[Any] = []
-    watch = Watch()
+    watch = OperationLog()
 
     @tool
     async def book(day: date, guests: set[int]) -> str:
@@ -217,7 +220,7 @@ async def test_hooks_see_plain_json_and_the_tool_gets_its_types() -> None:
         return "booked"
 
     args = {"day": "2024-05-01", "guests": [1, 2]}
-    await user_of(book, before(ToolUse, name="watch")(watch), args=args).run("go")
+    await tool_agent(book, before(ToolUse, name="watch")(watch), args=args).run("go")
     assert watch.op.args == args
     assert got == [(date(2024, 5, 1), {1, 2})]
 
@@ -225,8 +228,10 @@ async def test_hooks_see_plain_json_and_the_tool_gets_its_types() -> None:
 # rule 4: which decision where, when the annotation does not show it
 
 
-async def _decided(position: Position, operation: Kind, decision: Any) -> tuple[Result | None, Exception | None, User]:
-    user = User(True)
+async def _decided(
+    position: Position, operation: Kind, decision: Any
+) -> tuple[Result | None, Exception | None, ScriptedUser]:
+    user = ScriptedUser(True)
     agent = agent_for(operation, hook_at(position, operation, decision), ask=user)
     try:
         return await agent.run("go"), None, user
@@ -239,7 +244,7 @@ async def test_block_is_possible_at_any_point(position: Position, operation: Kin
     result, _, _ = await _decided(position, operation, Block("no"))
     assert result is not None
     if operation is ToolUse:
-        assert (result.outcome, result_of(result), result.text) == ("completed", "no", "done")
+        assert (result.outcome, tool_result(result), result.text) == ("completed", "no", "done")
     else:
         assert (result.outcome, result.reason) == ("stopped", "blocked: no")
 
@@ -276,17 +281,17 @@ async def test_continue_is_possible_after_a_step_only(position: Position, operat
 
 
 def _refused(result: Result | None, error: Exception | None, operation: Kind, position: str) -> None:
-    """A wrong answer is a hook's failure, and what that means depends on where it stands."""
+    """An invalid return value is a failure of the hook; its effect depends on the position."""
     if position == "guard":
         assert result is not None
-        said = result_of(result) if operation is ToolUse else result.reason
+        said = tool_result(result) if operation is ToolUse else result.reason
         assert "failed, so it has not agreed: HookError" in said
     elif position == "after" and operation is Run:
         assert result is not None and result.outcome == "completed"
-        assert entries(result.thread, "decision")[-1]["verdict"] == "failed"
+        assert thread_entries(result.thread, "decision")[-1]["verdict"] == "failed"
     elif position == "after" and operation is ToolUse:
         assert result is not None
-        assert result_of(result) == "the result was withheld: the hook 'the_hook' failed: HookError"
+        assert tool_result(result) == "the result was withheld: the hook 'the_hook' failed: HookError"
     else:
         assert result is None
         assert isinstance(error, HookError)
@@ -323,30 +328,28 @@ def test_the_matrix_is_complete() -> None:
 
 
 async def test_arguments_are_coerced_completed_and_renamed_before_the_first_hook() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @tool(name="read_file")
     async def read(path: str, lines: int = 10) -> str:
         return path
 
     args = {"file_path": "a.txt", "lines": "3"}
-    await user_of(read, before(ToolUse, name="watch")(watch), args=args).run("go")
+    await tool_agent(read, before(ToolUse, name="watch")(watch), args=args).run("go")
     assert watch.op.args == {"path": "a.txt", "lines": 3}
 
 
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        (call("gone"), "there is no tool named 'gone'; the tools are echo"),
-        (call(text=3.5), "echo: text"),
-        (call(nonsense=1), "echo: "),
+        (tool_call("gone"), "there is no tool named 'gone'; the tools are echo"),
+        (tool_call(text=3.5), "echo: text"),
+        (tool_call(nonsense=1), "echo: "),
         (ToolCall("c1", "echo", {}, invalid="the arguments are not valid JSON"), "the arguments are not valid JSON"),
     ],
 )
-async def test_an_invalid_or_unknown_call_skips_before_wrap_and_guard_and_after_sees_it(
-    bad: ToolCall, error: str
-) -> None:
-    inside, outside = Watch(), Watch()
+async def test_an_invalid_call_skips_to_after(bad: ToolCall, error: str) -> None:
+    inside, outside = OperationLog(), OperationLog()
 
     @wrap(ToolUse)
     async def around(use: ToolUse, next: Next[Any]) -> Any:
@@ -361,16 +364,16 @@ async def test_an_invalid_or_unknown_call_skips_before_wrap_and_guard_and_after_
     ]
     ran, tool = counted()
     thread = Thread()
-    thread.add(user("go"), calls(bad))
+    thread.add(user("go"), tool_calls_reply(bad))
     await Agent(Scripted("done"), tools=[tool], hooks=hooks).run(thread=thread)
     assert (inside.ops, ran) == ([], [])
     assert outside.op.result.error.startswith(error)
     assert thread.messages[2].text.startswith(error)
-    assert kinds(thread, "intent", "done") == []
+    assert entry_kinds(thread, "intent", "done") == []
 
 
 async def test_arguments_that_a_hook_made_invalid_are_refused_when_sealed() -> None:
-    outside, gate = Watch(), Watch()
+    outside, gate = OperationLog(), OperationLog()
 
     @before(ToolUse)
     async def spoil(use: ToolUse) -> None:
@@ -378,20 +381,20 @@ async def test_arguments_that_a_hook_made_invalid_are_refused_when_sealed() -> N
 
     ran, tool = counted()
     hooks = [after(ToolUse, name="out")(outside), spoil, guard(ToolUse, name="gate")(gate)]
-    result = await echoer(*hooks, tools=[tool]).run("go")
+    result = await echo_agent(*hooks, tools=[tool]).run("go")
     assert (ran, gate.ops, result.text) == ([], [], "done")
-    assert outside.op.result.error == result_of(result)
-    assert result_of(result).startswith("echo: ")
+    assert outside.op.result.error == tool_result(result)
+    assert tool_result(result).startswith("echo: ")
 
 
 async def test_arguments_that_a_hook_changed_are_coerced_when_sealed() -> None:
-    gate = Watch()
+    gate = OperationLog()
 
     @before(ToolUse)
     async def change(use: ToolUse) -> None:
         use.args["times"] = "2"
 
-    assert result_of(await echoer(change, guard(ToolUse, name="gate")(gate)).run("go")) == "hihi"
+    assert tool_result(await echo_agent(change, guard(ToolUse, name="gate")(gate)).run("go")) == "hihi"
     assert gate.op.args["times"] == 2
 
 
@@ -399,7 +402,7 @@ async def test_arguments_that_a_hook_changed_are_coerced_when_sealed() -> None:
 
 
 async def test_every_guard_sees_the_same_sealed_operation() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @wrap(ToolUse)
     async def change(use: ToolUse, next: Next[Any]) -> Any:
@@ -411,7 +414,7 @@ async def test_every_guard_sees_the_same_sealed_operation() -> None:
         change,
         guard(Operation, match=lambda op: isinstance(op, ToolUse), name="three")(watch),
     ]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     one, two, three = watch.ops
     assert one.hash == two.hash == three.hash and one.args == two.args == three.args
     assert one.args is not two.args is not three.args  # a guard that writes past the lock changes its own view alone
@@ -419,25 +422,25 @@ async def test_every_guard_sees_the_same_sealed_operation() -> None:
 
 
 async def test_every_guard_is_consulted_even_after_a_block() -> None:
-    watch = Watch()
+    watch = OperationLog()
     deny = guard(ToolUse, name="deny")(lambda use: Block("no"))
-    await echoer(deny, guard(ToolUse, name="late")(watch)).run("go")
+    await echo_agent(deny, guard(ToolUse, name="late")(watch)).run("go")
     assert len(watch.ops) == 1
 
 
-async def test_of_two_blocks_the_first_gives_the_reason() -> None:
+async def test_of_two_blocks_the_first_reason_wins() -> None:
     hooks = [guard(ToolUse, name=name)(lambda use, name=name: Block(name)) for name in ("one", "two")]
-    assert result_of(await echoer(*hooks).run("go")) == "one"
+    assert tool_result(await echo_agent(*hooks).run("go")) == "one"
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_stop_of_one_guard_stands_beside_a_block_of_another(order: int) -> None:
+async def test_a_stop_is_kept_beside_a_block(order: int) -> None:
     ran, tool = counted()
     hooks = [
         guard(ToolUse, name="block")(lambda use: Block("no")),
         guard(ToolUse, name="stop")(lambda use: Stop("enough")),
     ]
-    result = await echoer(*hooks[::order], tools=[tool]).run("go")
+    result = await echo_agent(*hooks[::order], tools=[tool]).run("go")
     assert (result.reason, ran) == ("stop requested: enough", [])
 
 
@@ -450,7 +453,7 @@ async def test_a_guard_that_raises_has_not_agreed() -> None:
         raise KeyError("table")
 
     ran, tool = counted()
-    text = result_of(await echoer(broken, tools=[tool]).run("go"))
+    text = tool_result(await echo_agent(broken, tools=[tool]).run("go"))
     assert text == "the guard 'broken' failed, so it has not agreed: KeyError: 'table'"
     assert ran == []
 
@@ -460,7 +463,7 @@ async def test_a_guard_that_does_not_answer_in_time_has_not_agreed() -> None:
     async def asleep(use: ToolUse) -> None:
         await asyncio.Event().wait()
 
-    text = result_of(await echoer(asleep).run("go"))
+    text = tool_result(await echo_agent(asleep).run("go"))
     assert "TimeoutError: the hook 'asleep' did not finish within 0.01 s" in text
 
 
@@ -469,7 +472,7 @@ async def test_a_guard_that_cancels_itself_has_not_agreed() -> None:
     async def cancel(use: ToolUse) -> None:
         raise asyncio.CancelledError
 
-    assert "was cancelled from within" in result_of(await echoer(cancel).run("go"))
+    assert "was cancelled from within" in tool_result(await echo_agent(cancel).run("go"))
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
@@ -477,13 +480,13 @@ async def test_a_guard_that_fails_blocks_every_kind_of_operation(operation: Kind
     def broken(op: Any) -> None:
         raise RuntimeError("oh")
 
-    result = await talker(guard(operation)(broken)).run("go")
+    result = await hello_agent(guard(operation)(broken)).run("go")
     assert result.reason == "blocked: the guard 'broken' failed, so it has not agreed: RuntimeError: oh"
 
 
 @pytest.mark.parametrize("said", [Block("no"), Stop("no"), Ask("no?"), "nonsense", RuntimeError("no")])
 async def test_a_shadow_guard_is_recorded_and_does_not_count(said: Any) -> None:
-    watch, user = Watch(), User(False)
+    watch, user = OperationLog(), ScriptedUser(False)
 
     def speak(use: ToolUse) -> Any:
         if isinstance(said, Exception):
@@ -491,13 +494,13 @@ async def test_a_shadow_guard_is_recorded_and_does_not_count(said: Any) -> None:
         return said
 
     shadow = guard(ToolUse, name="shadow", shadow=True)(speak)
-    result = await echoer(after(ToolUse, name="watch")(watch), shadow, ask=user).run("go")
-    assert (result.outcome, result_of(result), user.questions) == ("completed", "hi", [])
+    result = await echo_agent(after(ToolUse, name="watch")(watch), shadow, ask=user).run("go")
+    assert (result.outcome, tool_result(result), user.questions) == ("completed", "hi", [])
     (row,) = [why for why in watch.op.why if why.hook == "shadow"]
     assert row.shadow and row.verdict in ("block", "stop", "ask", "failed")
 
 
-# rule 10: what children are under
+# rule 10: hooks above children
 
 
 def _delegate(child: Agent, **options: Any) -> Any:
@@ -512,21 +515,29 @@ def _family(parents: list[Any], childs: list[Any] | None = None, **options: Any)
     """An agent with a child that echoes; and the texts that the child's tool was used with."""
     ran, tool = counted()
     child = Agent(
-        Scripted(calls(call(text="deep")), "child done", spare=True), name="child", tools=[tool], hooks=childs or []
+        Scripted(tool_calls_reply(tool_call(text="deep")), "child done", spare=True),
+        name="child",
+        tools=[tool],
+        hooks=childs or [],
     )
     parent = Agent(
-        Scripted(calls(call("delegate")), "done", spare=True), tools=[_delegate(child)], hooks=parents, **options
+        Scripted(tool_calls_reply(tool_call("delegate")), "done", spare=True),
+        tools=[_delegate(child)],
+        hooks=parents,
+        **options,
     )
     return parent, ran
 
 
-async def test_a_child_is_under_every_guard_of_every_agent_above_it() -> None:
+async def test_a_child_is_under_every_guard_of_its_ancestors() -> None:
     deny = guard(ToolUse, name="deny")(lambda use: Block("no") if use.call.name == "echo" else None)
     parent, ran = _family([deny])
-    assert results(await parent.run("go")) == ["child done"]
+    assert tool_results(await parent.run("go")) == ["child done"]
     assert ran == []
-    grand = Agent(Scripted(calls(call("delegate")), "done"), tools=[_delegate(_family([])[0])], hooks=[deny])
-    assert results(await grand.run("go")) == ["done"]
+    grand = Agent(
+        Scripted(tool_calls_reply(tool_call("delegate")), "done"), tools=[_delegate(_family([])[0])], hooks=[deny]
+    )
+    assert tool_results(await grand.run("go")) == ["done"]
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
@@ -536,7 +547,7 @@ async def test_a_childs_run_steps_and_model_calls_are_guarded_from_above(operati
         return Block("not below") if op.run.depth else None
 
     parent, ran = _family([deny])
-    assert results(await parent.run("go")) == [""]
+    assert tool_results(await parent.run("go")) == [""]
     assert ran == []
 
 
@@ -558,7 +569,7 @@ async def test_a_child_with_a_guard_of_the_same_name_does_not_replace_the_one_ab
 
 
 @pytest.mark.parametrize("inherit", [True, False])
-async def test_before_and_after_reach_children_if_they_are_inherited(inherit: bool) -> None:
+async def test_inherited_before_and_after_reach_children(inherit: bool) -> None:
     seen: list[str] = []
 
     @before(ToolUse, inherit=inherit)
@@ -579,13 +590,13 @@ async def test_inherited_hooks_are_outside_of_the_childs_own_and_reach_grandchil
     above = after(ToolUse, inherit=True, name="above")(lambda use: seen.append(f"above {use.call.name}"))
     own = after(ToolUse, name="own")(lambda use: seen.append(f"own {use.call.name}"))
     parent, _ = _family([], [own])
-    root = Agent(Scripted(calls(call("delegate")), "done"), tools=[_delegate(parent)], hooks=[above])
+    root = Agent(Scripted(tool_calls_reply(tool_call("delegate")), "done"), tools=[_delegate(parent)], hooks=[above])
     await root.run("go")
     assert seen == ["own echo", "above echo", "above delegate", "above delegate"]
 
 
 async def test_a_child_has_the_user_and_the_budget_of_its_parent() -> None:
-    watch = Watch()
+    watch = OperationLog()
     parent, _ = _family([guard(Run, name="watch")(watch)])
     result = await parent.run("go", user="ada")
     above, below = watch.ops
@@ -597,8 +608,8 @@ async def test_a_child_has_the_user_and_the_budget_of_its_parent() -> None:
 async def test_a_resumed_run_is_under_its_guards() -> None:
     thread = Thread()
     deny = guard(ToolUse, name="deny")(lambda use: Block("no"))
-    await echoer(hook_at("guard", ToolUse, Ask("?")), ask=User(Paused("later"))).run("go", thread=thread)
-    await echoer(deny, hook_at("guard", ToolUse, None)).run(thread=thread)
+    await echo_agent(hook_at("guard", ToolUse, Ask("?")), ask=ScriptedUser(Paused("later"))).run("go", thread=thread)
+    await echo_agent(deny, hook_at("guard", ToolUse, None)).run(thread=thread)
     assert thread.messages[2].text == "no"
 
 
@@ -606,7 +617,7 @@ async def test_a_resumed_run_is_under_its_guards() -> None:
 
 
 async def test_each_next_is_sealed_guarded_and_logged_with_its_own_intent() -> None:
-    gate = Watch()
+    gate = OperationLog()
 
     @wrap(ToolUse)
     async def thrice(use: ToolUse, next: Next[Any]) -> Any:
@@ -614,13 +625,13 @@ async def test_each_next_is_sealed_guarded_and_logged_with_its_own_intent() -> N
         await next(use.fork(args={"text": "b"}))
         return await next(use)
 
-    result = await echoer(thrice, guard(ToolUse, name="gate")(gate)).run("go")
+    result = await echo_agent(thrice, guard(ToolUse, name="gate")(gate)).run("go")
     assert [op.args["text"] for op in gate.ops] == ["hi", "b", "hi"]
-    intents = entries(result.thread, "intent")
+    intents = thread_entries(result.thread, "intent")
     assert [(row["call"], row["attempt"]) for row in intents] == [("c1", 1), ("c1", 2), ("c1", 3)]
     assert [row["hash"] for row in intents] == [op.hash for op in gate.ops]
     assert len({row["key"] for row in intents}) == 1
-    ends = entries(result.thread, "done")
+    ends = thread_entries(result.thread, "done")
     assert [(row["attempt"], row["ended"]) for row in ends] == [(1, "done"), (2, "done"), (3, "done")]
 
 
@@ -630,18 +641,18 @@ async def test_a_wrap_may_call_next_not_at_all() -> None:
         return "from the cache"
 
     ran, tool = counted()
-    result = await echoer(cached, tools=[tool]).run("go")
-    assert (result_of(result), ran) == ("from the cache", [])
-    assert entries(result.thread, "intent") == []
+    result = await echo_agent(cached, tools=[tool]).run("go")
+    assert (tool_result(result), ran) == ("from the cache", [])
+    assert thread_entries(result.thread, "intent") == []
 
 
-async def test_next_without_an_argument_goes_on_with_the_operation_at_hand() -> None:
+async def test_next_without_an_argument_passes_the_operation() -> None:
     @wrap(ToolUse)
     async def plain(use: ToolUse, next: Any) -> Any:
         use.args["text"] = "mine"
         return await next()
 
-    assert result_of(await echoer(plain).run("go")) == "mine"
+    assert tool_result(await echo_agent(plain).run("go")) == "mine"
 
 
 @pytest.mark.parametrize("wrong", ["text", None.__class__, Thread(), 3])
@@ -652,7 +663,7 @@ async def test_next_with_something_else_is_refused(wrong: Any) -> None:
 
     ran, tool = counted()
     with pytest.raises(HookError, match="next takes the tool_use that the hook was given, or a copy of it, not"):
-        await echoer(bad, tools=[tool]).run("go")
+        await echo_agent(bad, tools=[tool]).run("go")
     assert ran == []
 
 
@@ -662,7 +673,7 @@ async def test_next_with_another_kind_of_operation_is_refused() -> None:
         return await next(use.run)
 
     with pytest.raises(HookError, match="next takes the tool_use"):
-        await echoer(bad).run("go")
+        await echo_agent(bad).run("go")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -680,7 +691,7 @@ async def test_a_wrap_that_returns_nothing_is_refused(operation: Kind) -> None:
     [(Run, "made up"), (Run, Result("made up")), (ModelCall, "made up"), (ModelCall, Message("assistant", "made up"))],
 )
 async def test_a_wrap_may_make_a_result_of_its_own(operation: Kind, made: Any) -> None:
-    assert (await talker(hook_at("wrap", operation, made)).run("hi")).text == "made up"
+    assert (await hello_agent(hook_at("wrap", operation, made)).run("hi")).text == "made up"
 
 
 @pytest.mark.parametrize(
@@ -710,8 +721,8 @@ async def test_the_result_of_an_earlier_attempt_may_be_returned() -> None:
         result = await next(step)
         return result if isinstance(result, Continue) else await next(step) and result
 
-    watch = Watch()
-    model = Scripted(calls(call("photo")), "a", "b")
+    watch = OperationLog()
+    model = Scripted(tool_calls_reply(tool_call("photo")), "a", "b")
     result = await Agent(model, tools=[photo], hooks=[two, after(ToolUse, name="w")(watch), first]).run("go")
     assert result.outcome == "completed"
     given = watch.op.result
@@ -731,10 +742,12 @@ async def test_a_tool_that_is_not_idempotent_refuses_a_second_attempt_after_a_su
         return await next(use)
 
     ran, tool = counted(**options)
-    result = await echoer(twice, tools=[tool]).run("go")
-    assert len(ran) == len(entries(result.thread, "intent")) == attempts
+    result = await echo_agent(twice, tools=[tool]).run("go")
+    assert len(ran) == len(thread_entries(result.thread, "intent")) == attempts
     if attempts == 1:
-        assert result_of(result) == "echo has already run for this call; it is not idempotent, so it does not run again"
+        assert (
+            tool_result(result) == "echo has already run for this call; it is not idempotent, so it does not run again"
+        )
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
@@ -753,7 +766,7 @@ async def test_after_a_failure_there_may_be_another_attempt(idempotent: bool) ->
         result = await next(use)
         return await next(use) if result.error else result
 
-    assert result_of(await user_of(flaky, retry).run("go")) == "there"
+    assert tool_result(await tool_agent(flaky, retry).run("go")) == "there"
     assert tries == [1, 2]
 
 
@@ -771,7 +784,7 @@ async def test_after_an_unknown_a_tool_that_is_not_idempotent_refuses_another_at
         await next(use)
         return await next(use)
 
-    text = result_of(await user_of(slow, retry).run("go"))
+    text = tool_result(await tool_agent(slow, retry).run("go"))
     assert text.startswith("slow was started before, and may have taken effect for this call; it is not idempotent")
     assert tries == [1]
 
@@ -794,12 +807,12 @@ async def test_hedged_attempts_run_side_by_side_if_that_is_safe(idempotent: bool
         one, other = await asyncio.gather(next(use), next(use))
         return one if not one.error else other
 
-    result = await user_of(race, hedge).run("go")
-    assert result_of(result) == "done"
+    result = await tool_agent(race, hedge).run("go")
+    assert tool_result(result) == "done"
     assert started == ([1, 2] if idempotent else [1])
-    attempts = [row["attempt"] for row in entries(result.thread, "intent")]
+    attempts = [row["attempt"] for row in thread_entries(result.thread, "intent")]
     assert attempts == started
-    assert sorted(row["attempt"] for row in entries(result.thread, "done")) == started
+    assert sorted(row["attempt"] for row in thread_entries(result.thread, "done")) == started
 
 
 async def test_a_model_call_may_be_tried_again() -> None:
@@ -824,13 +837,13 @@ async def test_a_failing_before_or_wrap_fails_its_operation(operation: Kind, pos
 
     hook = hook_at(position, operation, None)
     agent = agent_for(operation, replace(hook, fn=boom))
-    seen = await events(agent)
+    seen = await collect_events(agent)
     assert [event.event for event in seen if event.terminal] == ["error"]
     with pytest.raises(LookupError, match="lost"):
         await agent_for(operation, replace(hook, fn=boom)).run("go")
 
 
-async def test_a_failing_before_can_be_healed_outside_of_it() -> None:
+async def test_a_failing_before_can_be_replaced_by_an_outer_ring() -> None:
     @after(ToolUse)
     async def heal(use: ToolUse) -> None:
         use.result = ToolResult(f"healed {type(use.error).__name__}")
@@ -839,7 +852,7 @@ async def test_a_failing_before_can_be_healed_outside_of_it() -> None:
     async def boom(use: ToolUse) -> None:
         raise LookupError("lost")
 
-    assert result_of(await echoer(heal, boom).run("go")) == "healed LookupError"
+    assert tool_result(await echo_agent(heal, boom).run("go")) == "healed LookupError"
 
 
 async def test_a_failing_after_withholds_a_tools_result() -> None:
@@ -848,8 +861,8 @@ async def test_a_failing_after_withholds_a_tools_result() -> None:
         raise LookupError(f"cannot redact {use.result.output}")
 
     thread = Thread()
-    result = await echoer(redact).run("the secret", thread=thread)
-    assert result_of(result) == "the result was withheld: the hook 'redact' failed: LookupError"
+    result = await echo_agent(redact).run("the secret", thread=thread)
+    assert tool_result(result) == "the result was withheld: the hook 'redact' failed: LookupError"
     assert result.text == "done"
     rows = [str(entry.to_json()) for entry in thread.entries if entry.kind in ("decision", "done")]
     assert rows and not any("hi" in row.replace("which", "") for row in rows)
@@ -862,7 +875,7 @@ async def test_a_failing_after_withholds_a_reply_and_fails_the_run(operation: An
 
     thread = Thread()
     with pytest.raises(HookError, match="^the result was withheld: the hook 'redact' failed: LookupError$"):
-        await talker(after(operation)(redact)).run("hi", thread=thread)
+        await hello_agent(after(operation)(redact)).run("hi", thread=thread)
     if operation is ModelCall:
         assert [message.role for message in thread.messages] == ["user"]
 
@@ -871,9 +884,9 @@ async def test_a_failing_after_a_run_is_only_logged() -> None:
     def boom(run: Any) -> None:
         raise LookupError("lost")
 
-    result = await talker(after(Run)(boom)).run("hi")
+    result = await hello_agent(after(Run)(boom)).run("hi")
     assert (result.outcome, result.text) == ("completed", "hello")
-    assert entries(result.thread, "decision")[0]["verdict"] == "failed"
+    assert thread_entries(result.thread, "decision")[0]["verdict"] == "failed"
 
 
 async def test_a_failing_after_a_failed_run_leaves_its_error() -> None:
@@ -890,7 +903,7 @@ async def test_a_hook_that_takes_too_long_fails() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError, match="the hook 'asleep' did not finish within 0.01 s"):
-        await echoer(asleep).run("go")
+        await echo_agent(asleep).run("go")
 
 
 # rule 14: with on_error="log" the edits of a failed hook are undone
@@ -908,7 +921,7 @@ async def test_the_edits_of_a_failed_before_are_undone() -> None:
         use.args = {"text": "other"}
         raise LookupError
 
-    assert result_of(await echoer(change, replace_all).run("go")) == "hi"
+    assert tool_result(await echo_agent(change, replace_all).run("go")) == "hi"
 
 
 @pytest.mark.parametrize("operation", [Run, ModelCall])
@@ -929,7 +942,7 @@ async def test_the_edits_of_a_failed_before_are_undone_at_every_field(operation:
 
     model = Scripted("ok")
     agent = Agent(model, system="be kind", tools=[echo], settings={"extra": {"deep": []}}, hooks=[change])
-    watch = Watch()
+    watch = OperationLog()
     result = await agent.with_hooks(guard(Run, name="watch")(watch)).run("hi", user="ada")
     (request,) = model.requests
     assert (request.system, request.settings, request.tools) == ("be kind", {"extra": {"deep": []}}, (echo,))
@@ -943,18 +956,18 @@ async def test_a_tool_that_a_failed_before_swapped_is_swapped_back() -> None:
         use.tool = echo.renamed("other")
         raise LookupError
 
-    gate = Watch()
-    await echoer(swap, guard(ToolUse, name="gate")(gate)).run("go")
+    gate = OperationLog()
+    await echo_agent(swap, guard(ToolUse, name="gate")(gate)).run("go")
     assert gate.op.tool is echo
 
 
-async def test_what_a_before_decided_in_vain_does_not_count() -> None:
+async def test_a_discarded_decision_of_a_before_is_ignored() -> None:
     @before(ToolUse, on_error="log")
     async def wrong(use: ToolUse) -> Any:
         use.args["text"] = "half done"
         return "nonsense"
 
-    assert result_of(await echoer(wrong).run("go")) == "hi"
+    assert tool_result(await echo_agent(wrong).run("go")) == "hi"
 
 
 async def test_the_edits_of_a_wrap_that_fails_before_next_are_undone() -> None:
@@ -964,9 +977,9 @@ async def test_the_edits_of_a_wrap_that_fails_before_next_are_undone() -> None:
         use.asks = ()
         raise LookupError
 
-    user = User(True)
-    result = await echoer(hook_at("before", ToolUse, Ask("?")), boom, ask=user).run("go")
-    assert (result_of(result), len(user.questions)) == ("hi", 1)
+    user = ScriptedUser(True)
+    result = await echo_agent(hook_at("before", ToolUse, Ask("?")), boom, ask=user).run("go")
+    assert (tool_result(result), len(user.questions)) == ("hi", 1)
 
 
 async def test_the_edits_of_a_wrap_that_fails_after_next_are_undone_and_nothing_is_done_twice() -> None:
@@ -977,7 +990,7 @@ async def test_the_edits_of_a_wrap_that_fails_after_next_are_undone_and_nothing_
         raise LookupError
 
     ran, tool = counted(idempotent=True)
-    assert result_of(await echoer(boom, tools=[tool]).run("go")) == "hi"
+    assert tool_result(await echo_agent(boom, tools=[tool]).run("go")) == "hi"
     assert ran == ["hi"]
 
 
@@ -991,7 +1004,7 @@ async def test_an_error_of_the_operation_itself_is_not_the_wraps_failure() -> No
         raise LookupError("inside")
 
     with pytest.raises(LookupError, match="inside"):
-        await echoer(around, boom).run("go")
+        await echo_agent(around, boom).run("go")
 
 
 async def test_the_edits_of_a_failed_after_are_undone() -> None:
@@ -1012,12 +1025,12 @@ async def test_the_edits_of_a_failed_after_are_undone() -> None:
         use.error = ValueError()
         raise LookupError
 
-    watch = Watch()
-    result = await echoer(after(ToolUse, name="watch")(watch), boom_too, boom, tools=[rich]).run("go")
-    assert (result_of(result), watch.op.result.data, watch.op.error) == ("hi", {"rows": [1]}, None)
+    watch = OperationLog()
+    result = await echo_agent(after(ToolUse, name="watch")(watch), boom_too, boom, tools=[rich]).run("go")
+    assert (tool_result(result), watch.op.result.data, watch.op.error) == ("hi", {"rows": [1]}, None)
 
 
-async def test_a_failed_after_that_is_only_logged_leaves_an_error_as_it_was() -> None:
+async def test_a_failed_log_only_after_keeps_the_error() -> None:
     @after(ModelCall, on_error="log")
     async def boom(call: ModelCall) -> None:
         call.result = Message("assistant", "half healed")
@@ -1027,20 +1040,20 @@ async def test_a_failed_after_that_is_only_logged_leaves_an_error_as_it_was() ->
         await Agent(Scripted(ModelError("down")), hooks=[boom]).run("hi")
 
 
-async def test_a_failed_hook_is_told_to_the_log_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_hook_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @before(ToolUse, on_error="log")
     async def boom(use: ToolUse) -> None:
         raise LookupError("lost")
 
     with caplog.at_level(logging.WARNING, "wick"):
-        await echoer(boom).run("go")
+        await echo_agent(boom).run("go")
     assert "the hook boom failed at before_tool_use" in caplog.text
 
 
 # rule 15: after runs for results and for errors
 
 
-async def test_after_sees_an_error_and_may_heal_it() -> None:
+async def test_after_sees_an_error_and_may_replace_it() -> None:
     seen: list[Any] = []
 
     @after(ModelCall)
@@ -1055,7 +1068,7 @@ async def test_after_sees_an_error_and_may_heal_it() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_after_runs_for_a_result_and_for_an_error(operation: Kind) -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     def boom(op: Any) -> None:
         raise LookupError("lost")
@@ -1096,7 +1109,7 @@ async def test_a_failed_step_is_healed_by_another_or_by_the_end(verdict: Stop | 
         assert result.reason == "stop requested: enough"
 
 
-async def test_after_may_clear_the_error_that_it_heals() -> None:
+async def test_after_may_clear_a_replaced_error() -> None:
     @after(ToolUse)
     async def heal(use: ToolUse) -> None:
         use.result, use.error = "healed", None  # type: ignore[assignment]
@@ -1104,7 +1117,7 @@ async def test_after_may_clear_the_error_that_it_heals() -> None:
     def boom(use: Any) -> None:
         raise LookupError
 
-    assert result_of(await echoer(heal, before(ToolUse)(boom)).run("go")) == "healed"
+    assert tool_result(await echo_agent(heal, before(ToolUse)(boom)).run("go")) == "healed"
 
 
 async def test_after_may_turn_a_result_into_an_error() -> None:
@@ -1113,7 +1126,7 @@ async def test_after_may_turn_a_result_into_an_error() -> None:
         call.error = ModelError("that was no answer")
 
     with pytest.raises(ModelError, match="that was no answer"):
-        await talker(refuse).run("hi")
+        await hello_agent(refuse).run("hi")
 
 
 async def test_after_cannot_leave_nothing_behind() -> None:
@@ -1121,7 +1134,7 @@ async def test_after_cannot_leave_nothing_behind() -> None:
     async def take(use: ToolUse) -> None:
         use.result = None  # type: ignore[assignment]
 
-    text = result_of(await echoer(take).run("go"))
+    text = tool_result(await echo_agent(take).run("go"))
     assert text == "the result was withheld: the hook 'take' failed: HookError"
 
 
@@ -1130,16 +1143,16 @@ async def test_after_cannot_put_nonsense_in_place_of_a_result() -> None:
     async def spoil(use: ToolUse) -> None:
         use.result = 42  # type: ignore[assignment]
 
-    text = result_of(await echoer(spoil).run("go"))
+    text = tool_result(await echo_agent(spoil).run("go"))
     assert text == "the result was withheld: the hook 'spoil' failed: HookError"
 
 
-async def test_a_result_that_a_hook_gives_is_this_calls_result() -> None:
+async def test_a_result_of_a_hook_gets_the_call_id() -> None:
     @after(ToolUse)
     async def mix(use: ToolUse) -> None:
         use.result = ToolResult("mine", tool_call_id="another", name="other")
 
-    result = await echoer(mix).run("go")
+    result = await echo_agent(mix).run("go")
     (message,) = [message for message in result.messages if message.role == "tool"]
     assert (message.tool_call_id, message.name, message.text) == ("c1", "echo", "mine")
 
@@ -1152,7 +1165,7 @@ def test_paused_is_not_an_exception() -> None:
 
 
 async def test_paused_passes_through_every_ring_untouched() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @wrap(Operation)
     async def careless(op: Operation[Any], next: Next[Any]) -> Any:
@@ -1165,7 +1178,7 @@ async def test_paused_passes_through_every_ring_untouched() -> None:
     async def pause(use: ToolUse) -> None:
         raise Paused("for the night")
 
-    result = await echoer(after(Operation, name="watch")(watch), careless, pause).run("go")
+    result = await echo_agent(after(Operation, name="watch")(watch), careless, pause).run("go")
     assert (result.outcome, result.reason) == ("interrupted", "paused: for the night")
     assert [op.name for op in watch.ops] == ["model_call"]
 
@@ -1175,12 +1188,12 @@ async def test_a_guard_may_pause() -> None:
         raise Paused("for the night")
 
     thread = Thread()
-    result = await echoer(guard(ToolUse)(pause)).run("go", thread=thread)
-    assert (result.outcome, thread.pending) == ("interrupted", (call(),))
+    result = await echo_agent(guard(ToolUse)(pause)).run("go", thread=thread)
+    assert (result.outcome, thread.pending) == ("interrupted", (tool_call(),))
 
 
 async def test_after_does_not_run_for_a_cancellation() -> None:
-    watch, begun = Watch(), asyncio.Event()
+    watch, begun = OperationLog(), asyncio.Event()
 
     @tool(name="echo")
     async def hang(text: str) -> str:
@@ -1188,7 +1201,7 @@ async def test_after_does_not_run_for_a_cancellation() -> None:
         await asyncio.Event().wait()
         return text
 
-    task = asyncio.create_task(echoer(after(Operation, name="watch")(watch), tools=[hang]).run("go"))
+    task = asyncio.create_task(echo_agent(after(Operation, name="watch")(watch), tools=[hang]).run("go"))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -1210,12 +1223,12 @@ async def test_a_cancellation_that_a_hook_swallows_is_raised_again(position: Pos
         hook_at(position, ModelCall, None, timeout=timeout or (30 if position == "guard" else None)), fn=swallow
     )
     thread = Thread()
-    task = asyncio.create_task(talker(hook).run("go", thread=thread))
+    task = asyncio.create_task(hello_agent(hook).run("go", thread=thread))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert entries(thread, "run_end")[0]["outcome"] == "cancelled"
+    assert thread_entries(thread, "run_end")[0]["outcome"] == "cancelled"
 
 
 # rule 17: siblings
@@ -1232,7 +1245,7 @@ async def _siblings(hook: Any, **options: Any) -> tuple[list[str], Thread, Any]:
         return text
 
     thread = Thread()
-    model = Scripted(calls(call(id="a", text="a"), call(id="b", text="b")), "done", spare=True)
+    model = Scripted(tool_calls_reply(tool_call(id="a", text="a"), tool_call(id="b", text="b")), "done", spare=True)
     agent = Agent(model, tools=[slow], hooks=[hook], **options)
     try:
         return ran, thread, await agent.run("go", thread=thread)
@@ -1266,18 +1279,18 @@ async def test_a_stop_pause_or_failure_of_one_tool_use_never_cancels_its_sibling
     ran, thread, came = await _siblings(_first(answer))
     assert ran == ["b"]
     assert [message.text.partition(":")[0] for message in thread.messages if message.role == "tool"] == told
-    assert entries(thread, "run_end")[0]["outcome"] == outcome
+    assert thread_entries(thread, "run_end")[0]["outcome"] == outcome
     assert came is answer if outcome == "failed" else came.outcome == outcome
 
 
-async def test_a_failure_is_worse_than_a_stop_of_a_sibling_whoever_watches_the_step() -> None:
+async def test_a_failure_outranks_a_stop_of_a_sibling() -> None:
     @before(ToolUse)
     async def hook(use: ToolUse) -> Stop | None:
         if use.call.id == "a":
             return Stop("enough")
         raise LookupError("lost")
 
-    model = Scripted(calls(call(id="a"), call(id="b")))
+    model = Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")))
     with pytest.raises(LookupError, match="lost"):
         await Agent(model, tools=[echo], hooks=[hook, after(Step, name="look")(lambda step: None)]).run("go")
 
@@ -1286,7 +1299,7 @@ async def test_a_failure_is_worse_than_a_stop_of_a_sibling_whoever_watches_the_s
 
 
 async def test_run_and_stream_are_the_same_loop() -> None:
-    quiet, heard = echoer(), echoer()
+    quiet, heard = echo_agent(), echo_agent()
     result = await quiet.run("go")
     stream = heard.stream("go")
     seen = [event async for event in stream]
@@ -1295,8 +1308,8 @@ async def test_run_and_stream_are_the_same_loop() -> None:
 
 
 def test_run_sync_is_the_same_loop_too() -> None:
-    assert echoer().run_sync("go").messages[1:] == Agent(
-        Scripted(calls(call()), "done"), tools=[echo]
+    assert echo_agent().run_sync("go").messages[1:] == Agent(
+        Scripted(tool_calls_reply(tool_call()), "done"), tools=[echo]
     ).run_sync("go").messages[1:]  # fmt: skip
 
 
@@ -1305,7 +1318,7 @@ async def test_a_replaced_reply_restarts_the_message() -> None:
     async def replace_it(call: ModelCall) -> None:
         call.result = Message("assistant", "another")
 
-    seen = await events(talker(replace_it))
+    seen = await collect_events(hello_agent(replace_it))
     names = [event.event for event in seen]
     assert names == [
         "on_chat_model_start",
@@ -1323,7 +1336,7 @@ async def test_another_attempt_restarts_the_message() -> None:
         await next(call)
         return await next(call)
 
-    names = [event.event for event in await events(Agent(Scripted("one", "two"), hooks=[twice]))]
+    names = [event.event for event in await collect_events(Agent(Scripted("one", "two"), hooks=[twice]))]
     assert names == [
         *("on_chat_model_start", "on_chat_model_stream", "on_chat_model_restart", "on_chat_model_stream"),
         *("on_chat_model_end", "done"),
@@ -1354,16 +1367,16 @@ async def test_held_deltas_of_a_reply_that_was_replaced_are_never_shown(verdict:
         call.result = Message("assistant", "***")
         return verdict
 
-    seen = await events(Agent(Scripted("the secret"), hooks=[redact]))
+    seen = await collect_events(Agent(Scripted("the secret"), hooks=[redact]))
     assert "secret" not in str([event.to_json() for event in seen])
 
 
-async def test_held_deltas_of_a_reply_whose_hook_failed_are_never_shown() -> None:
+async def test_held_deltas_of_a_failed_reply_are_never_sent() -> None:
     @after(ModelCall, hold=True)
     async def redact(call: ModelCall) -> None:
         raise LookupError
 
-    seen = await events(Agent(Scripted("the secret"), hooks=[redact]))
+    seen = await collect_events(Agent(Scripted("the secret"), hooks=[redact]))
     assert "secret" not in str([event.to_json() for event in seen])
 
 
@@ -1376,7 +1389,7 @@ async def test_held_deltas_of_a_reply_that_broke_off_are_never_shown() -> None:
 
     model = FunctionModel(lambda request: "", name="breaks")
     model.stream = stream  # type: ignore[method-assign]
-    seen = await events(Agent(model, hooks=[after(ModelCall, hold=True, name="redact")(lambda call: None)]))
+    seen = await collect_events(Agent(model, hooks=[after(ModelCall, hold=True, name="redact")(lambda call: None)]))
     assert "secret" not in str([event.to_json() for event in seen])
     assert seen[-1].event == "error"
 
@@ -1388,8 +1401,8 @@ async def test_held_deltas_of_an_attempt_that_was_made_again_are_never_shown() -
         return await next(call)
 
     look = after(ModelCall, hold=True, name="look")(lambda call: None)
-    seen = await events(Agent(Scripted("the secret", "fine"), hooks=[look, twice]))
-    assert deltas(seen) == "fine"
+    seen = await collect_events(Agent(Scripted("the secret", "fine"), hooks=[look, twice]))
+    assert text_deltas(seen) == "fine"
 
 
 async def test_only_the_calls_that_match_are_held() -> None:
@@ -1410,9 +1423,9 @@ def _live() -> Any:
     return live
 
 
-async def test_a_tools_live_output_is_shown_as_it_comes() -> None:
-    seen = await events(echoer(tools=[_live()]))
-    assert deltas(seen, "on_tool_stream") == "hi"
+async def test_live_tool_output_is_streamed() -> None:
+    seen = await collect_events(echo_agent(tools=[_live()]))
+    assert text_deltas(seen, "on_tool_stream") == "hi"
 
 
 @pytest.mark.parametrize("change", [False, True])
@@ -1425,7 +1438,7 @@ async def test_held_live_output_waits_until_the_hook_has_answered(change: bool) 
         if change:
             use.result.output = "***"
 
-    await echoer(redact, tools=[_live()]).run("go", emit=lambda event: order.append(event.event))
+    await echo_agent(redact, tools=[_live()]).run("go", emit=lambda event: order.append(event.event))
     shown = order[order.index("on_tool_start") : order.index("on_tool_end")]
     assert shown == ["on_tool_start", "looked", *([] if change else ["on_tool_stream"] * 2)]
 
@@ -1433,11 +1446,11 @@ async def test_held_live_output_waits_until_the_hook_has_answered(change: bool) 
 async def test_two_holding_hooks_both_have_to_answer() -> None:
     order: list[str] = []
     hooks = [after(ToolUse, hold=True, name=name)(lambda use, name=name: order.append(name)) for name in ("out", "in")]
-    await echoer(*hooks, tools=[_live()]).run("go", emit=lambda event: order.append(event.event))
+    await echo_agent(*hooks, tools=[_live()]).run("go", emit=lambda event: order.append(event.event))
     assert order[order.index("in") :][:4] == ["in", "out", "on_tool_stream", "on_tool_stream"]
 
 
-# what a ToolResult is made of
+# parts of a ToolResult
 
 
 async def _changed(change: Callable[[ToolUse], None]) -> ToolResult:
@@ -1447,9 +1460,9 @@ async def _changed(change: Callable[[ToolUse], None]) -> ToolResult:
     async def rich(text: str) -> ToolResult:
         return ToolResult(text, data={"secret": 1}, parts=(picture,))
 
-    watch = Watch()
+    watch = OperationLog()
     hooks = [after(ToolUse, name="watch")(watch), after(ToolUse, name="change")(change)]
-    await echoer(*hooks, tools=[rich]).run("go")
+    await echo_agent(*hooks, tools=[rich]).run("go")
     result = watch.op.result
     assert isinstance(result, ToolResult)
     return result
@@ -1460,12 +1473,12 @@ async def test_setting_the_output_drops_data_and_parts() -> None:
     assert (result.output, result.data, result.parts) == ("***", None, ())
 
 
-async def test_setting_the_output_by_a_new_result_drops_what_was_only_passed_on() -> None:
+async def test_a_new_output_drops_passed_data() -> None:
     result = await _changed(lambda use: setattr(use, "result", replace(use.result, output="***")))
     assert (result.output, result.data, result.parts) == ("***", None, ())
 
 
-async def test_data_and_parts_that_are_set_too_are_kept() -> None:
+async def test_explicit_data_and_parts_are_kept() -> None:
     other = ImagePart(data="aG8=")
 
     def change(use: ToolUse) -> None:
@@ -1475,7 +1488,7 @@ async def test_data_and_parts_that_are_set_too_are_kept() -> None:
     assert (result.output, result.data, result.parts) == ("***", {"clean": 1}, (other,))
 
 
-async def test_whoever_leaves_the_output_leaves_data_and_parts() -> None:
+async def test_an_unchanged_output_keeps_data_and_parts() -> None:
     def change(use: ToolUse) -> None:
         use.result.data = {"other": 1}
 
@@ -1484,7 +1497,7 @@ async def test_whoever_leaves_the_output_leaves_data_and_parts() -> None:
 
 
 @pytest.mark.parametrize("answer", [lambda result: int(result.output), lambda result: {"said": result.output}])
-async def test_a_wrap_that_failed_over_a_result_does_not_tell_it(
+async def test_a_failed_wrap_does_not_reveal_the_result(
     answer: Callable[[ToolResult], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     @wrap(ToolUse)
@@ -1496,9 +1509,11 @@ async def test_a_wrap_that_failed_over_a_result_does_not_tell_it(
         use.result = ToolResult("(redacted)")
 
     thread, seen = Thread(), list[Any]()
-    agent = Agent(Scripted(calls(call("execute", command="x")), "done"), tools=[_leaky], hooks=[redact, read])
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call("execute", command="x")), "done"), tools=[_leaky], hooks=[redact, read]
+    )
     result = await agent.run("go", thread=thread, emit=seen.append)
-    assert result_of(result) == "(redacted)"
+    assert tool_result(result) == "(redacted)"
     for told in (thread.to_json(), [event.to_json() for event in seen], caplog.text):
         assert "s3cret" not in str(told)
 
@@ -1519,13 +1534,13 @@ def _leaky(command: str) -> str:
         (before(ToolUse, name="h")(lambda use: setattr(use, "args", "hello")), "the arguments"),
     ],
 )
-async def test_what_a_hook_puts_where_it_does_not_belong_is_named(change: Any, words: str) -> None:
+async def test_a_misplaced_return_value_is_named(change: Any, words: str) -> None:
     with pytest.raises(HookError, match=words):
-        await echoer(change).run("go")
+        await echo_agent(change).run("go")
 
 
 @pytest.mark.parametrize("forgotten", ["return", "await"])
-async def test_a_wrap_that_forgets_to_return_what_next_gave_is_told_so(forgotten: str) -> None:
+async def test_a_wrap_that_does_not_return_the_result_is_reported(forgotten: str) -> None:
     @wrap(ToolUse)
     async def forgetful(use: ToolUse, next: Next[Any]) -> Any:
         if forgotten == "await":
@@ -1535,4 +1550,4 @@ async def test_a_wrap_that_forgets_to_return_what_next_gave_is_told_so(forgotten
         await next(use)
 
     with pytest.raises(HookError, match="'forgetful' .*`return await next"):
-        await echoer(forgetful).run("go")
+        await echo_agent(forgetful).run("go")

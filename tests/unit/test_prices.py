@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kit import User, echo, entries
+from kit import ScriptedUser, echo, thread_entries
 from wick import Agent, Ask, ModelCall, Run, Scripted, Stop, Thread, ToolUse, after, before, tool, user
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
@@ -31,21 +31,21 @@ MILLION = 1_000_000
 SONNET, GPT = "anthropic:claude-sonnet-4-5", "openai:gpt-4o"
 
 
-def test_input_output_and_what_was_cached_have_prices_of_their_own() -> None:
+def test_input_output_and_cache_have_separate_prices() -> None:
     assert price("anthropic:claude-sonnet-4-5", Usage(1_000, 0)) == Decimal("0.003")
     assert price("anthropic:claude-sonnet-4-5", Usage(0, 1_000)) == Decimal("0.015")
     assert price("anthropic:claude-sonnet-4-5", Usage(1_000, 0, cached_tokens=1_000)) == Decimal("0.0003")
     assert price("anthropic:claude-sonnet-4-5", Usage(1_000, 0, cache_write_tokens=1_000)) == Decimal("0.00375")
 
 
-def test_more_is_not_cached_than_went_in() -> None:
+def test_cached_tokens_are_bounded_by_the_input() -> None:
     cached = Usage(1_000, 0, cached_tokens=800, cache_write_tokens=800)
     assert price(SONNET, cached) == price(SONNET, Usage(1_000, 0, cached_tokens=800, cache_write_tokens=200))
     assert price(SONNET, Usage(0, 1_000, 5, 0, 5)) == Decimal("0.015")
 
 
 @pytest.mark.parametrize("name", ["haiku", "sonnet", "opus"])
-def test_what_the_aliases_mean_has_a_price(name: str) -> None:
+def test_aliases_have_a_price(name: str) -> None:
     assert price(ALIASES[name], Usage(MILLION, 0))
 
 
@@ -56,7 +56,7 @@ def test_reasoning_is_part_of_the_output() -> None:
 @pytest.mark.parametrize(
     "name", ["gpt-4o", "openai:gpt-4o", "openai-responses:gpt-4o", "openai/gpt-4o", "openai:gpt-4o-2024-08-06"]
 )
-def test_one_model_has_one_price_whatever_it_is_called(name: str) -> None:
+def test_a_model_has_one_price_under_any_name(name: str) -> None:
     assert price(name, Usage(MILLION, MILLION)) == Decimal("12.5")
 
 
@@ -70,13 +70,13 @@ def test_one_model_has_one_price_whatever_it_is_called(name: str) -> None:
         "ollama:llama3.1:8b",
         "ollama:gpt-oss:20b",
         "gateway:gpt-4o",
-        "mistral-small",  # who runs it?
+        "mistral-small",  # the operator is unknown
         "openai:no-such-model",
         "nobody:gpt-4o",
         "gpt-no-such",
     ],
 )
-def test_what_is_not_known_has_no_price(name: str) -> None:
+def test_an_unknown_model_has_no_price(name: str) -> None:
     assert price(name, Usage(MILLION, MILLION)) is None
 
 
@@ -104,13 +104,13 @@ def test_a_charge_survives_json(charge: Charge) -> None:
 
 
 @given(st.lists(CHARGES, max_size=5))
-def test_a_total_is_of_everything_or_not_known(charges: list[Charge]) -> None:
+def test_a_total_is_complete_or_unknown(charges: list[Charge]) -> None:
     prices = [charge.price for charge in charges]
     known = [price for price in prices if price is not None]
     assert total_price(charges) == (sum(known, Decimal(0)) if len(known) == len(prices) else None)
 
 
-def test_tokens_that_nobody_counted_are_not_free() -> None:
+def test_uncounted_tokens_are_not_free() -> None:
     assert Charge(GPT, Usage()).price is None
     assert total_price([]) == 0
 
@@ -119,7 +119,7 @@ def test_tokens_that_nobody_counted_are_not_free() -> None:
 
 
 class Metered:
-    """A model with a bill: each reply takes the tokens it was told to take, and calls a tool, talks or fails."""
+    """A model with given usage: each reply calls a tool, talks or fails."""
 
     def __init__(self, *replies: tuple[str | ModelError, Usage | None], name: str = SONNET) -> None:
         self.name, self.replies = name, [*replies]
@@ -171,7 +171,7 @@ async def test_children_and_questions_with_a_purpose_are_part_of_the_price() -> 
     assert [charge.model for charge in result.charges] == [SONNET, SONNET, GPT, SONNET]
 
 
-async def test_attempts_that_failed_are_part_of_the_price_if_they_were_counted() -> None:
+async def test_counted_failed_attempts_are_part_of_the_price() -> None:
     seen: list[list[Charge]] = []
 
     @after(ModelCall)
@@ -193,12 +193,12 @@ async def test_each_model_has_its_own_price() -> None:
     assert result.price == Decimal("0.0055")
 
 
-async def test_a_run_that_nobody_can_price_in_part_has_no_price() -> None:
+async def test_a_partly_unpriced_run_has_no_price() -> None:
     agent = Agent(Metered(("use echo", Usage(1_000, 0)), ("use echo", None), ("done", Usage(1_000, 0))), tools=[echo])
-    result = await agent.run("go")  # its second reply says nothing of tokens
+    result = await agent.run("go")  # its second reply has no usage
     assert result.price is None
     assert [charge.price for charge in result.charges] == [Decimal("0.003"), None, Decimal("0.003")]
-    assert (await Agent(Scripted("hi")).run("go")).price is None  # a model that nobody lists
+    assert (await Agent(Scripted("hi")).run("go")).price is None  # an unlisted model
 
 
 async def test_a_run_without_a_question_costs_nothing() -> None:
@@ -222,7 +222,7 @@ async def test_a_run_that_failed_has_cost_something() -> None:
     assert [stream.result.price] == seen == [Decimal("0.003")]
 
 
-async def test_a_run_that_is_cancelled_has_cost_what_was_counted() -> None:
+async def test_a_cancelled_run_costs_counted_tokens() -> None:
     began = asyncio.Event()
 
     class Slow:
@@ -257,14 +257,14 @@ def stored(thread: Thread) -> Thread:
 
 
 def asking(*replies: tuple[str | ModelError, Usage | None], answers: tuple[Any, ...] = (True,)) -> Agent:
-    return Agent(Metered(*replies), tools=[echo], hooks=[may_i], ask=User(*answers))
+    return Agent(Metered(*replies), tools=[echo], hooks=[may_i], ask=ScriptedUser(*answers))
 
 
 LATER = Paused("later")
 
 
 async def interrupted() -> Thread:
-    """A thread whose run waits for the user, and has asked one question."""
+    """Return a thread whose run waits for the user after one model call."""
     thread = Thread()
     first = await asking(("use echo", CHEAP), answers=(LATER,)).run("go", thread=thread)
     assert (first.outcome, first.price) == ("interrupted", Decimal("0.45"))
@@ -279,25 +279,25 @@ async def test_the_price_of_a_run_that_was_taken_up_is_that_of_all_its_parts() -
     third = await asking(("done", CHEAP)).run(thread=thread)
     assert third.charges == (Charge(SONNET, CHEAP),) * 3
     assert (third.usage, third.price) == (CHEAP + CHEAP + CHEAP, Decimal("1.35"))
-    written = [len(end.get("charges", ())) for end in entries(thread, "run_end")]
+    written = [len(end.get("charges", ())) for end in thread_entries(thread, "run_end")]
     assert written == [1, 1, 0]  # each once, however often the run is interrupted
 
 
-async def test_the_price_of_a_run_that_was_killed_is_not_known() -> None:
+async def test_the_price_of_a_killed_run_is_unknown() -> None:
     thread = await interrupted()
     await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
     rows = thread.to_json()
-    assert rows["entries"].pop()["kind"] == "run_end"  # so far it came
+    assert rows["entries"].pop()["kind"] == "run_end"  # so far it got
     thread = stored(Thread.from_json(rows))
     result = await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
-    assert result.usage == CHEAP + CHEAP  # what the log knows, and what came since
+    assert result.usage == CHEAP + CHEAP  # logged usage, and usage since then
     assert result.price is None
     result = await asking(("done", CHEAP)).run(thread=stored(thread))
     assert result.usage == CHEAP + CHEAP + CHEAP
     assert result.price is None
 
 
-async def test_a_log_that_knows_no_charges_can_be_read() -> None:
+async def test_a_log_without_charges_is_readable() -> None:
     rows = (await interrupted()).to_json()
     end = rows["entries"][-1]["data"]
     del end["charges"], end["usage"]["cache_write_tokens"]
@@ -306,7 +306,7 @@ async def test_a_log_that_knows_no_charges_can_be_read() -> None:
     assert result.price is None
 
 
-async def test_a_run_whose_thread_was_rewound_costs_what_still_counts() -> None:
+async def test_a_rewound_run_costs_its_effective_entries() -> None:
     thread = await interrupted()
     place = len(thread.entries)
     await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
@@ -325,7 +325,7 @@ async def test_a_log_with_charges_that_are_none_is_a_sentence(charges: Any) -> N
         await asking(("done", CHEAP)).run(thread=Thread.from_json(rows))
 
 
-async def test_what_a_later_version_counts_is_left_out() -> None:
+async def test_unknown_counters_are_omitted() -> None:
     rows = (await interrupted()).to_json()
     end = rows["entries"][-1]["data"]
     end["charges"][0]["dream_tokens"] = end["usage"]["dream_tokens"] = 7
@@ -333,7 +333,7 @@ async def test_what_a_later_version_counts_is_left_out() -> None:
     assert (result.usage, result.price) == (CHEAP + CHEAP, Decimal("0.9"))
 
 
-def test_nothing_is_looked_up_before_somebody_asks() -> None:
+def test_prices_are_loaded_lazily() -> None:
     code = (
         "import sys; from wick import Agent, Scripted\n"
         "result = Agent(Scripted('hi', name='openai:gpt-4o')).run_sync('What does that cost?')\n"

@@ -1,4 +1,4 @@
-"""What holds for any set of hooks, in any order: the promises of the gate, of the end of a run, and of redactors."""
+"""Properties of any set of hooks, in any order: the gate, the end of a run, and redactors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from agent_specs import Hook as Described
 from agent_specs import Spec
-from generated_agents import Observed, asking_specs, build, deaf_specs, observe, others, specs
-from kit import calls
+from generated_agents import Observed, asking_specs, build_agent, deaf_specs, observe_agent, specs, yield_to_others
+from kit import tool_calls_reply
 from wick import (
     Agent,
     Allow,
@@ -70,7 +70,7 @@ def guard_that(verdict: str, name: str, shadow: bool = False) -> Hook:
 
 
 def allows(said: Sequence[str], answer: Any = True, asked_before: bool = False) -> bool:
-    """Whether a tool runs under guards that say this."""
+    """Return True if a tool runs under these guards."""
     used: list[str] = []
 
     @tool
@@ -85,7 +85,7 @@ def allows(said: Sequence[str], answer: Any = True, asked_before: bool = False) 
         return answer
 
     hooks = [sure, *(guard_that(verdict, f"guard_{number}") for number, verdict in enumerate(said))]
-    model = Scripted(calls(ToolCall("c1", "act")), "done", spare=True)
+    model = Scripted(tool_calls_reply(ToolCall("c1", "act")), "done", spare=True)
     asyncio.run(Agent(model, tools=[act], hooks=hooks, ask=ask).run("go"))
     return bool(used)
 
@@ -105,11 +105,11 @@ def test_no_order_of_guards_turns_a_deny_into_an_allow(
 
 @given(specs, st.data())
 def test_no_order_of_hooks_turns_a_deny_into_an_allow(spec: Spec, data: st.DataObject) -> None:
-    """Wherever the other hooks stand, under a guard that refuses everything nothing is executed."""
+    """In any order of hooks, a guard that denies everything prevents execution."""
     wall = Described("wall", "guard", "tool_use", data.draw(st.sampled_from(["block", "stop", "raise", "nonsense"])))
     parts = data.draw(st.permutations([*spec.parts, (wall,)]), label="in this order")
     walled = Spec(tuple(parts), spec.script, spec.answers, spec.child, spec.steps)
-    observed, _ = asyncio.run(observe(walled))
+    observed, _ = asyncio.run(observe_agent(walled))
     assert not [row for rows in observed.trace.values() for row in rows if row[0] == "tool"]
 
 
@@ -117,7 +117,7 @@ def test_no_order_of_hooks_turns_a_deny_into_an_allow(spec: Spec, data: st.DataO
 def test_the_guards_of_a_parent_see_everything_that_its_children_do(spec: Spec) -> None:
     watch = Described("watch", "guard", "operation")
     watched = Spec((*spec.parts, (watch,)), spec.script, spec.answers, spec.child, spec.steps)
-    observed, _ = asyncio.run(observe(watched))
+    observed, _ = asyncio.run(observe_agent(watched))
     for strand, rows in observed.trace.items():
         seen = None
         for who, what, *more in rows:
@@ -128,7 +128,7 @@ def test_the_guards_of_a_parent_see_everything_that_its_children_do(spec: Spec) 
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["pass", "ask", "block"])), min_size=1, max_size=4))
-def test_all_calls_of_a_step_pass_the_gate_before_anybody_is_asked(uses: list[tuple[int, str]]) -> None:
+def test_all_calls_of_a_step_pass_the_gate_before_any_question(uses: list[tuple[int, str]]) -> None:
     passed, unasked = set[str](), list[set[str]]()
     wanted = {f"c{number}": verdict for number, (_, verdict) in enumerate(uses)}
 
@@ -137,14 +137,14 @@ def test_all_calls_of_a_step_pass_the_gate_before_anybody_is_asked(uses: list[tu
 
     @guard(ToolUse)
     async def decide(use: ToolUse) -> Any:
-        await others(use.args["awaits"])
+        await yield_to_others(use.args["awaits"])
         passed.add(use.call.id)
         return SAYS[wanted[use.call.id]]
 
     async def ask(question: Any) -> None:
         unasked.append({*wanted} - passed)
 
-    asked = calls(*(ToolCall(id, "act", {"awaits": uses[number][0]}) for number, id in enumerate(wanted)))
+    asked = tool_calls_reply(*(ToolCall(id, "act", {"awaits": uses[number][0]}) for number, id in enumerate(wanted)))
     asyncio.run(Agent(Scripted(asked, "done"), tools=[act], hooks=[decide], ask=ask).run("go"))
     assert unasked == [set()] * [*wanted.values()].count("ask")
 
@@ -159,7 +159,7 @@ plans = st.dictionaries(st.sampled_from("xyz"), values, max_size=3)
 
 @dataclass
 class Seen:
-    """What the guards saw, what was sealed, and what was executed, in order."""
+    """Guarded, sealed and executed arguments, in order."""
 
     guards: list[tuple[JSON, JSON]] = field(default_factory=list)
     executed: list[JSON] = field(default_factory=list)
@@ -226,7 +226,7 @@ def rewriting(kind: str, plan: JSON, number: int, seen: Seen) -> Hook:
     st.lists(st.tuples(st.sampled_from(["before", "copy", "retry", "guard", "ask"]), plans), max_size=5),
     st.none() | plans,
 )
-def test_what_is_executed_is_what_every_guard_saw(
+def test_the_executed_operation_is_the_guarded_one(
     wanted: JSON, kinds: list[tuple[str, JSON]], said: JSON | None
 ) -> None:
     seen = Seen()
@@ -236,7 +236,7 @@ def test_what_is_executed_is_what_every_guard_saw(
         assert question.about["args"]["plan"] == seen.guards[-1][1], "the user is asked about something else"
         return Allow(None if said is None else {"plan": said})
 
-    model = Scripted(calls(ToolCall("c1", "act", {"plan": wanted})), "done", spare=True)
+    model = Scripted(tool_calls_reply(ToolCall("c1", "act", {"plan": wanted})), "done", spare=True)
     agent = Agent(model, tools=seen.tools(), hooks=[seen.first(), *hooks, seen.last()], ask=ask)
     result = asyncio.run(agent.run("go"))
     assert all(first == last for first, last in seen.guards), "two guards saw different arguments"
@@ -260,7 +260,7 @@ def test_every_run_has_one_end_and_leaves_a_valid_thread(spec: Spec, ticks: int 
     for thread in (observed.thread, *observed.below):
         assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
         kinds = [entry.kind for entry in thread.entries if entry.kind in ("run_start", "run_end")]
-        assert kinds in ([], ["run_start", "run_end"])  # a run may end before it has begun
+        assert kinds in ([], ["run_start", "run_end"])  # a run may end before its start
         assert not thread.busy
         assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"
 
@@ -268,10 +268,10 @@ def test_every_run_has_one_end_and_leaves_a_valid_thread(spec: Spec, ticks: int 
 async def ended(spec: Spec, ticks: int | None) -> Observed:
     """Run an agent to its end, or cancel it after so many ticks."""
     observed = Observed()
-    run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
+    run = build_agent(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
     task = asyncio.create_task(run)
     if ticks is not None:
-        await others(ticks)
+        await yield_to_others(ticks)
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return observed
@@ -279,8 +279,8 @@ async def ended(spec: Spec, ticks: int | None) -> Observed:
 
 @given(asking_specs())
 def test_answering_later_is_answering_at_once(spec: Spec) -> None:
-    """Whoever is asked goes away first, each time, and the run is taken up by another process."""
-    at_once, outcome = asyncio.run(observe(spec))
+    """The user is absent at each question, and the run is resumed by another process."""
+    at_once, outcome = asyncio.run(observe_agent(spec))
     later, pauses = asyncio.run(pausing(spec))
     questions = [row for rows in at_once.trace.values() for row in rows if row[0] == "user"]
     assert executed(later) == executed(at_once)
@@ -294,7 +294,7 @@ async def pausing(spec: Spec) -> tuple[Observed, int]:
     result = None
     while result is None or result.outcome == "interrupted":
         pauses += 1
-        agent = build(spec, observed)
+        agent = build_agent(spec, observed)
         agent.ask = Absent(agent.ask, asked)
         observed.thread = Thread.from_json(observed.thread.to_json())
         try:
@@ -305,7 +305,7 @@ async def pausing(spec: Spec) -> tuple[Observed, int]:
 
 
 class Absent:
-    """A user who is not there when first asked."""
+    """A user who is absent when first asked."""
 
     def __init__(self, user: Any, asked: set[str]) -> None:
         self.user, self.asked = user, asked
@@ -323,8 +323,8 @@ def executed(observed: Observed) -> dict[str, list[Any]]:
 
 
 @given(specs)
-def test_streaming_a_run_is_running_it(spec: Spec) -> None:
-    ran, outcome = asyncio.run(observe(spec))
+def test_streaming_equals_running(spec: Spec) -> None:
+    ran, outcome = asyncio.run(observe_agent(spec))
     streamed, events = asyncio.run(stream(spec))
     assert [event.event for event in events] == [event.event for event in ran.events]
     assert streamed.trace == ran.trace
@@ -334,7 +334,7 @@ def test_streaming_a_run_is_running_it(spec: Spec) -> None:
 
 async def stream(spec: Spec) -> tuple[Observed, list[Event]]:
     observed = Observed()
-    agent = build(spec, observed)
+    agent = build_agent(spec, observed)
     return observed, [event async for event in agent.stream("go", thread=observed.thread)]
 
 
@@ -353,7 +353,7 @@ class Redactor(Capability):
     async def redact(self, use: ToolUse) -> None:
         await asyncio.sleep(0)
         if self.crash:
-            raise ValueError(f"cannot parse {use.result.text}")  # as parsers do, it quotes what it could not parse
+            raise ValueError(f"cannot parse {use.result.text}")  # like parsers, it quotes unparsable text
         use.result = ToolResult(use.result.output.replace(SECRET, "***"), use.result.error.replace(SECRET, "***"))
 
 
@@ -398,16 +398,16 @@ def inner(act: str, number: int) -> Hook:
     st.booleans(),
     st.booleans(),
 )
-def test_what_a_redactor_removes_is_nowhere(ways: list[str], acts: list[str], crash: bool, below: bool) -> None:
+def test_redacted_text_appears_nowhere(ways: list[str], acts: list[str], crash: bool, below: bool) -> None:
     hooks = [inner(act, number) for number, act in enumerate(acts)]
-    asked = calls(*(ToolCall(f"c{number}", way) for number, way in enumerate(ways)))
+    asked = tool_calls_reply(*(ToolCall(f"c{number}", way) for number, way in enumerate(ways)))
     tools = [leaky(way) for way in ways]
     told = asyncio.run(everything_told(asked, tools, hooks, Redactor(crash), below))
     assert SECRET not in told, told[max(0, told.index(SECRET) - 200) :][:400]
 
 
 async def everything_told(asked: Message, tools: list[Tool], hooks: list[Hook], redactor: Redactor, below: bool) -> str:
-    """Everything that a run leaves behind: its thread, its events, its result, and what the model was told."""
+    """Return everything a run leaves behind: thread, events, result, and model requests."""
     events: list[Event] = []
     threads = [Thread(), Thread()]
     model = Scripted(asked, "done")
@@ -418,7 +418,9 @@ async def everything_told(asked: Message, tools: list[Tool], hooks: list[Hook], 
         result = await leaf.run("go", parent=run, thread=threads[1])
         return result.text
 
-    above = Agent(Scripted(calls(ToolCall("d1", "delegate")), "done", spare=True), tools=[delegate], hooks=[redactor])
+    above = Agent(
+        Scripted(tool_calls_reply(ToolCall("d1", "delegate")), "done", spare=True), tools=[delegate], hooks=[redactor]
+    )
     agent = above if below else leaf
     result = await agent.run("go", thread=threads[0], emit=events.append)
     told = [thread.to_json() for thread in threads], [event.to_json() for event in events], result.messages.to_json()

@@ -1,4 +1,4 @@
-"""What can be plugged in: a model is anything with a name that streams deltas."""
+"""Protocols: a model is any object with a name that streams deltas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_no_usage_is_zero() -> None:
 
 
 @pytest.mark.parametrize("value", [Request(()), TextDelta("x"), Usage(), Finish()])
-def test_what_a_model_is_asked_and_says_is_read_only(value: object) -> None:
+def test_model_requests_and_replies_are_read_only(value: object) -> None:
     with pytest.raises((FrozenInstanceError, TypeError)):
         value.text = "other"  # type: ignore[attr-defined]
 

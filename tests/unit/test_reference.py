@@ -1,4 +1,4 @@
-"""Generated agents do what the rules say: `reference.py` computes it, and wick must agree.
+"""Generated agents follow the rules: `reference.py` computes the outcome, and wick must agree.
 
 A failure shows the smallest agent that does something else, written so that it can be pasted into a test.
 """
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_specs import Call, Hook, Reply, Spec
-from generated_agents import Observed, build, deaf_specs, expect, observe, others, specs
+from generated_agents import Observed, build_agent, deaf_specs, expected_outcome, observe_agent, specs, yield_to_others
 from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
 from wick.hooks import Next
 
@@ -25,7 +25,7 @@ SETTLE = 4  # a cancellation passes from a run to its tools, to a child and to t
 
 @pytest.fixture(autouse=True, scope="module")
 def _quiet() -> Iterator[None]:
-    """Thousands of hooks fail here, and nobody wants to read about it."""
+    """Silence the log: thousands of hooks fail here."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
 
 @settings(max_examples=max(100, settings().max_examples))
 @given(specs)
-def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
+def test_an_agent_follows_the_reference(spec: Spec) -> None:
     agree(spec)
 
 
@@ -70,7 +70,7 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("hooks", HOOKS.values(), ids=HOOKS)
-def test_what_the_rules_say_of(hooks: list[Hook]) -> None:
+def test_reference_cases(hooks: list[Hook]) -> None:
     script = (Reply(calls=(Call("c0a", "add"), Call("c0b", "safe"))), Reply("done"))
     agree(Spec(tuple((hook,) for hook in hooks), script, steps=20))
     agree(Spec((tuple(hooks),), script, steps=20))  # together, as one capability
@@ -78,9 +78,9 @@ def test_what_the_rules_say_of(hooks: list[Hook]) -> None:
 
 
 def agree(spec: Spec) -> None:
-    """What is observed of an agent is what the reference computes."""
-    reference, expected = expect(spec)
-    observed, outcome = asyncio.run(observe(spec))
+    """Check that the observed behaviour equals the computed one."""
+    reference, expected = expected_outcome(spec)
+    observed, outcome = asyncio.run(observe_agent(spec))
     assert traced(observed) == dict(reference.trace)
     assert observed.messages == [row for row in reference.messages if len(row) == 3]
     assert outcome == expected
@@ -92,7 +92,7 @@ def agree(spec: Spec) -> None:
 @settings(max_examples=settings().max_examples // 3)
 @given(specs | deaf_specs, st.booleans())
 def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> None:
-    reference, _ = expect(spec)
+    reference, _ = expected_outcome(spec)
     finished, ticks = False, 0
     with asyncio.Runner() as runner:
         while not finished:
@@ -103,20 +103,20 @@ def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> No
 
 
 async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed, bool]:
-    """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
+    """Yield a number of times, then cancel. Exactly one end and usable threads must remain."""
     observed = Observed()
-    run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
+    run = build_agent(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
     task = asyncio.create_task(run)
-    await others(ticks)
+    await yield_to_others(ticks)
     finished = task.done()
     task.cancel()
-    await others(1)
-    task.cancel() if twice else None  # somebody is impatient
-    await others(SETTLE)
+    await yield_to_others(1)
+    task.cancel() if twice else None  # cancelled early
+    await yield_to_others(SETTLE)
     begun = tools_used(observed)
     await asyncio.wait((task,))
     assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
-    await others(SETTLE * twice)  # who is told to hurry leaves before the work has ended
+    await yield_to_others(SETTLE * twice)  # a cancelled task ends before its work
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
     (terminal,) = observed.terminal
     assert observed.events[-1] is terminal
@@ -127,7 +127,7 @@ async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed
 
 
 async def check(thread: Thread) -> None:
-    """A thread is whole: it is valid, nothing waits but what the user is to answer, and the talk can go on."""
+    """Check that a thread is valid, has only pending questions, and can be continued."""
     assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
     assert not thread.busy
     assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 
-from kit import call
+from kit import tool_call
 from wick import Agent, Ask, Block, Run, Scripted, Thread, ToolUse, assistant, before, guard, tool
 from wick.capabilities.permissions import Permissions
 from wick.replay import Report, replay
@@ -32,7 +32,7 @@ def confirm(use: ToolUse) -> Ask | None:
 
 async def record(*commands: str, hooks: object = (), id: str = "") -> Thread:
     """A thread with one command after the other, as it would be loaded."""
-    replies = [assistant("", call("execute", command=command)) for command in commands]
+    replies = [assistant("", tool_call("execute", command=command)) for command in commands]
     agent = Agent(Scripted(*replies, "done"), tools=[execute], hooks=[*hooks], ask=lambda question: True)  # type: ignore[misc]
     result = await agent.run("go", thread=Thread(id))
     assert result.thread is not None
@@ -67,14 +67,14 @@ async def test_permission_rules_are_tried_on_the_past() -> None:
     assert report.uses == 2
 
 
-async def test_the_same_guards_say_the_same() -> None:
+async def test_unchanged_guards_give_the_same_decisions() -> None:
     threads = [await record("ls", "git push", "x --force", hooks=[no_force, confirm]) for _ in range(2)]
     report = await again(look(no_force, confirm), *threads)
     assert report.changes == [] and report.skipped == []
     assert (report.threads, report.uses) == (2, 6)
 
 
-async def test_a_guard_that_is_gone_shows_too() -> None:
+async def test_a_removed_guard_is_reported() -> None:
     thread = await record("git push", "x --force", hooks=[no_force, confirm])
     asked = (await again(look(no_force), thread)).changes[0]
     assert (asked.recorded, asked.now, asked.args["command"]) == ("ask", "allow", "git push")
@@ -82,7 +82,7 @@ async def test_a_guard_that_is_gone_shows_too() -> None:
     assert (blocked.recorded, blocked.now, blocked.args["command"]) == ("block", "allow", "x --force")
 
 
-async def test_what_was_sealed_counts_not_what_the_model_asked_for() -> None:
+async def test_sealed_arguments_count_not_requested_ones() -> None:
     @before(ToolUse)
     def add_force(use: ToolUse) -> None:
         use.args["command"] += " --force"
@@ -93,7 +93,7 @@ async def test_what_was_sealed_counts_not_what_the_model_asked_for() -> None:
     assert change.args["command"] == "git push --force"
 
 
-async def test_a_guard_sees_the_thread_as_it_was_and_writes_nothing() -> None:
+async def test_a_guard_sees_the_past_thread_and_writes_nothing() -> None:
     seen: list[tuple[int, str]] = []
 
     @guard(ToolUse)
@@ -129,7 +129,7 @@ async def test_a_shadow_guard_changes_nothing_and_was_nothing() -> None:
     assert (await again(look(shy), thread)).changes == []
 
 
-async def test_what_cannot_be_looked_at_is_named() -> None:
+async def test_unreplayable_calls_are_named() -> None:
     @tool(name="execute")
     def other(path: str) -> str:
         """Takes something else."""
@@ -142,7 +142,7 @@ async def test_what_cannot_be_looked_at_is_named() -> None:
     assert changed.uses == 0 and "takes other arguments now" in changed.skipped[0]
 
 
-async def test_a_call_that_never_came_to_the_gate_is_not_judged() -> None:
+async def test_a_call_that_never_reached_the_gate_is_skipped() -> None:
     @before(ToolUse)
     def stop(use: ToolUse) -> Block:
         return Block("not today")
@@ -151,13 +151,13 @@ async def test_a_call_that_never_came_to_the_gate_is_not_judged() -> None:
     assert (report.uses, report.changes) == (0, [])
 
 
-async def test_threads_may_come_one_by_one() -> None:
+async def test_threads_may_be_streamed() -> None:
     async def load() -> AsyncIterator[Thread]:
         for number in range(3):
             thread = Thread(f"th_{number}")
-            await Agent(Scripted(assistant("", call("execute", command="x --force")), "done"), tools=[execute]).run(
-                "go", thread=thread
-            )
+            await Agent(
+                Scripted(assistant("", tool_call("execute", command="x --force")), "done"), tools=[execute]
+            ).run("go", thread=thread)
             yield thread
 
     report = await replay(look(no_force), load())

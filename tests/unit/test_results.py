@@ -1,4 +1,4 @@
-"""The result of a run, and what hooks may do with the result of each operation."""
+"""The result of a run, and changes of results by hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo, echoer
+from kit import echo, echo_agent, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Block,
@@ -42,7 +42,7 @@ RULES = (RunResults, StepResults, ModelCallResults, ToolUseResults)
 
 def _operations() -> tuple[Run, Step, ModelCall, ToolUse]:
     run = Run()
-    return run, Step(run, 1), ModelCall(run, Scripted(spare=True), "", [], [], {}), ToolUse(run, call(), echo, {})
+    return run, Step(run, 1), ModelCall(run, Scripted(spare=True), "", [], [], {}), ToolUse(run, tool_call(), echo, {})
 
 
 # the rules
@@ -62,7 +62,7 @@ def test_an_operation_that_is_none_of_the_four_has_no_rules() -> None:
 
 def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
     run = Run()
-    use = ToolUse(run, call(), echo, {})
+    use = ToolUse(run, tool_call(), echo, {})
     model_call = ModelCall(run, Scripted(spare=True), "", [], [], {})
     assert use.results.coerce("text") == ToolResult("text", tool_call_id="c1", name="echo")
     assert model_call.results.coerce("text") == Message("assistant", "text")
@@ -79,9 +79,9 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
             op.results.coerce(wrong)
 
 
-def test_what_was_not_done_has_a_result_that_says_why() -> None:
+def test_a_skipped_operation_has_a_result_with_the_reason() -> None:
     run = Run()
-    assert ToolUse(run, call(), echo, {}).results.blocked("no").error == "no"
+    assert ToolUse(run, tool_call(), echo, {}).results.blocked("no").error == "no"
     assert ModelCall(run, Scripted(spare=True), "", [], [], {}).results.blocked("no").text == "no"
     run.halt(Stop("blocked: no"))
     assert Step(run, 1).results.blocked("no") == Stop("blocked: no")
@@ -154,7 +154,9 @@ def divide(number: float) -> float:
 
 
 def _crashing(count: int) -> Scripted:
-    return Scripted(*(calls(call("divide", f"c{number}", number=number)) for number in range(count)), "bye")
+    return Scripted(
+        *(tool_calls_reply(tool_call("divide", f"c{number}", number=number)) for number in range(count)), "bye"
+    )
 
 
 async def test_a_result_has_the_exceptions_of_tools_with_their_tracebacks() -> None:
@@ -162,7 +164,7 @@ async def test_a_result_has_the_exceptions_of_tools_with_their_tracebacks() -> N
     (crash,) = result.crashes
     text = "".join(traceback.format_exception(crash))
     assert "return number / 0" in text and "ZeroDivisionError" in text
-    assert result.messages[-2].text == "divide: ZeroDivisionError: float division by zero"  # what the model gets
+    assert result.messages[-2].text == "divide: ZeroDivisionError: float division by zero"  # the text for the model
     assert "crashes" not in repr(result) and result.outcome == "completed"
 
 
@@ -172,7 +174,7 @@ async def test_a_result_has_the_last_exceptions_only() -> None:
 
 
 async def test_a_tool_that_only_fails_has_not_crashed() -> None:
-    result = await echoer().run("go")
+    result = await echo_agent().run("go")
     assert result.crashes == ()
 
 

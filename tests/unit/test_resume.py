@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, echo, echoer, entries, events, result_of, results, talker
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo,
+    echo_agent,
+    hello_agent,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (
     Agent,
     Allow,
@@ -78,7 +89,7 @@ class Desk:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.runs: list[Run] = []
-        model = Scripted(calls(*(ToolCall(id, "work", {"name": id}) for id in "abc")), "all done")
+        model = Scripted(tool_calls_reply(*(ToolCall(id, "work", {"name": id}) for id in "abc")), "all done")
         self.model = model
 
     def agent(self, *answers: Any) -> Agent:
@@ -93,7 +104,7 @@ class Desk:
         def careful(use: ToolUse) -> Ask | None:
             return Ask("b, too?") if use.args["name"] == "b" else None
 
-        return Agent(self.model, tools=[work], hooks=[careful], ask=User(*answers))
+        return Agent(self.model, tools=[work], hooks=[careful], ask=ScriptedUser(*answers))
 
 
 async def test_a_paused_run_is_taken_up_exactly_there() -> None:
@@ -108,12 +119,12 @@ async def test_a_paused_run_is_taken_up_exactly_there() -> None:
     result = await desk.agent(True).run(thread=thread)
     assert (result.text, result.outcome) == ("all done", "completed")
     assert sorted(desk.ran) == ["a", "b", "c"]
-    assert results(result) == ["worked on a", "worked on b", "worked on c"]
+    assert tool_results(result) == ["worked on a", "worked on b", "worked on c"]
     assert [message.role for message in thread.messages] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
     assert len({run.id for run in desk.runs}) == 1
     assert [run.resumed for run in desk.runs] == [False, False, True]
-    assert [start["resumed"] for start in entries(thread, "run_start")] == [False, True]
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["interrupted", "completed"]
+    assert [start["resumed"] for start in thread_entries(thread, "run_start")] == [False, True]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["interrupted", "completed"]
     assert len(desk.model.requests) == 2
     assert valid(thread)
 
@@ -127,41 +138,41 @@ async def test_a_run_may_pause_again_and_again() -> None:
     assert sorted(desk.ran) == ["a", "b", "c"]
 
 
-async def test_a_paused_run_says_so_in_its_terminal_event() -> None:
-    *_, last = await events(echoer(ask, ask=User(Paused("later"))))
+async def test_a_paused_run_has_a_terminal_event() -> None:
+    *_, last = await collect_events(echo_agent(ask, ask=ScriptedUser(Paused("later"))))
     assert isinstance(last, Done)
     assert (last.outcome, last.reason) == ("interrupted", "paused: later")
 
 
-async def test_an_answer_that_came_meanwhile_is_taken_from_the_log() -> None:
-    thread, nobody = Thread(), User(Paused("later"))
-    agent = echoer(ask, ask=nobody)
+async def test_an_answer_during_a_pause_is_read_from_the_log() -> None:
+    thread, nobody = Thread(), ScriptedUser(Paused("later"))
+    agent = echo_agent(ask, ask=nobody)
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": True, "reason": ""})
     result = await agent.run(thread=copy(thread))
-    assert result_of(result) == "hi"
+    assert tool_result(result) == "hi"
     assert len(nobody.questions) == 1
 
 
-async def test_a_refusal_that_came_meanwhile_is_one() -> None:
+async def test_a_refusal_during_a_pause_is_honoured() -> None:
     thread = Thread()
-    agent = echoer(ask, ask=User(Paused("later")))
+    agent = echo_agent(ask, ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": False, "reason": "not now"})
-    assert result_of(await agent.run(thread=thread)) == "not now"
+    assert tool_result(await agent.run(thread=thread)) == "not now"
 
 
-async def test_an_answer_with_other_arguments_that_came_meanwhile_counts_too() -> None:
+async def test_an_answer_with_other_arguments_during_a_pause_counts() -> None:
     thread = Thread()
-    agent = echoer(ask, ask=User(Paused("later"), Allow({"text": "ho"})))
+    agent = echo_agent(ask, ask=ScriptedUser(Paused("later"), Allow({"text": "ho"})))
     await agent.run("go", thread=thread)
-    assert result_of(await agent.run(thread=copy(thread))) == "ho"
+    assert tool_result(await agent.run(thread=copy(thread))) == "ho"
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
-async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]]) -> None:
+async def test_any_question_may_wait(operation: type[Operation[Any]]) -> None:
     @guard(operation)
     def careful(op: Operation[Any]) -> Ask | None:
         seen.append(op)
@@ -169,7 +180,7 @@ async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]])
 
     seen: list[Any] = []
     thread, model = Thread(), Scripted("hello")
-    agent = Agent(model, hooks=[careful], ask=User(Paused("later"), True))
+    agent = Agent(model, hooks=[careful], ask=ScriptedUser(Paused("later"), True))
     paused = await agent.run("hi", thread=thread)
     assert (paused.outcome, model.requests) == ("interrupted", [])
     thread = copy(thread)
@@ -181,7 +192,7 @@ async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]])
     assert valid(thread)
 
 
-async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again() -> None:
+async def test_the_input_of_a_run_paused_before_its_start_is_screened_again() -> None:
     seen: list[list[str]] = []
 
     @before(Run)
@@ -194,7 +205,7 @@ async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again
         return Ask("really?") if len(seen) == 1 else Block("no, after all")
 
     thread = Thread()
-    agent = talker(add, careful, ask=User(Paused("later")))
+    agent = hello_agent(add, careful, ask=ScriptedUser(Paused("later")))
     await agent.run("hi", thread=thread)
     result = await agent.run(thread=thread)
     assert seen == [["hi", "please"], ["hi", "please"]]
@@ -204,14 +215,14 @@ async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again
 
 async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
     thread = Thread()
-    await echoer(ask, ask=User(Paused("later"))).run("go", thread=thread)
+    await echo_agent(ask, ask=ScriptedUser(Paused("later"))).run("go", thread=thread)
     with pytest.raises(ConfigError, match="started under the guards ask, which are missing now"):
-        await echoer().run(thread=thread)
+        await echo_agent().run(thread=thread)
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread, without=["ask"])
-    assert result_of(result) == "hi"
+    assert tool_result(result) == "hi"
 
 
-async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own() -> None:
+async def test_continuing_answers_pending_calls_and_starts_a_new_run() -> None:
     desk, thread = Desk(), Thread()
     await desk.agent(Paused("later")).run("go", thread=thread)
     model = Scripted("as you like")
@@ -222,20 +233,20 @@ async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own()
         *("never mind", "as you like"),
     ]
     assert [message.text for message in result.messages] == ["never mind", "as you like"]
-    one, two = entries(thread, "run_start")
+    one, two = thread_entries(thread, "run_start")
     assert one["run"] != two["run"] and not two["resumed"]
     assert thread.open_run is None and valid(thread)
     desk.model.spare = True
 
 
-async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
+async def test_continuing_after_a_crash_reports_unknown_calls() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", *(ToolCall(id, "work", {}) for id in "abcd")))
     for id in "bcd":
         thread.append("intent", {"call": id, "attempt": 1})
     thread.append("done", {"call": "c", "attempt": 1, "ended": "done"})
     thread.append("done", {"call": "d", "attempt": 1, "ended": "failed"})
-    await talker().run("hello?", thread=thread)
+    await hello_agent().run("hello?", thread=thread)
     assert [message.text for message in thread.messages[2:6]] == [
         "the user went on before work ran",
         "the user went on while work ran; whether it took effect is unknown",
@@ -244,9 +255,9 @@ async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
     ]
 
 
-async def test_a_result_may_come_from_outside() -> None:
+async def test_a_result_may_be_supplied_externally() -> None:
     thread = Thread()
-    thread.add(user("go"), assistant("", call(id="a"), call(id="b")))
+    thread.add(user("go"), assistant("", tool_call(id="a"), tool_call(id="b")))
     thread.add(tool_message("b", "echo", "from outside"))
     model = Scripted("done")
     result = await Agent(model, tools=[echo]).run(thread=thread)
@@ -264,14 +275,14 @@ async def test_a_run_that_had_all_but_ended_is_done_at_once() -> None:
 
 async def test_there_must_be_something_to_answer() -> None:
     with pytest.raises(ConfigError, match="there is nothing to answer"):
-        await talker().run()
+        await hello_agent().run()
 
 
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 
 class World:
-    """What tools did, in whatever process."""
+    """Effects of tools, in any process."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -299,7 +310,7 @@ WANTED = {call.args["name"]: call for reply in SCRIPT for call in reply.tool_cal
 
 
 def worker(world: World) -> Agent:
-    """An agent that does the next thing of the script, whatever process it is in."""
+    """An agent that continues the script in any process."""
 
     def answer(request: Request) -> Message:
         return SCRIPT[sum(message.role == "assistant" for message in request.messages)]
@@ -314,7 +325,7 @@ async def whole_run() -> Thread:
 
 
 def began(thread: Thread, name: str) -> bool:
-    """Whether the log says that a tool's work was begun."""
+    """Return True if the log contains the start of a tool."""
     step = int(name[0])
     replies = [entry.seq for entry in thread.entries if entry.kind == "message" and entry.data.role == "assistant"]
     return any(
@@ -343,12 +354,12 @@ async def test_a_run_is_taken_up_after_a_crash_at_any_entry_and_nothing_happens_
             assert again or not (name in before_ and world.done[name]), (cut, name)
             assert name in before_ or world.done[name], (cut, name)
         if opened is not None:
-            (run,) = {start["run"] for start in entries(thread, "run_start")}
+            (run,) = {start["run"] for start in thread_entries(thread, "run_start")}
             assert run == opened["run"] == seen[-1].run_id
         assert copy(thread).messages == thread.messages
 
 
-async def test_after_a_crash_the_model_is_told_what_is_unknown() -> None:
+async def test_after_a_crash_the_model_gets_unknown_results() -> None:
     whole = await whole_run()
     intents = [entry.seq for entry in whole.entries if entry.kind == "intent" and entry.data["tool"] == "once"]
     thread = copy(whole, intents[0])
@@ -395,12 +406,14 @@ async def test_a_tool_that_ran_into_its_time_limit_is_unknown_and_not_tried_agai
         first = await next(use)
         return await next(use) if first.error else first
 
-    result = await Agent(Scripted(calls(ToolCall("c", "hang")), "done"), tools=[hang], hooks=[insist]).run("go")
+    result = await Agent(Scripted(tool_calls_reply(ToolCall("c", "hang")), "done"), tools=[hang], hooks=[insist]).run(
+        "go"
+    )
     assert len(tries) == 1
-    assert "may have taken effect" in result_of(result)
+    assert "may have taken effect" in tool_result(result)
 
 
-async def test_an_id_that_comes_again_is_another_call() -> None:
+async def test_a_reused_id_is_another_call() -> None:
     """A model may give every call the same id, and must not get an approval or an effect for nothing by it."""
     keys, thread = [], Thread()
 
@@ -410,12 +423,12 @@ async def test_an_id_that_comes_again_is_another_call() -> None:
         keys.append(use.key)
         return "paid"
 
-    someone = User(True)
+    someone = ScriptedUser(True)
     same = ToolCall("c", "pay", {"amount": 100})
     await Agent(Scripted(same, same, "done"), tools=[pay], hooks=[ask], ask=someone).run("go", thread=thread)
     assert len(someone.questions) == 2
     assert len(set(keys)) == 2
-    assert [intent["key"] for intent in entries(thread, "intent")] == keys
+    assert [intent["key"] for intent in thread_entries(thread, "intent")] == keys
 
 
 async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
@@ -423,7 +436,7 @@ async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
     intent = next(entry for entry in whole.entries if entry.kind == "intent" and entry.data["tool"] == "safe")
     thread = copy(whole, intent.seq)
     await worker(World()).run(thread=thread)
-    again = [entry["key"] for entry in entries(thread, "intent") if entry["tool"] == "safe"]
+    again = [entry["key"] for entry in thread_entries(thread, "intent") if entry["tool"] == "safe"]
     assert again == [intent.data["key"]] * 2
 
 
@@ -437,7 +450,7 @@ async def test_the_usage_of_a_run_that_was_taken_up_is_that_of_both_parts() -> N
     assert last.usage.output_tokens == first.usage.output_tokens + len("all done") // 4
 
 
-async def test_a_run_is_taken_up_once_by_whoever_comes_first() -> None:
+async def test_a_run_is_resumed_once() -> None:
     desk, thread = Desk(), Thread()
     agent = desk.agent(Paused("later"), True)
     await agent.run("go", thread=thread)
@@ -445,7 +458,7 @@ async def test_a_run_is_taken_up_once_by_whoever_comes_first() -> None:
     assert not isinstance(one, BaseException) and one.text == "all done"
     assert isinstance(two, ConfigError)
     assert sorted(desk.ran) == ["a", "b", "c"]
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["interrupted", "completed"]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["interrupted", "completed"]
     assert valid(thread)
 
 
@@ -477,7 +490,7 @@ async def test_an_append_that_fails_fails_the_run_with_one_terminal_event() -> N
 
 async def test_a_stream_of_a_run_that_cannot_be_logged_ends() -> None:
     for room in range(4):
-        stream = talker().stream("go", thread=Full(room))
+        stream = hello_agent().stream("go", thread=Full(room))
         *_, last = [event async for event in stream]
         assert isinstance(last, Failed)
         assert stream.result is not None and isinstance(stream.result.error, StoreError)
@@ -492,8 +505,8 @@ async def kept_store() -> InMemory:
     return store
 
 
-async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
-    """Cancelled by a program that stops, not by its user: no call is answered for it, and it goes on elsewhere."""
+async def test_a_released_run_is_resumed() -> None:
+    """Cancelled by a stopping program, not by its user: no call is answered, and it continues elsewhere."""
     store, begun = await kept_store(), asyncio.Event()
 
     @tool(idempotent=True)
@@ -504,7 +517,7 @@ async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
         return "waited"
 
     tries = [1]
-    agent = Agent(Scripted(calls(ToolCall("c1", "wait"))), tools=[wait], hooks=[Sessions(store)])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c1", "wait"))), tools=[wait], hooks=[Sessions(store)])
     stream = agent.stream("go", thread="th_1")
     task = asyncio.create_task(stream.finish())
     await begun.wait()
@@ -520,7 +533,7 @@ async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
     await store.close()
 
 
-async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> None:
+async def test_a_run_paused_before_its_start_keeps_its_input() -> None:
     store = await kept_store()
 
     @before(Run)
@@ -538,13 +551,13 @@ async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> Non
     await store.close()
 
 
-def test_a_run_that_nobody_performs_is_given_up() -> None:
+def test_an_abandoned_run_is_ended() -> None:
     thread = Thread("th_1")
     end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
     thread.add(user("go"))
     thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
-    thread.add(calls(call()))
+    thread.add(tool_calls_reply(tool_call()))
     end_abandoned_run(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
     assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
     assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}
@@ -558,7 +571,87 @@ async def test_a_step_that_takes_up_calls_can_be_tried_again() -> None:
         return await next(step)
 
     thread = Thread()
-    thread.add(user("go"), calls(call()))
+    thread.add(user("go"), tool_calls_reply(tool_call()))
     result = await Agent(Scripted("done", spare=True), tools=[echo], hooks=[twice]).run(thread=thread)
-    assert (result.text, results(result)) == ("done", ["hi"])
+    assert (result.text, tool_results(result)) == ("done", ["hi"])
     assert valid(copy(thread))
+
+
+async def test_guard_that_a_hook_adds_is_checked_after_the_hook_has_run() -> None:
+    """The hook adds its guard again when the run is resumed. Without the hook, resuming is refused."""
+    asked: list[str] = []
+
+    @guard(ToolUse, name="added")
+    def confirm(use: ToolUse) -> Ask:
+        asked.append(use.call.id)
+        return Ask("May it?")
+
+    @before(Run)
+    def add_confirm(run: Run) -> None:
+        run.add_guard(confirm)
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    used: list[str] = []
+
+    @tool
+    def use_it(text: str) -> str:
+        """Use it."""
+        used.append(text)
+        return text
+
+    model = Scripted(assistant("", ToolCall("c1", "use_it", {"text": "a"})), "done")
+    thread = Thread()
+    paused = await Agent(model, tools=[use_it], hooks=[add_confirm], ask=later).run("go", thread=thread)
+    assert paused.outcome == "interrupted" and not used
+    before_refusal = len(thread.entries)
+    with pytest.raises(ConfigError, match="was started under the guards added, which are missing now"):
+        await Agent(model, tools=[use_it], ask=lambda question: Allow()).run(thread=thread)
+    assert len(thread.entries) == before_refusal and not thread.busy
+    resumed = await Agent(model, tools=[use_it], hooks=[add_confirm], ask=lambda question: Allow()).run(thread=thread)
+    assert (resumed.outcome, resumed.text, used, asked) == ("completed", "done", ["a"], ["c1", "c1"])
+
+
+async def test_missing_added_guard_can_be_waived() -> None:
+    @guard(ToolUse, name="added")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("May it?")
+
+    @before(Run)
+    def add_confirm(run: Run) -> None:
+        run.add_guard(confirm)
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    model = Scripted(assistant("", ToolCall("c1", "echo", {"text": "a"})), "done")
+    thread = Thread()
+    await Agent(model, tools=[echo], hooks=[add_confirm], ask=later).run("go", thread=thread)
+    assert (await Agent(model, tools=[echo]).run(thread=thread, without=["added"])).outcome == "completed"
+
+
+@pytest.mark.parametrize("operation", [Run, Step, ToolUse])
+async def test_wrap_cannot_swallow_a_pause(operation: type[Any]) -> None:
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("May it?")
+
+    @wrap(operation)
+    async def swallow(op: Any, next: Any) -> Any:
+        try:
+            return await next(op)
+        except BaseException:
+            return "swallowed"
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    model = Scripted(assistant("", ToolCall("c1", "echo", {"text": "a"})), "done")
+    thread = Thread()
+    result = await Agent(model, tools=[echo], hooks=[confirm, swallow], ask=later).run("go", thread=thread)
+    assert result.outcome == "interrupted" and len(thread.pending) == 1
+    resumed = await Agent(model, tools=[echo], hooks=[confirm, swallow], ask=lambda question: Allow()).run(
+        thread=thread
+    )
+    assert (resumed.outcome, resumed.text) == ("completed", "done")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import calls, deltas, echoer, events, talker
+from kit import collect_events, echo_agent, hello_agent, text_deltas, tool_calls_reply
 from wick import (
     Agent,
     Block,
@@ -50,10 +50,10 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_events_that_carry_content_come_after_it_was_logged() -> None:
+async def test_content_events_follow_their_log_entry() -> None:
     thread = Thread()
     logged: list[tuple[str, int]] = []
-    await echoer().run("go", thread=thread, emit=lambda event: logged.append((event.event, len(thread.messages))))
+    await echo_agent().run("go", thread=thread, emit=lambda event: logged.append((event.event, len(thread.messages))))
     assert [row for row in logged if row[0].endswith("_end")] == [
         ("on_chat_model_end", 2),
         ("on_tool_end", 3),
@@ -76,7 +76,7 @@ async def test_the_recorder_and_the_announcer_have_the_last_word_after_every_hoo
             order.append(f"event {event.output} {thread.messages[-1].text}")
 
     thread = Thread()
-    await echoer(redact).run("go", thread=thread, emit=emit)
+    await echo_agent(redact).run("go", thread=thread, emit=emit)
     assert order == ["hook 2", "event *** ***"]
 
 
@@ -88,7 +88,7 @@ async def test_a_tool_use_whose_hook_fails_is_announced_as_it_is_saved(caplog: p
 
     thread, seen = Thread(), list[Event]()
     with pytest.raises(ValueError, match="must not be seen"):
-        await echoer(broken).run("go", thread=thread, emit=seen.append)
+        await echo_agent(broken).run("go", thread=thread, emit=seen.append)
     (end,) = [event for event in seen if isinstance(event, ToolEnd)]
     assert (end.output, end.error) == ("", "echo ran, and its result is lost: ValueError")
     assert thread.messages[-1].text == end.error
@@ -105,7 +105,7 @@ async def test_a_tool_use_that_is_cancelled_in_a_hook_has_no_end(caplog: pytest.
 
     seen: list[Event] = []
     with pytest.raises(asyncio.CancelledError):
-        await echoer(redact).run("go", emit=seen.append)
+        await echo_agent(redact).run("go", emit=seen.append)
     assert not [event for event in seen if isinstance(event, ToolEnd)]
     assert isinstance(seen[-1], Done) and seen[-1].outcome == "cancelled"
 
@@ -120,7 +120,7 @@ async def test_a_model_call_of_a_capability_is_neither_announced_nor_logged() ->
     assert [event.event for event in seen if not event.event.endswith("stream")] == [
         "on_chat_model_start", "on_chat_model_end", "done",
     ]  # fmt: skip
-    assert deltas(seen) == "Here you are."
+    assert text_deltas(seen) == "Here you are."
     assert [message.text for message in thread.messages] == ["go", "Here you are."]
 
 
@@ -162,7 +162,7 @@ async def retry(call: ModelCall, next: Next[Any]) -> Any:
 
 
 def shown(events: list[Event]) -> str:
-    """What a reader sees in the end: deltas add up, a restart begins anew."""
+    """Return the text that a reader finally sees: deltas add up, a restart clears."""
     text = ""
     for event in events:
         if isinstance(event, ChatModelRestart):
@@ -177,25 +177,25 @@ def count(events: list[Event], name: str) -> int:
 
 
 async def test_a_retry_after_deltas_were_shown_restarts() -> None:
-    seen = await events(Agent(Flaky("half a…", "half…", "the whole thing"), hooks=[retry]))
+    seen = await collect_events(Agent(Flaky("half a…", "half…", "the whole thing"), hooks=[retry]))
     assert shown(seen) == "the whole thing "
-    assert deltas(seen) == "half a half the whole thing "
+    assert text_deltas(seen) == "half a half the whole thing "
     assert count(seen, "on_chat_model_restart") == 2
     assert count(seen, "on_chat_model_start") == count(seen, "on_chat_model_end") == 1
 
 
 async def test_a_retry_before_anything_was_shown_does_not_restart() -> None:
-    seen = await events(Agent(Scripted(ModelError("no"), "yes"), hooks=[retry]))
+    seen = await collect_events(Agent(Scripted(ModelError("no"), "yes"), hooks=[retry]))
     assert count(seen, "on_chat_model_restart") == 0
     assert shown(seen) == "yes"
 
 
-async def test_a_reply_that_is_replaced_restarts_with_what_it_is_instead() -> None:
+async def test_a_replaced_reply_restarts_with_its_replacement() -> None:
     @after(ModelCall)
     def redact(call: ModelCall) -> None:
         call.result = assistant(call.result.text.replace("hunter2", "***"))
 
-    seen = await events(Agent(Scripted("it is hunter2"), hooks=[redact]))
+    seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[redact]))
     (restart,) = (event for event in seen if isinstance(event, ChatModelRestart))
     assert restart.content == "it is ***" == shown(seen)
 
@@ -205,26 +205,26 @@ async def test_a_reply_that_is_the_same_does_not_restart() -> None:
     def look(call: ModelCall) -> None:
         assert call.result.text == "hello"
 
-    assert count(await events(talker(look)), "on_chat_model_restart") == 0
+    assert count(await collect_events(hello_agent(look)), "on_chat_model_restart") == 0
 
 
-async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None:
+async def test_a_reply_supplied_by_a_wrap_is_sent_whole() -> None:
     @wrap(ModelCall)
     async def cached(call: ModelCall, next: Next[Any]) -> str:
         return "from the cache"
 
-    seen = await events(Agent(Scripted(), hooks=[cached]))
+    seen = await collect_events(Agent(Scripted(), hooks=[cached]))
     assert shown(seen) == "from the cache"
 
 
-async def test_a_reply_that_is_blocked_after_it_was_shown_is_taken_back() -> None:
+async def test_a_reply_blocked_after_streaming_is_retracted() -> None:
     @after(ModelCall)
     def refuse(call: ModelCall) -> Block:
         return Block("not fit to print")
 
     thread = Thread()
-    seen = await events(Agent(Scripted("rude words"), hooks=[refuse]), thread=thread)
-    assert deltas(seen) == "rude words" and shown(seen) == ""
+    seen = await collect_events(Agent(Scripted("rude words"), hooks=[refuse]), thread=thread)
+    assert text_deltas(seen) == "rude words" and shown(seen) == ""
     assert [message.role for message in thread.messages] == ["user"]
     assert count(seen, "on_chat_model_end") == 0
 
@@ -253,19 +253,19 @@ async def test_held_deltas_wait_for_the_hook() -> None:
 
 
 async def test_held_deltas_of_a_reply_that_was_changed_are_never_shown() -> None:
-    seen = await events(Agent(Scripted("it is hunter2"), hooks=[hold]))
-    assert deltas(seen) == "" and shown(seen) == "it is ***"
+    seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[hold]))
+    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
     assert "hunter2" not in str([event.to_json() for event in seen])
 
 
 async def test_held_deltas_of_a_reply_that_broke_off_are_never_shown() -> None:
-    seen = await events(Agent(Flaky("it is hunter2…"), hooks=[hold]))
-    assert deltas(seen) == "" and isinstance(seen[-1], Failed)
+    seen = await collect_events(Agent(Flaky("it is hunter2…"), hooks=[hold]))
+    assert text_deltas(seen) == "" and isinstance(seen[-1], Failed)
 
 
 async def test_held_deltas_of_an_attempt_that_failed_are_never_shown() -> None:
-    seen = await events(Agent(Flaky("it is hunter2…", "I will not say"), hooks=[hold, retry]))
-    assert deltas(seen) == shown(seen) == "I will not say "
+    seen = await collect_events(Agent(Flaky("it is hunter2…", "I will not say"), hooks=[hold, retry]))
+    assert text_deltas(seen) == shown(seen) == "I will not say "
 
 
 async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_shown() -> None:
@@ -273,8 +273,8 @@ async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_show
     def redact(call: ModelCall) -> None:
         call.result = assistant(call.result.text.replace("swordfish", "***"))
 
-    seen = await events(Agent(Scripted("it is swordfish"), hooks=[hold, redact]))
-    assert deltas(seen) == "" and shown(seen) == "it is ***"
+    seen = await collect_events(Agent(Scripted("it is swordfish"), hooks=[hold, redact]))
+    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
 
 
 async def test_held_output_of_a_tool_waits_for_the_hook() -> None:
@@ -288,8 +288,10 @@ async def test_held_output_of_a_tool_waits_for_the_hook() -> None:
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
 
-    model = Scripted(calls(ToolCall("a", "leak", {"text": "hunter2"}), ToolCall("b", "leak", {"text": "fine"})), "done")
-    seen = await events(Agent(model, tools=[leak], hooks=[redact]))
+    model = Scripted(
+        tool_calls_reply(ToolCall("a", "leak", {"text": "hunter2"}), ToolCall("b", "leak", {"text": "fine"})), "done"
+    )
+    seen = await collect_events(Agent(model, tools=[leak], hooks=[redact]))
     live = [event.to_json()["data"] for event in seen if event.event == "on_tool_stream"]
     assert live == [{"call_id": "b", "delta": "fine"}]
 
@@ -309,7 +311,9 @@ async def test_output_that_one_of_two_holding_hooks_changed_is_never_shown() -> 
     def redact(use: ToolUse) -> None:
         use.result.output = "***"
 
-    seen = await events(Agent(Scripted(calls(ToolCall("a", "leak")), "done"), tools=[leak], hooks=[look, redact]))
+    seen = await collect_events(
+        Agent(Scripted(tool_calls_reply(ToolCall("a", "leak")), "done"), tools=[leak], hooks=[look, redact])
+    )
     assert "hunter2" not in str([event.to_json() for event in seen])
 
 
@@ -332,8 +336,12 @@ async def test_values_that_are_set_are_announced_once() -> None:
         run.thread.values["count"] = len(run.thread.values["todos"])
 
     thread = Thread()
-    model = Scripted(calls(ToolCall("a", "plan", {"step": "one"})), calls(ToolCall("b", "plan", {"step": "two"})), "ok")
-    seen = await events(Agent(model, tools=[plan], hooks=[count_]), thread=thread)
+    model = Scripted(
+        tool_calls_reply(ToolCall("a", "plan", {"step": "one"})),
+        tool_calls_reply(ToolCall("b", "plan", {"step": "two"})),
+        "ok",
+    )
+    seen = await collect_events(Agent(model, tools=[plan], hooks=[count_]), thread=thread)
     assert states(seen) == [{"todos": ["one"]}, {"todos": ["one", "two"]}, {"count": 2}]
     assert seen[-1].terminal
 
@@ -345,10 +353,10 @@ async def test_a_value_that_is_taken_away_is_announced_as_none() -> None:
 
     thread = Thread()
     thread.values["todos"] = ["one"]
-    assert {"todos": None} in states(await events(talker(forget), thread=thread))
+    assert {"todos": None} in states(await collect_events(hello_agent(forget), thread=thread))
 
 
 async def test_values_of_a_thread_that_was_read_are_old_news() -> None:
     thread = Thread()
     thread.values["todos"] = ["one"]
-    assert states(await events(talker(), thread=copy(thread))) == []
+    assert states(await collect_events(hello_agent(), thread=copy(thread))) == []

@@ -1,4 +1,4 @@
-"""The log of a run: what is saved, in which order, and one run of a thread at a time."""
+"""The log of a run: stored entries, their order, and one run of a thread at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, echoer, entries, events, results, talker
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo_agent,
+    hello_agent,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_results,
+)
 from wick import (
     Agent,
     Ask,
@@ -67,16 +76,16 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_does_not_disturb_the
         await go.wait()
         return "waited"
 
-    agent = Agent(Scripted(calls(ToolCall("c", "wait")), "done"), tools=[wait])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c", "wait")), "done"), tools=[wait])
     first = asyncio.create_task(agent.run("go", thread=thread))
     await begun.wait()
     for text in ("me too", ""):
         with pytest.raises(ConfigError, match=r"is already running; send it the message with run\.send"):
-            await talker().run(text, thread=thread)
+            await hello_agent().run(text, thread=thread)
     go.set()
     assert (await first).text == "done"
     assert [message.text for message in thread.messages] == ["go", "", "waited", "done"]
-    assert len(entries(thread, "run_start")) == len(entries(thread, "run_end")) == 1
+    assert len(thread_entries(thread, "run_start")) == len(thread_entries(thread, "run_end")) == 1
 
 
 async def test_threads_do_not_wait_for_each_other() -> None:
@@ -85,7 +94,7 @@ async def test_threads_do_not_wait_for_each_other() -> None:
     assert [result.text for result in texts] == [f"{number}X" for number in range(20)]
 
 
-# -- what is logged ---------------------------------------------------------------------------------------------------
+# -- entries ----------------------------------------------------------------------------------------------------------
 
 
 @guard(ToolUse)
@@ -95,24 +104,24 @@ def ask(use: ToolUse) -> Ask:
 
 async def test_the_entries_of_a_run() -> None:
     thread = Thread()
-    await echoer(ask, ask=User(True)).run("go", thread=thread)
+    await echo_agent(ask, ask=ScriptedUser(True)).run("go", thread=thread)
     assert [entry.kind for entry in thread.entries] == [
         *("message", "run_start", "message"),
         *("decision", "asked", "answered", "intent", "done", "message"),
         *("message", "run_end"),
     ]
-    (intent,) = entries(thread, "intent")
-    (done,) = entries(thread, "done")
-    (start,) = entries(thread, "run_start")
+    (intent,) = thread_entries(thread, "intent")
+    (done,) = thread_entries(thread, "done")
+    (start,) = thread_entries(thread, "run_start")
     assert (intent["call"], intent["tool"], intent["attempt"]) == ("c1", "echo", 1)
     assert intent["key"].startswith(f"{thread.id}:{start['run']}:")
-    assert intent["hash"] == entries(thread, "asked")[0]["hash"] == entries(thread, "answered")[0]["hash"]
+    assert intent["hash"] == thread_entries(thread, "asked")[0]["hash"] == thread_entries(thread, "answered")[0]["hash"]
     assert (done["call"], done["attempt"], done["ended"]) == ("c1", 1, "done")
     assert "hi" not in str(done)
     assert (start["agent"], start["guards"], start["resumed"], start["input"]) == ("agent", ["ask"], False, 1)
 
 
-async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
+async def test_a_result_is_logged_after_every_after() -> None:
     @after(ToolUse)
     async def redact(use: ToolUse) -> None:
         assert "hunter2" not in str(use.run.thread.to_json())
@@ -124,27 +133,27 @@ async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
         return "hunter2"
 
     thread = Thread()
-    agent = Agent(Scripted(calls(ToolCall("c", "secret")), "done"), tools=[secret], hooks=[redact])
-    seen = await events(agent, thread=thread)
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c", "secret")), "done"), tools=[secret], hooks=[redact])
+    seen = await collect_events(agent, thread=thread)
     assert thread.messages[2].text == "***"
     assert "hunter2" not in str([event.to_json() for event in seen]) + str(thread.to_json())
 
 
-async def test_what_a_run_records_is_in_the_log() -> None:
+async def test_a_recorded_value_is_logged() -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", name="notes", files=3)
 
     thread = Thread()
-    await talker(note).run("go", thread=thread)
-    (event,) = entries(thread, "event")
+    await hello_agent(note).run("go", thread=thread)
+    (event,) = thread_entries(thread, "event")
     assert (event["name"], event["data"]) == ("loaded", {"name": "notes", "files": 3})
 
 
 # -- attempts ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_stays_in_the_thread_it_was_given() -> None:
+async def test_a_run_stays_in_its_thread() -> None:
     mine, other = Thread(), Thread()
 
     @wrap(Run)
@@ -156,11 +165,11 @@ async def test_a_run_stays_in_the_thread_it_was_given() -> None:
         run.thread = other
 
     for hooks in ([around], [move], [around, move]):
-        assert (await talker(*hooks).run("hi", thread=mine)).thread is mine
+        assert (await hello_agent(*hooks).run("hi", thread=mine)).thread is mine
     assert valid(mine) and other.entries == [] and not other.busy
 
 
-async def test_another_attempt_at_a_run_goes_on_where_the_first_left() -> None:
+async def test_another_attempt_continues_where_the_first_ended() -> None:
     @wrap(Run)
     async def again(run: Run, next: Next[Any]) -> Any:
         try:
@@ -177,7 +186,7 @@ async def test_another_attempt_at_a_run_goes_on_where_the_first_left() -> None:
     assert valid(copy(thread))
 
 
-async def test_another_attempt_at_a_run_may_say_more() -> None:
+async def test_another_attempt_may_add_messages() -> None:
     @wrap(Run)
     async def twice(run: Run, next: Next[Any]) -> Any:
         await next(run)
@@ -189,7 +198,7 @@ async def test_another_attempt_at_a_run_may_say_more() -> None:
     assert result.text == "so so" and valid(copy(thread))
 
 
-async def test_what_comes_after_its_call_was_answered_does_not_run_and_is_not_taken_for_a_later_one() -> None:
+async def test_a_late_approval_of_an_answered_call_is_ignored() -> None:
     ran: list[str] = []
     late: list[asyncio.Task[Any]] = []
     answered = asyncio.Event()
@@ -213,9 +222,11 @@ async def test_what_comes_after_its_call_was_answered_does_not_run_and_is_not_ta
         assert refused.error == "send does not run any more: its call has been answered"
         return await next(use)
 
-    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("send", text="one")), tool_calls_reply(tool_call("send", text="two")), "done"
+    )
     result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
-    assert (ran, results(result)) == (["two"], ["later", "sent"])
+    assert (ran, tool_results(result)) == (["two"], ["later", "sent"])
 
 
 async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_later_one() -> None:
@@ -243,12 +254,14 @@ async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_l
         return "later"
 
     use_thread: list[Thread] = []
-    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("send", text="one")), tool_calls_reply(tool_call("send", text="two")), "done"
+    )
     result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
-    assert results(result) == ["later", "sent"]
+    assert tool_results(result) == ["later", "sent"]
 
 
-# -- what was queued before a run, and runs that are let go of --------------------------------------------------------
+# -- messages before a run, and released runs -------------------------------------------------------------------------
 
 
 async def kept_store() -> InMemory:
@@ -257,8 +270,8 @@ async def kept_store() -> InMemory:
     return store
 
 
-async def test_what_was_said_before_a_run_is_its_input() -> None:
-    """Hooks of a run see it, guards among them; nobody hears it twice."""
+async def test_messages_before_a_run_are_its_input() -> None:
+    """Hooks of a run see it, guards included; it is delivered once."""
     store, seen = await kept_store(), list[str]()
 
     @before(Run)
@@ -272,7 +285,7 @@ async def test_what_was_said_before_a_run_is_its_input() -> None:
     await store.close()
 
 
-async def test_what_hooks_make_of_it_takes_its_place() -> None:
+async def test_input_changed_by_hooks_replaces_the_original() -> None:
     store = await kept_store()
 
     @before(Run)
@@ -286,7 +299,7 @@ async def test_what_hooks_make_of_it_takes_its_place() -> None:
     await store.close()
 
 
-async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
+async def test_messages_refused_by_a_run_do_not_wait_for_another() -> None:
     store = await kept_store()
 
     @guard(Run)
@@ -304,7 +317,7 @@ async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
     await store.close()
 
 
-async def test_what_was_cancelled_before_it_was_decided_about_is_kept_and_heard_by_nobody() -> None:
+async def test_messages_cancelled_before_a_decision_are_stored_but_not_delivered() -> None:
     store, asked = await kept_store(), asyncio.Event()
 
     @guard(Run)
@@ -352,7 +365,7 @@ async def log_of(store: InMemory) -> list[dict[str, Any]]:
     return [row async for batch in store.read("local", "th_1") for row in batch]
 
 
-async def test_the_messages_of_a_run_that_failed_before_it_began_are_an_input_of_the_next() -> None:
+async def test_messages_of_a_run_that_failed_before_its_start_are_input_of_the_next() -> None:
     """Every hook sees them then; the hook that failed may be one that changes them."""
     store, down, seen = await kept_store(), [True], list[list[str]]()
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from kit import call, calls
+from kit import tool_call, tool_calls_reply
 from wick import Block, Message, Run, Thread, user
 from wick.prices import Charge
 from wick.protocols import Usage
@@ -39,7 +39,7 @@ def texts(messages: list[Message]) -> list[str]:
 async def test_messages_of_the_store_are_fetched_once_and_not_while_calls_are_pending() -> None:
     async with stored_thread("One.", "Two.") as (_, thread):
         inbox = Inbox()
-        thread.add(user("go"), calls(call()))
+        thread.add(user("go"), tool_calls_reply(tool_call()))
         await inbox.fetch(thread)
         assert not inbox
         thread.add(Message("tool", "hi", tool_call_id="c1"))

@@ -1,4 +1,4 @@
-"""What is sealed can no longer change, and its hash says exactly what it is."""
+"""Sealed data is immutable, and its hash covers exactly that data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import Watch, call, calls, echo, echoer, execute, talker
+from kit import OperationLog, echo, echo_agent, execute, hello_agent, tool_call, tool_calls_reply
 from wick import (  # fmt: skip
     Agent,
     Message,
@@ -39,7 +39,7 @@ def _run(**options: Any) -> Any:
 
 
 def _step(**options: Any) -> Any:
-    fields: dict[str, Any] = {"run": _run(), "number": 1, "pending": (call(),)}
+    fields: dict[str, Any] = {"run": _run(), "number": 1, "pending": (tool_call(),)}
     return Step(**fields | options)
 
 
@@ -50,7 +50,7 @@ def _model_call(**options: Any) -> Any:
 
 
 def _tool_use(**options: Any) -> Any:
-    fields: dict[str, Any] = {"run": _run(), "call": call(), "tool": echo, "args": {"text": "hi", "times": 1}}
+    fields: dict[str, Any] = {"run": _run(), "call": tool_call(), "tool": echo, "args": {"text": "hi", "times": 1}}
     return ToolUse(**fields | options)
 
 
@@ -78,12 +78,12 @@ def test_a_sealed_operation_is_still_one_of_its_kind(make: Any) -> None:
     assert type(sealed.seal()) is type(sealed)
 
 
-def test_the_error_says_where_a_change_belongs() -> None:
+def test_the_error_names_the_right_position() -> None:
     with pytest.raises(Sealed, match="change it in a `before` or a `wrap`"):
         _tool_use().seal().args = {}
 
 
-def test_what_is_inside_a_sealed_tool_use_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_tool_use_is_immutable() -> None:
     sealed = _tool_use(tool=deep, args={"plan": {"steps": ["a"]}}).seal()
     with pytest.raises(Sealed):
         sealed.args.update(plan={})
@@ -93,7 +93,7 @@ def test_what_is_inside_a_sealed_tool_use_cannot_change_either() -> None:
         sealed.args["plan"]["steps"].append("b")
 
 
-def test_what_is_inside_a_sealed_model_call_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_model_call_is_immutable() -> None:
     sealed = _model_call().seal()
     assert (type(sealed.messages), type(sealed.tools)) == (tuple, tuple)
     with pytest.raises(Sealed):
@@ -102,7 +102,7 @@ def test_what_is_inside_a_sealed_model_call_cannot_change_either() -> None:
         sealed.settings["extra"]["a"].append(2)
 
 
-def test_what_is_inside_a_sealed_run_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_run_is_immutable() -> None:
     sealed = _run(tools={"echo": echo}, settings={"temperature": 0}).seal()
     assert type(sealed.input) is tuple
     with pytest.raises((Sealed, TypeError)):
@@ -128,7 +128,7 @@ def test_the_open_operation_can_change_and_the_sealed_one_does_not_notice() -> N
     assert sealed.view().bound is deep and sealed.bound.is_same(deep)
 
 
-def test_a_sealed_model_call_keeps_its_own_lists() -> None:
+def test_a_sealed_model_call_copies_its_lists() -> None:
     call = _model_call()
     sealed = call.seal()
     call.messages.append(user("more"))
@@ -139,7 +139,7 @@ def test_a_sealed_model_call_keeps_its_own_lists() -> None:
     assert sealed.settings == {"temperature": 0.5, "extra": {"a": [1]}}
 
 
-def test_a_sealed_run_keeps_its_own_input() -> None:
+def test_a_sealed_run_copies_its_input() -> None:
     run = _run()
     sealed = run.seal()
     run.input.append(user("more"))
@@ -165,7 +165,7 @@ def test_a_use_without_a_tool_cannot_be_sealed() -> None:
         _tool_use(tool=None).seal()
 
 
-async def test_what_runs_is_never_looked_up_again() -> None:
+async def test_the_executed_tool_is_not_looked_up_again() -> None:
     used: list[str] = []
 
     @tool(name="echo")
@@ -177,7 +177,7 @@ async def test_what_runs_is_never_looked_up_again() -> None:
     async def swap(use: ToolUse) -> None:
         use.run.tools["echo"] = other
 
-    model = Scripted(calls(call()), calls(call(id="c2")), "done")
+    model = Scripted(tool_calls_reply(tool_call()), tool_calls_reply(tool_call(id="c2")), "done")
     result = await Agent(model, tools=[echo], hooks=[swap]).run("go")
     assert [message.text for message in result.messages if message.role == "tool"] == ["hi", "the other"]
     assert used == ["hi"]
@@ -190,15 +190,15 @@ async def test_the_model_that_was_sealed_is_asked() -> None:
     async def swap(call: ModelCall) -> None:
         call.run.model = other
 
-    assert (await talker(swap).run("hi")).text == "hello"
+    assert (await hello_agent(swap).run("hi")).text == "hello"
     assert other.requests == []
 
 
-# rule 7: what each operation seals
+# rule 7: sealed fields of each operation
 
 
 async def test_a_run_seals_its_input_agent_and_user() -> None:
-    watch = Watch()
+    watch = OperationLog()
     await Agent(Scripted("ok"), name="helper", hooks=[guard(Run, name="watch")(watch)]).run("hi", user="ada")
     about = watch.op.to_json()
     assert about == {"run": watch.op.id, "agent": "helper", "user": "ada", "input": [user("hi").to_json()]}
@@ -206,18 +206,18 @@ async def test_a_run_seals_its_input_agent_and_user() -> None:
 
 
 async def test_a_step_seals_its_number_and_pending_calls() -> None:
-    thread, watch = Thread(), Watch()
-    thread.add(user("go"), calls(call()))
+    thread, watch = Thread(), OperationLog()
+    thread.add(user("go"), tool_calls_reply(tool_call()))
     agent = Agent(Scripted("done"), tools=[echo], hooks=[guard(Step, name="watch")(watch)])
     await agent.run(thread=thread)
     first, second = watch.ops
-    assert (first.to_json()["number"], first.pending) == (1, (call(),))
+    assert (first.to_json()["number"], first.pending) == (1, (tool_call(),))
     assert (second.to_json()["number"], second.pending) == (2, ())
     assert isinstance(first, ReadOnly)
 
 
 async def test_a_model_call_seals_model_settings_system_tools_and_messages() -> None:
-    watch = Watch()
+    watch = OperationLog()
     model = Scripted("ok")
     hooks = [guard(ModelCall, name="watch")(watch)]
     agent = Agent(model, system="be kind", tools=[echo], settings={"temperature": 0}, hooks=hooks)
@@ -228,15 +228,15 @@ async def test_a_model_call_seals_model_settings_system_tools_and_messages() -> 
     assert model.requests[0] == sealed.request
 
 
-async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
-    watch, done = Watch(), []
+async def test_a_tool_use_is_executed_as_sealed() -> None:
+    watch, done = OperationLog(), []
 
     @tool(name="echo")
     async def record(use: ToolUse, text: str, times: int = 1) -> str:
         done.append((use, text, times))
         return text
 
-    await echoer(guard(ToolUse, name="watch")(watch), tools=[record]).run("go")
+    await echo_agent(guard(ToolUse, name="watch")(watch), tools=[record]).run("go")
     ((used, text, times),) = done
     assert (text, times) == ("hi", 1) and (used.hash, used.args) == (watch.op.hash, watch.op.args)
 
@@ -245,7 +245,7 @@ async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
 
 
 @pytest.mark.parametrize("make", EACH)
-def test_the_hash_of_the_same_thing_is_the_same(make: Any) -> None:
+def test_equal_operations_have_equal_hashes(make: Any) -> None:
     one, other = make(), make()
     assert one.seal().hash == one.seal().hash == other.seal().hash
     assert len(one.seal().hash) == 64
@@ -255,15 +255,15 @@ def test_the_hash_of_the_same_thing_is_the_same(make: Any) -> None:
     "change",
     [{"agent": "b"}, {"user": "eve"}, {"input": [user("ho")]}, {"input": [user("hi"), user("hi")]}, {"input": []}],
 )
-def test_the_hash_of_a_run_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_run_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _run(**change).seal().hash != _run().seal().hash
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"number": 2}, {"pending": ()}, {"pending": (call(text="ho"),)}, {"run": _run(id="run_2")}],
+    [{"number": 2}, {"pending": ()}, {"pending": (tool_call(text="ho"),)}, {"run": _run(id="run_2")}],
 )
-def test_the_hash_of_a_step_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_step_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _step(**change).seal().hash != _step().seal().hash
 
 
@@ -284,7 +284,7 @@ def test_the_hash_of_a_step_changes_with_what_it_seals(change: dict[str, Any]) -
         {"run": _run(id="run_2")},
     ],
 )
-def test_the_hash_of_a_model_call_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_model_call_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _model_call(**change).seal().hash != _model_call().seal().hash
 
 
@@ -293,17 +293,17 @@ def test_the_hash_of_a_model_call_changes_with_what_it_seals(change: dict[str, A
     [
         {"args": {"text": "ho", "times": 1}},
         {"args": {"text": "hi", "times": 2}},
-        {"call": call(id="c2")},
+        {"call": tool_call(id="c2")},
         {"tool": echo.renamed("say")},
         {"tool": tool(echo.fn, name="say").renamed("echo")},
         {"run": _run(id="run_2")},
     ],
 )
-def test_the_hash_of_a_tool_use_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_tool_use_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _tool_use(**change).seal().hash != _tool_use().seal().hash
 
 
-def test_the_hash_does_not_depend_on_the_order_of_the_arguments_or_on_defaults() -> None:
+def test_the_hash_is_independent_of_argument_order_and_defaults() -> None:
     spellings = [{"text": "hi"}, {"text": "hi", "times": 1}, {"times": 1, "text": "hi"}, {"text": "hi", "times": "1"}]
     assert len({_tool_use(args=args).seal().hash for args in spellings}) == 1
 
@@ -331,7 +331,7 @@ class _Count:
         return count
 
 
-def test_hashing_a_longer_thread_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashing_a_longer_thread_hashes_only_new_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = Thread()
     thread.add(*[user(str(number)) for number in range(500)])
     run, count = _run(thread=thread), _Count(monkeypatch)
@@ -368,8 +368,8 @@ def test_the_digest_of_a_message_is_computed_once(monkeypatch: pytest.MonkeyPatc
     assert spelled == [message]
 
 
-def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -> None:
-    messages = [user("a"), calls(call(id="1"), call(id="2")), user("b")]
+def test_the_chain_is_the_same_computed_at_once_or_incrementally() -> None:
+    messages = [user("a"), tool_calls_reply(tool_call(id="1"), tool_call(id="2")), user("b")]
     results = [Message("tool", f"r{id}", tool_call_id=id, name="echo") for id in "12"]
     bit_by_bit = Thread()
     for message in (*messages[:2], results[1], results[0], messages[2]):  # results arrive in any order
@@ -380,9 +380,9 @@ def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -
     assert bit_by_bit.hash_messages(bit_by_bit.messages) == Thread().hash_messages(in_order)
 
 
-async def test_nobody_pays_for_a_hash_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hashes_are_computed_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     count = _Count(monkeypatch)
-    await talker(guard(Operation, name="look")(lambda op: None)).run("hi")
+    await hello_agent(guard(Operation, name="look")(lambda op: None)).run("hi")
     assert count.take() == 0
 
 
@@ -409,14 +409,14 @@ def test_a_fork_shares_the_trail_and_nothing_that_can_change() -> None:
     assert fork.state is call.state
 
 
-def test_what_a_fork_of_a_run_holds_refers_to_the_fork() -> None:
+def test_values_of_a_forked_run_refer_to_the_fork() -> None:
     run = _run()
     fork = run.fork(system="x")
     assert (fork.run, run.run) == (fork, run)
     assert fork.progress is run.progress
 
 
-def test_containers_are_copied_and_everything_else_is_kept() -> None:
+def test_containers_are_copied_and_other_values_shared() -> None:
     nested: dict[str, Any] = {"a": [1, {"b": 2}]}
     copy = copy_value(nested)
     copy["a"][1]["b"] = 3
@@ -427,7 +427,7 @@ def test_containers_are_copied_and_everything_else_is_kept() -> None:
     assert copy_value(MODEL) is MODEL
 
 
-async def test_a_guard_that_tries_to_change_what_it_sees_has_not_agreed() -> None:
+async def test_a_guard_that_mutates_its_operation_denies() -> None:
     @guard(ToolUse)
     async def sneak(use: ToolUse) -> None:
         use.args["text"] = "other"
@@ -436,7 +436,7 @@ async def test_a_guard_that_tries_to_change_what_it_sees_has_not_agreed() -> Non
     async def fine(use: ToolUse) -> None:
         use.args["text"] = "changed"
 
-    result = await echoer(fine, sneak).run("go")
+    result = await echo_agent(fine, sneak).run("go")
     (text,) = [message.text for message in result.messages if message.role == "tool"]
     assert text.startswith("the guard 'sneak' failed, so it has not agreed: Sealed:")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kit import call, calls, results
+from kit import tool_call, tool_calls_reply, tool_results
 from local_sandbox import Make, folder, local, needs_bubblewrap
 from programs import Programs
-from server_process import serving, talking
+from server_process import open_client, run_server
 from wick import Agent, Scripted, tool
 
 __all__ = ["folder", "local"]
 
 
 async def test_a_server_runs_its_default_agent(tmp_path: Path) -> None:
-    with serving(tmp_path / "server") as served:
-        async with talking(served) as client:
+    with run_server(tmp_path / "server") as server:
+        async with open_client(server) as client:
             body = {"messages": [{"role": "user", "content": "hello"}], "thread_id": "smoke"}
             async with client.post("/agents/default/invoke", json=body) as response:
                 outcome = await response.json()
@@ -46,8 +46,12 @@ async def test_a_hook_program_denies_a_tool_call(tmp_path: Path) -> None:
         written.append(text)
         return "written"
 
-    agent = Agent(Scripted(calls(call("note", text="x")), "I could not."), tools=[note], hooks=[programs.executables()])
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call("note", text="x")), "I could not."),
+        tools=[note],
+        hooks=[programs.executables()],
+    )
     run = await agent.run("write it down")
     assert run.text == "I could not." and written == []
-    assert results(run) == ["no notes today"]
+    assert tool_results(run) == ["no notes today"]
     assert programs.left() == []

@@ -1,4 +1,4 @@
-"""A thread is a log: what is appended stays, and the state is what the entries add up to."""
+"""A thread is a log: entries are permanent, and the state is folded from them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_entries_are_numbered_from_one_and_have_a_time() -> None:
     assert all(entry.at > 1_700_000_000 for entry in thread.entries)
 
 
-def test_a_thread_has_an_id_of_its_own_or_the_one_it_is_given() -> None:
+def test_a_thread_has_a_generated_or_given_id() -> None:
     assert Thread().id != Thread().id
     assert Thread().id.startswith("th_")
     assert Thread("mine").id == "mine"
@@ -87,7 +87,7 @@ def test_an_entry_is_read_only() -> None:
         entry.seq = 7  # type: ignore[misc]
 
 
-def test_what_is_not_json_is_refused_and_not_logged() -> None:
+def test_non_json_is_refused_and_not_logged() -> None:
     thread = Thread()
     with pytest.raises(TypeError, match="object is not JSON data"):
         thread.append("event", {"x": object()})
@@ -96,7 +96,7 @@ def test_what_is_not_json_is_refused_and_not_logged() -> None:
     assert not thread.entries and not thread.values
 
 
-def test_a_thread_says_what_it_is() -> None:
+def test_thread_repr() -> None:
     assert repr(talk()) == "Thread('th_1', 14 entries, 4 messages)"
 
 
@@ -114,7 +114,7 @@ def test_messages_are_a_live_view_and_slices_are_not() -> None:
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bca", "cab"])
-def test_results_stand_in_the_order_of_the_calls_whatever_order_they_come_in(order: str) -> None:
+def test_results_follow_the_order_of_the_calls(order: str) -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A, B, C))
     for place, id in enumerate(order, 1):
@@ -134,7 +134,7 @@ def test_pending_calls_are_those_without_a_result_in_the_models_order() -> None:
     assert [*thread.pending] == [A, C]
 
 
-def test_nothing_is_said_while_calls_wait() -> None:
+def test_no_message_is_appended_while_calls_are_pending() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A))
     for message in (user("hello?"), assistant("well"), system("be brief")):
@@ -144,7 +144,7 @@ def test_nothing_is_said_while_calls_wait() -> None:
 
 
 @pytest.mark.parametrize("id", ["zzz", ""])
-def test_a_result_that_nobody_waits_for_is_refused(id: str) -> None:
+def test_an_unexpected_result_is_refused(id: str) -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A))
     with pytest.raises(MessageError, match=f"no tool call '{id}' waits"):
@@ -159,7 +159,7 @@ def test_a_call_is_answered_once() -> None:
     assert thread.messages[-1].text == "1"
 
 
-def test_two_calls_with_one_id_are_refused_and_leave_the_thread_as_it_was() -> None:
+def test_duplicate_call_ids_are_refused_and_the_thread_is_unchanged() -> None:
     thread = Thread()
     thread.add(user("go"))
     before = state(thread)
@@ -169,7 +169,7 @@ def test_two_calls_with_one_id_are_refused_and_leave_the_thread_as_it_was() -> N
     thread.add(user("never mind"))
 
 
-def test_an_id_may_come_again_in_a_later_reply_and_its_past_does_not_count() -> None:
+def test_an_id_may_be_reused_in_a_later_reply() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", A))
     thread.append("intent", {"call": "a", "attempt": 1})
@@ -195,7 +195,7 @@ def test_values_are_logged_and_read_only() -> None:
     assert [entry.kind for entry in thread.entries] == ["value"]
 
 
-def test_values_are_a_mapping_whose_changes_are_entries() -> None:
+def test_values_are_a_mapping_whose_changes_are_logged() -> None:
     thread = Thread()
     thread.values.update(a=1, b=[2])
     thread.values["a"] = 3
@@ -206,14 +206,14 @@ def test_values_are_a_mapping_whose_changes_are_entries() -> None:
     assert len(thread.entries) == 5
 
 
-def test_deleting_what_is_not_there_is_an_error_and_not_logged() -> None:
+def test_deleting_a_missing_value_is_an_error_and_not_logged() -> None:
     thread = Thread()
     with pytest.raises(KeyError):
         del thread.values["nothing"]
     assert not thread.entries
 
 
-def test_an_item_of_a_map_is_logged_alone_and_folded_into_it() -> None:
+def test_a_map_item_is_logged_alone_and_folded() -> None:
     thread = Thread()
     thread.values.put("files", "a", "x" * 1_000)
     thread.values.put("files", "b", {"size": 2})
@@ -227,7 +227,7 @@ def test_an_item_of_a_map_is_logged_alone_and_folded_into_it() -> None:
     assert thread.values["files"] == {}
 
 
-def test_a_map_that_was_set_as_a_whole_stays_in_the_log_as_it_was() -> None:
+def test_a_map_set_as_a_whole_is_logged_as_such() -> None:
     thread = Thread()
     thread.values["files"] = {"a": 1}
     thread.values["copy"] = thread.values["files"]
@@ -259,7 +259,7 @@ def test_items_are_read_only_too() -> None:
 
 
 @pytest.mark.parametrize("value", [[], "text", 7, None], ids=repr)
-def test_what_is_no_map_has_no_items(value: Any) -> None:
+def test_a_non_map_has_no_items(value: Any) -> None:
     thread = Thread()
     thread.values["it"] = value
     with pytest.raises(ValueError, match="an item of 'it' cannot be set"):
@@ -292,7 +292,7 @@ def test_the_state_has_messages_and_the_values_the_api_shows() -> None:
     thread.state()["todos"].append("free to change")
 
 
-# -- what became of calls and runs ------------------------------------------------------------------------------------
+# -- states of calls and runs -----------------------------------------------------------------------------------------
 
 
 def test_fates() -> None:
@@ -319,7 +319,7 @@ def test_the_first_answer_wins() -> None:
     assert thread.answers["h"]["allowed"] is False
 
 
-def test_a_run_is_open_until_it_ends_and_an_interrupted_one_stays_open() -> None:
+def test_a_run_is_open_until_its_end() -> None:
     thread = Thread()
     thread.append("run_start", start("run_1"))
     assert thread.open_run is not None and thread.open_run["run"] == "run_1"
@@ -330,7 +330,7 @@ def test_a_run_is_open_until_it_ends_and_an_interrupted_one_stays_open() -> None
     assert thread.open_run is None
 
 
-def test_a_runs_messages_begin_with_its_input_and_its_steps_are_the_replies_since() -> None:
+def test_messages_of_a_run_start_with_its_input() -> None:
     thread = Thread()
     thread.add(user("one"), assistant("1"), user("two"), assistant("2"), user("three"))
     thread.append("run_start", start("run_1", input=3))
@@ -347,7 +347,7 @@ def test_a_runs_messages_begin_with_its_input_and_its_steps_are_the_replies_sinc
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def test_json_goes_both_ways() -> None:
+def test_json_round_trips() -> None:
     thread = talk()
     data = json.loads(json.dumps(thread.to_json()))
     again = Thread.from_json(data)
@@ -364,7 +364,7 @@ def test_every_prefix_of_a_log_is_a_thread() -> None:
         assert len(thread.entries) == cut
 
 
-def test_a_thread_that_was_read_goes_on() -> None:
+def test_a_loaded_thread_continues() -> None:
     thread = Thread.from_json(talk().to_json())
     thread.add(tool_message("a", "add", "1"), assistant("done"))
     assert [message.text for message in thread.messages[-3:]] == ["1", "5", "done"]
@@ -386,7 +386,7 @@ def test_a_thread_that_was_read_goes_on() -> None:
         {"schema": 1, "id": "x", "entries": None},
     ],
 )
-def test_what_is_not_a_thread_is_refused(data: Any) -> None:
+def test_invalid_threads_are_refused(data: Any) -> None:
     with pytest.raises(StoreError, match="not a thread of schema 1"):
         Thread.from_json(data)
 
@@ -468,7 +468,7 @@ def test_a_damaged_log_is_a_thread_or_an_error_in_a_sentence(data: st.DataObject
 
 
 @given(st.lists(st.text(max_size=3), max_size=6), st.lists(st.text(max_size=3), max_size=6))
-def test_a_chain_is_the_same_for_the_same_messages_and_no_others(one: list[str], other: list[str]) -> None:
+def test_equal_messages_have_equal_chains(one: list[str], other: list[str]) -> None:
     def chain(thread: Thread, texts: list[str]) -> str:
         return thread.hash_messages([user(text) for text in texts])
 
@@ -478,7 +478,7 @@ def test_a_chain_is_the_same_for_the_same_messages_and_no_others(one: list[str],
     assert (chain(thread, one) == chain(thread, other)) is (one == other)
 
 
-def test_a_chain_follows_results_that_come_in_late() -> None:
+def test_a_chain_follows_late_results() -> None:
     thread, whole = Thread(), Thread()
     messages = [user("go"), assistant("", A, B), tool_message("a", "add", "1"), tool_message("b", "add", "2")]
     thread.add(messages[0], messages[1], messages[3])
@@ -522,7 +522,7 @@ def without_answers(state: ThreadState) -> ThreadState:
 
 
 @pytest.mark.parametrize("at", range(len(talk().entries) + 1))
-def test_a_fork_is_the_thread_as_it_was_after_that_entry(at: int) -> None:
+def test_a_fork_has_the_entries_up_to_its_origin(at: int) -> None:
     thread = talk()
     earlier = Thread("th_1")
     for entry in thread.entries[:at]:
@@ -535,7 +535,7 @@ def test_a_fork_is_the_thread_as_it_was_after_that_entry(at: int) -> None:
     assert "only" not in thread.values and len(thread.entries) == len(talk().entries)
 
 
-def test_a_fork_goes_on_by_itself() -> None:
+def test_a_fork_is_independent() -> None:
     thread = Thread("th_1")
     thread.add(user("one"), assistant("1"))
     other = thread.fork(id="th_2")
@@ -551,12 +551,12 @@ def test_to_rewind_is_to_be_as_one_was(to: int) -> None:
     thread.rewind(to)
     assert thread.current == talk().fork(to).current
     assert messages == thread.messages and dict(values) == dict(thread.values), "whoever holds them sees it too"
-    added = 1 + len(thread.questions)  # what waits is asked again
+    added = 1 + len(thread.questions)  # a pending question is asked again
     assert len(thread.entries) == len(talk().entries) + added, "nothing is taken out of the log"
     assert state(Thread.from_json(json.loads(json.dumps(thread.to_json())))) == state(thread)
 
 
-def test_what_follows_a_rewind_follows_what_came_before() -> None:
+def test_entries_after_a_rewind_follow_its_target() -> None:
     thread = Thread("th_1")
     thread.add(user("one"), assistant("1"), user("two"), assistant("2"))
     thread.rewind(2)
@@ -565,12 +565,12 @@ def test_what_follows_a_rewind_follows_what_came_before() -> None:
     assert [entry.seq for entry in thread.effective_entries()] == [1, 2, 6, 7]
     thread.rewind(6)
     assert [message.text for message in thread.messages] == ["one", "1", "three"]
-    thread.rewind(4)  # behind the first rewind: what was rewound then counts again, as it did after entry 4
+    thread.rewind(4)  # behind the first rewind: entries rewound then count again, as after entry 4
     assert [message.text for message in thread.messages] == ["one", "1", "two", "2"]
 
 
 def test_many_rewinds_are_one_pass_over_the_log() -> None:
-    """Each goes back to the one before it: if each followed all before it again, the work would double each time."""
+    """Each rewind targets the one before it: following all of them again would double the work each time."""
     thread = Thread("th_1")
     thread.add(user("one"), user("two"))
     for _ in range(100):
@@ -580,7 +580,7 @@ def test_many_rewinds_are_one_pass_over_the_log() -> None:
 
 
 class Writing:
-    """Appends what a generated example draws, as far as it is valid there."""
+    """Appends generated entries, as far as they are valid."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.thread, self.draw, self.ids = Thread("th_1"), data.draw, count()
@@ -681,14 +681,14 @@ def test_every_way_to_a_state_is_a_fold_of_its_entries(data: st.DataObject, step
 
 
 @pytest.mark.parametrize("to", [-1, 99, True, 1.5, "2", None])
-def test_one_goes_back_only_to_an_entry_that_is_there(to: Any) -> None:
+def test_a_rewind_needs_an_existing_entry(to: Any) -> None:
     thread = talk()
     with pytest.raises(StoreError, match="has no entry"):
         thread.rewind(to) if to is not None else thread.fork(99)
     assert thread.current == talk().current
 
 
-def test_nobody_rewinds_under_a_run() -> None:
+def test_a_rewind_during_a_run_is_refused() -> None:
     thread = talk()
     thread.busy = True
     with pytest.raises(StoreError, match="cancel it"):
@@ -698,7 +698,7 @@ def test_nobody_rewinds_under_a_run() -> None:
 # -- questions, tokens and summaries ----------------------------------------------------------------------------------
 
 
-def test_a_question_is_open_until_somebody_answers() -> None:
+def test_a_question_is_open_until_an_answer() -> None:
     thread = Thread()
     thread.append("asked", {"id": "q1", "hash": "h1", "question": "sure?"})
     thread.append("asked", {"id": "q2", "hash": "h2", "question": "really?"})
@@ -716,7 +716,7 @@ def test_the_tokens_of_a_thread_are_those_of_its_runs() -> None:
     assert thread.usage == {"input_tokens": 15, "output_tokens": 3}, "a run that was taken up counts once"
 
 
-def test_a_summary_stands_beside_what_it_sums_up() -> None:
+def test_a_summary_is_stored_beside_its_messages() -> None:
     thread = Thread()
     thread.add(user("one"), assistant("1"), user("two"))
     thread.append("compaction", {"replaces": 2, "summary": user("they counted").to_json()})
@@ -750,9 +750,9 @@ class Notes:
         return None
 
 
-async def test_what_is_appended_goes_to_the_keeper_and_saved_waits_for_it() -> None:
+async def test_appended_entries_are_passed_to_the_store_and_saved_waits() -> None:
     thread, notes = Thread(), Notes()
-    await thread.saved()  # kept nowhere: nothing to wait for
+    await thread.saved()  # not stored: nothing to wait for
     thread.add(user("before"))
     thread.writer = notes
     thread.add(user("one"))
@@ -780,11 +780,11 @@ def test_python_threads_append_one_by_one() -> None:
     assert dict(thread.values) == {str(key): 299 for key in range(6)}
 
 
-# -- what earlier versions wrote -------------------------------------------------------------------------------------
+# -- threads of earlier versions -------------------------------------------------------------------------------------
 
 
 def test_there_is_a_thread_of_every_schema() -> None:
-    """Whoever raises SCHEMA keeps a thread that the version before wrote, and reads it."""
+    """A new SCHEMA needs a stored thread of the version before, which is read."""
     kept = {json.loads(path.read_text(encoding="utf-8"))["schema"] for path in OLD.glob("*.json")}
     assert kept == set(range(1, SCHEMA + 1))
 
@@ -803,8 +803,8 @@ def test_a_thread_of_schema_1_opens() -> None:
     assert thread.messages.last_content == "go on"
 
 
-def test_a_thread_that_nobody_holds_is_gone_at_once() -> None:
-    """Not only when Python looks for garbage: a server that looks seldom would hold thousands of them."""
+def test_an_unreferenced_thread_is_released_at_once() -> None:
+    """Without garbage collection: a server that rarely collects would hold thousands of them."""
 
     def there() -> int:
         return sum(type(each) is Thread for each in gc.get_objects())

@@ -1,4 +1,4 @@
-"""A tool is a function that the model can ask for: whatever it does, there is a result."""
+"""A tool is a function that the model can call: any behaviour gives a result."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from wick.tools import HttpTool, Injected, Tool, ToolOptions, run_tool, tool, un
 
 
 class Run(Injected):
-    """What a run would inject."""
+    """An injected run."""
 
 
 class ToolUse(Injected):
-    """What a tool use would inject."""
+    """An injected tool use."""
 
 
 async def outcome(item: Tool, /, *context: object, **args: Any) -> tuple[ToolResult, tools.ToolOutcome]:
@@ -88,7 +88,7 @@ def test_a_function_describes_itself() -> None:
     assert add(2, 3) == 5
 
 
-def test_options_describe_it_further() -> None:
+def test_tool_options() -> None:
     @tool(
         name="sum", description="Sums.", timeout=5, idempotent=True, read_only=True, alone=True, max_output=9, kind="x"
     )
@@ -129,7 +129,7 @@ def test_a_function_is_read_once_for_many_tools_and_then_forgotten() -> None:
     assert seen() is None
 
 
-def test_a_renamed_tool_keeps_its_origin_and_aliases() -> None:
+def test_a_renamed_tool_has_its_origin_and_aliases() -> None:
     @tool
     def execute(command: str) -> str:
         return command
@@ -142,7 +142,7 @@ def test_a_renamed_tool_keeps_its_origin_and_aliases() -> None:
         other.validate({})
 
 
-def test_what_is_no_tool_is_refused() -> None:
+def test_an_invalid_tool_is_refused() -> None:
     def pieces() -> Iterator[str]:
         yield "a"
 
@@ -182,7 +182,7 @@ class Box:
         return self.items
 
 
-async def test_methods_are_bound_to_their_objects() -> None:
+async def test_methods_are_bound() -> None:
     one, two = Box(), Box("x")
     assert await output(one.put, item="a") == "1 things"
     assert await output(two.put, item="b") == "2 things"
@@ -208,7 +208,7 @@ def test_other_names_of_arguments_are_renamed() -> None:
         edit_file.validate({"path": "a", "file_path": "a"})
 
 
-def test_names_mean_what_the_function_says() -> None:
+def test_names_follow_the_function() -> None:
     @tool(name="edit_file")
     def mine(file_path: str, path: int = 0) -> None: ...
 
@@ -227,7 +227,7 @@ def test_arguments_are_an_object(args: Any) -> None:
         edit_file.validate(args)
 
 
-def test_arguments_are_not_changed_by_looking_at_them() -> None:
+def test_arguments_are_not_changed_by_validation() -> None:
     args = {"file_path": "a"}
     edit_file.validate(args)
     assert args == {"file_path": "a"}
@@ -274,7 +274,7 @@ arguments = st.dictionaries(st.sampled_from([*TYPED_NAMES, "other"]), values, ma
 
 
 @given(arguments, st.booleans())
-def test_arguments_are_refused_or_arrive_as_they_were_validated(args: dict[str, Any], with_text: bool) -> None:
+def test_arguments_are_refused_or_passed_as_validated(args: dict[str, Any], with_text: bool) -> None:
     if with_text:
         args = {"text": "x", **args}
     try:
@@ -294,7 +294,7 @@ def test_arguments_are_refused_or_arrive_as_they_were_validated(args: dict[str, 
 
 
 @given(st.dictionaries(st.text(max_size=5), values, max_size=4))
-def test_foreign_arguments_are_refused_or_arrive_as_they_were_validated(args: dict[str, Any]) -> None:
+def test_foreign_arguments_are_refused_or_passed_as_validated(args: dict[str, Any]) -> None:
     item = tool(dict, name="foreign", parameters={"type": "object", "properties": {"x": {"type": "integer"}}})
     try:
         data = item.validate(args)
@@ -346,7 +346,7 @@ async def test_callable_objects_are_tools_too() -> None:
     assert await output(tool(Adder(), name="add"), a=1) == "3"
 
 
-async def test_positional_and_other_arguments_find_their_way() -> None:
+async def test_positional_and_keyword_arguments_are_passed() -> None:
     @tool
     async def mix(a: int, run: Run, /, b: int, *, c: int = 3, **rest: Any) -> list[Any]:
         return [a, type(run).__name__, b, c, rest]
@@ -374,7 +374,7 @@ async def test_injected_parameters_are_taken_from_the_context() -> None:
     assert await output(alone) == "None"
 
 
-async def test_a_function_with_a_foreign_schema_gets_what_fits_it() -> None:
+async def test_a_function_with_a_foreign_schema_gets_valid_arguments() -> None:
     @tool(parameters={"type": "object", "properties": {"class": {"type": "string"}}, "required": ["class"]})
     async def find(run: Run, **args: Any) -> dict[str, Any]:
         return args
@@ -421,7 +421,7 @@ PAPER = FilePart(data="QQ==", media_type="text/plain")
          ToolResult("x", data={"a": 1}, parts=(PICTURE,), name="n")),
     ],
 )  # fmt: skip
-async def test_what_a_tool_may_return(answer: Any, result: ToolResult) -> None:
+async def test_valid_return_values(answer: Any, result: ToolResult) -> None:
     async def give() -> Any:
         return answer
 
@@ -465,7 +465,7 @@ def deep(levels: int) -> Any:
         (ToolResult(parts=("x",)), "ToolResult"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_is_not_json_is_an_error_but_it_was_done(answer: Any, kind: str) -> None:
+async def test_a_non_json_result_is_an_error_after_execution(answer: Any, kind: str) -> None:
     async def give() -> Any:
         return answer
 
@@ -509,7 +509,7 @@ async def test_a_long_output_is_cut_to_its_head_and_tail(most: int | None) -> No
         assert len(short) >= limit - 1 or not head
 
 
-async def test_an_output_at_the_limit_is_whole_and_data_goes_with_the_rest() -> None:
+async def test_an_output_at_the_limit_is_complete() -> None:
     item = tool(lambda: ["x" * 96], name="x", max_output=100)
     assert (await outcome(item))[0].data == ["x" * 96]
     item = tool(lambda: ["x" * 97], name="x", max_output=100)
@@ -583,7 +583,7 @@ async def test_a_pause_passes_through(timeout: float | None, in_thread: bool) ->
         await outcome(Tool("wait", "", wait if in_thread else wait_async, timeout=timeout))
 
 
-async def test_awaiting_what_was_cancelled_elsewhere_is_a_failure() -> None:
+async def test_awaiting_a_cancelled_task_is_a_failure() -> None:
     @tool
     async def wait() -> None:
         other = asyncio.create_task(asyncio.sleep(60))
@@ -633,7 +633,7 @@ async def test_a_thread_past_its_time_limit_is_abandoned() -> None:
 
 
 @pytest.mark.parametrize("cancel", [True, False])
-async def test_a_tool_that_swallows_its_cancellation_holds_up_nobody(
+async def test_a_tool_that_suppresses_cancellation_blocks_no_other(
     cancel: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
@@ -712,7 +712,7 @@ WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "requir
 
 
 class Callbacks:
-    """A server of tools that answers as the test says."""
+    """A server of HTTP tools with the responses of the test."""
 
     url: str
     answer: Any
@@ -776,7 +776,7 @@ async def test_a_renamed_http_tool_is_still_called_by_its_own_name(callbacks: Ca
         ({"result": "x" * constants.CALLBACK_BYTES}, 200, None),
     ],
 )
-async def test_an_http_tool_that_fails_says_so(
+async def test_a_failing_http_tool_reports_it(
     callbacks: Callbacks, answer: Any, status: int, sentence: str | None
 ) -> None:
     callbacks.answer, callbacks.status = answer, status
@@ -818,7 +818,7 @@ def test_an_unknown_tool_gets_the_list() -> None:
     assert unknown_tool_error("readfile", {"ls": 1, "read_file": 2}).endswith("; did you mean read_file?")
 
 
-def test_an_unknown_name_may_be_as_long_as_it_likes() -> None:
+def test_an_unknown_name_may_be_long() -> None:
     assert len(unknown_tool_error("x" * 100_000, ["ls"])) < 300
 
 

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from kit import User, Watch, call, calls, echo, echoer, entries, events, talker
+from kit import (
+    OperationLog,
+    ScriptedUser,
+    collect_events,
+    echo,
+    echo_agent,
+    hello_agent,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+)
 from wick import (  # fmt: skip
     Agent,
     Ask,
@@ -34,7 +44,7 @@ from wick.why import StreamState, Why, diff_values
 # the record itself
 
 
-def test_a_record_as_json_leaves_out_what_is_empty() -> None:
+def test_a_record_as_json_omits_empty_fields() -> None:
     assert Why("h", "guard", "pass", ms=1.23456).to_json() == {
         "hook": "h",
         "position": "guard",
@@ -45,7 +55,7 @@ def test_a_record_as_json_leaves_out_what_is_empty() -> None:
     assert (full["reason"], full["changed"], full["shadow"]) == ("no", {"a": [1, 2]}, True)
 
 
-def test_a_difference_names_only_what_changed() -> None:
+def test_a_difference_has_only_changes() -> None:
     old = {"same": 1, "changed": 1, "gone": None, "deep": {"a": 1, "b": 2}}
     new = {"same": 1, "changed": 2, "came": None, "deep": {"a": 1, "b": 3}}
     assert diff_values(old, new) == {
@@ -57,7 +67,7 @@ def test_a_difference_names_only_what_changed() -> None:
     assert diff_values(old, dict(old)) == {}
 
 
-def test_a_difference_shortens_what_is_long() -> None:
+def test_a_difference_shortens_long_values() -> None:
     long = "x" * (PREVIEW_CHARS + 1)
     changed = diff_values({"text": "", "rows": [], "n": 1}, {"text": long, "rows": [{"a": 1}] * 3, "n": 2.5})
     assert changed["text"] == ["", "x" * PREVIEW_CHARS + "…"]
@@ -65,20 +75,20 @@ def test_a_difference_shortens_what_is_long() -> None:
     assert changed["n"] == [1, 2.5]
 
 
-# rule 18: what is held
+# rule 18: held events
 
 
 def _delta(text: str) -> Event:
     return ChatModelStream(delta=text)
 
 
-def test_what_nobody_holds_is_announced_at_once() -> None:
+def test_an_unheld_event_is_announced_at_once() -> None:
     trail, seen = StreamState(), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([_delta("a")], True)
 
 
-def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
+def test_a_held_event_is_announced_after_the_last_holder() -> None:
     trail, seen = StreamState(holds=2), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([], False)
@@ -88,7 +98,7 @@ def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
     assert (seen, trail.shown, trail.held) == ([_delta("a")], True, [])
 
 
-def test_what_became_something_else_is_never_announced() -> None:
+def test_a_replaced_event_is_never_announced() -> None:
     trail, seen = StreamState(holds=1), list[Event]()
     trail.show(_delta("secret"), seen.append)
     trail.release(False, seen.append)
@@ -98,12 +108,12 @@ def test_what_became_something_else_is_never_announced() -> None:
 # rule 21: every decision is recorded on its operation
 
 
-def _why(watch: Watch) -> list[tuple[str, str, str]]:
+def _why(watch: OperationLog) -> list[tuple[str, str, str]]:
     return [(why.hook, why.position, why.verdict) for why in watch.op.why]
 
 
 async def test_every_hook_is_recorded_with_its_position_and_verdict() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @before(ToolUse)
     async def look(use: ToolUse) -> None: ...
@@ -122,7 +132,7 @@ async def test_every_hook_is_recorded_with_its_position_and_verdict() -> None:
     async def deny(use: ToolUse) -> Block:
         return Block("no")
 
-    await echoer(after(ToolUse, name="watch")(watch), look, stand, review, allow, deny).run("go")
+    await echo_agent(after(ToolUse, name="watch")(watch), look, stand, review, allow, deny).run("go")
     assert _why(watch) == [
         ("look", "before", "pass"),
         ("allow", "guard", "pass"),
@@ -135,7 +145,7 @@ async def test_every_hook_is_recorded_with_its_position_and_verdict() -> None:
 
 
 async def test_the_words_of_each_decision_are_recorded() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @after(Step)
     async def decide(step: Step) -> Stop | Continue:
@@ -146,7 +156,7 @@ async def test_the_words_of_each_decision_are_recorded() -> None:
     async def ask(step: Step) -> Ask:
         return Ask("may I?")
 
-    user = User(True)
+    user = ScriptedUser(True)
     await Agent(Scripted("a", "b"), hooks=[decide, ask], ask=user).run("go")
     rows = [(why.hook, why.verdict, why.reason) for op in watch.ops for why in op.why if why.verdict != "pass"]
     asked = [("ask", "ask", "may I?"), ("user", "approved", "")]
@@ -154,9 +164,9 @@ async def test_the_words_of_each_decision_are_recorded() -> None:
 
 
 async def test_the_user_is_in_the_record_with_the_gate_as_position() -> None:
-    watch = Watch()
+    watch = OperationLog()
     hooks = [after(ToolUse, name="watch")(watch), guard(ToolUse, name="ask")(lambda use: Ask("sure?"))]
-    await echoer(*hooks, ask=User(Block("not today"))).run("go")
+    await echo_agent(*hooks, ask=ScriptedUser(Block("not today"))).run("go")
     (row,) = [why for why in watch.op.why if why.hook == "user"]
     assert (row.position, row.verdict, row.reason) == ("gate", "refused", "not today")
 
@@ -168,13 +178,13 @@ async def test_the_milliseconds_of_a_hook_are_measured(monkeypatch: pytest.Monke
         clock[0] += 0.002
 
     monkeypatch.setattr("wick.onion.perf_counter", lambda: clock[0])
-    watch = Watch()
-    await talker(after(Run, name="watch")(watch), before(Run)(look)).run("go")
+    watch = OperationLog()
+    await hello_agent(after(Run, name="watch")(watch), before(Run)(look)).run("go")
     assert next(why.ms for why in watch.op.why if why.hook == "look") == pytest.approx(2.0)
 
 
 async def test_a_change_of_arguments_is_recorded_as_a_difference() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @before(ToolUse)
     async def louder(use: ToolUse) -> None:
@@ -183,38 +193,38 @@ async def test_a_change_of_arguments_is_recorded_as_a_difference() -> None:
     @before(ToolUse)
     async def look(use: ToolUse) -> None: ...
 
-    await echoer(after(ToolUse, name="watch")(watch), louder, look).run("go")
+    await echo_agent(after(ToolUse, name="watch")(watch), louder, look).run("go")
     changed = {why.hook: why.changed for why in watch.op.why}
     assert changed["louder"] == {"text": ["hi", "HI"]}
     assert changed["look"] is None
 
 
-async def test_a_changed_copy_is_recorded_for_the_wrap_that_passed_it() -> None:
-    watch = Watch()
+async def test_a_changed_copy_is_recorded_for_its_wrap() -> None:
+    watch = OperationLog()
 
     @wrap(ToolUse)
     async def twice(use: ToolUse, next: Next[Any]) -> Any:
         return await next(use.fork(args={**use.args, "times": 2}))
 
-    await echoer(after(ToolUse, name="watch")(watch), twice).run("go")
+    await echo_agent(after(ToolUse, name="watch")(watch), twice).run("go")
     assert [why.changed for why in watch.op.why if why.hook == "twice"] == [{"times": [1, 2]}]
 
 
-async def test_a_changed_result_is_recorded_without_what_it_was() -> None:
-    watch = Watch()
+async def test_a_changed_result_is_recorded_without_the_old_value() -> None:
+    watch = OperationLog()
 
     @after(ToolUse)
     async def redact(use: ToolUse) -> None:
         use.result.output = "***"
 
-    await echoer(after(ToolUse, name="watch")(watch), redact).run("go")
+    await echo_agent(after(ToolUse, name="watch")(watch), redact).run("go")
     (row,) = [why for why in watch.op.why if why.hook == "redact"]
     assert row.changed == {"result": "changed"}
     assert "hi" not in json.dumps(row.to_json())
 
 
 async def test_a_changed_request_is_recorded_by_its_fields_alone() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @before(ModelCall)
     async def redact(call: ModelCall) -> None:
@@ -228,34 +238,35 @@ async def test_a_changed_request_is_recorded_by_its_fields_alone() -> None:
 
 
 async def test_a_failure_is_recorded() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @before(ToolUse, on_error="log")
     async def boom(use: ToolUse) -> None:
         raise ValueError("oh")
 
-    await echoer(after(ToolUse, name="watch")(watch), boom).run("go")
+    await echo_agent(after(ToolUse, name="watch")(watch), boom).run("go")
     assert [(why.verdict, why.reason) for why in watch.op.why if why.hook == "boom"] == [("failed", "ValueError: oh")]
 
 
 async def test_a_shadow_guard_is_recorded_as_one() -> None:
-    watch = Watch()
+    watch = OperationLog()
     shadow = guard(ToolUse, name="deny", shadow=True)(lambda use: Block("no"))
-    result = await echoer(after(ToolUse, name="watch")(watch), shadow).run("go")
+    result = await echo_agent(after(ToolUse, name="watch")(watch), shadow).run("go")
     (row,) = [why for why in watch.op.why if why.hook == "deny"]
     assert (row.verdict, row.reason, row.shadow) == ("block", "no", True)
-    assert entries(result.thread, "decision")[0]["shadow"] is True
+    assert thread_entries(result.thread, "decision")[0]["shadow"] is True
 
 
-async def test_decisions_are_logged_with_where_they_were_made_and_passes_are_not() -> None:
+async def test_decisions_are_logged_with_their_position_and_passes_are_not() -> None:
     hooks = [
         guard(ToolUse, name="deny")(lambda use: Block("no")),
         guard(Operation, name="allow")(lambda op: None),
         after(Step, name="end")(lambda step: Stop("enough")),
     ]
-    result = await echoer(*hooks).run("go")
+    result = await echo_agent(*hooks).run("go")
     rows = [
-        {key: row[key] for key in row if key not in ("ms", "run", "hash")} for row in entries(result.thread, "decision")
+        {key: row[key] for key in row if key not in ("ms", "run", "hash")}
+        for row in thread_entries(result.thread, "decision")
     ]
     assert rows == [
         {
@@ -273,8 +284,8 @@ async def test_decisions_are_logged_with_where_they_were_made_and_passes_are_not
     ]
 
 
-async def test_a_tools_record_reaches_whoever_watches() -> None:
-    seen = await events(echoer(guard(ToolUse, name="deny")(lambda use: Block("no"))))
+async def test_a_tools_record_reaches_watchers() -> None:
+    seen = await collect_events(echo_agent(guard(ToolUse, name="deny")(lambda use: Block("no"))))
     (end,) = [event for event in seen if event.event == "on_tool_end"]
     assert [(row["hook"], row["verdict"]) for row in end.to_json()["data"]["why"]] == [("deny", "block")]
 
@@ -299,19 +310,19 @@ async def test_a_hook_reads_earlier_verdicts_and_later_ones_read_its_notes() -> 
     async def outermost(use: ToolUse) -> None:
         read.append(use.notes)
 
-    await echoer(outermost, first, between, last).run("go")
+    await echo_agent(outermost, first, between, last).run("go")
     assert read == [(7, ["first"]), {"score": 7, "guarded": True}]
 
 
 async def test_notes_and_records_are_each_operations_own() -> None:
-    watch = Watch()
+    watch = OperationLog()
 
     @before(ToolUse)
     async def note(use: ToolUse) -> None:
         use.notes[use.call.id] = True
         await asyncio.sleep(0)
 
-    model = Scripted(calls(call(id="a"), call(id="b")), "done")
+    model = Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done")
     await Agent(model, tools=[echo], hooks=[after(ToolUse, name="watch")(watch), note]).run("go")
     assert sorted(str(op.notes) for op in watch.ops) == ["{'a': True}", "{'b': True}"]
     assert all(len(op.why) == 2 for op in watch.ops)

@@ -9,7 +9,7 @@ import { Overlays } from "./shell/Overlays";
 import { SignIn } from "./shell/SignIn";
 import { Threads } from "./shell/Threads";
 import { TopBar } from "./shell/TopBar";
-import { type Panel, patch, useApp } from "./state/app";
+import { type Panel, patchApp, useApp } from "./state/app";
 
 const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
@@ -47,7 +47,7 @@ function Desk() {
       <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message box</a>
       <TopBar panels={NAMES} />
       <Threads />
-      {drawer && <button className="shade" aria-label="Close threads" onClick={() => patch({ drawer: false })} />}
+      {drawer && <button className="shade" aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />}
       <main className="middle"><Failing what="The conversation"><Chat /></Failing></main>
       {panel && <Side key={panel} panel={panel} />}
       <Overlays commands={commands} panels={NAMES} />
@@ -61,13 +61,13 @@ function Side({ panel }: { panel: Panel }) {
   const head = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     const writing = document.activeElement instanceof HTMLTextAreaElement;
-    if (!writing) head.current?.focus({ preventScroll: true }); // who writes is left alone
+    if (!writing) head.current?.focus({ preventScroll: true }); // do not move the focus while the user types
   }, []);
   return (
     <aside className="side" aria-label={title}>
       <header className="side-head">
         <h2 ref={head} tabIndex={-1}>{title}</h2>
-        <button className="plain" onClick={() => patch({ panel: null })} aria-label={`Close ${title}`}><Icon name="close" /></button>
+        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}><Icon name="close" /></button>
       </header>
       <div className="side-body">
         <Failing what={title}>
@@ -87,7 +87,7 @@ function useNoDrops(): void {
   }, []);
 }
 
-/** The window is named after what is talked about, and says when somebody is asked. */
+/** Set the window title to the open thread, with a mark for pending questions. */
 function useTitle(): void {
   const title = useApp((state) => state.threads.find((one) => one.id === state.thread)?.title ?? "");
   const asked = useApp((state) => state.approvals.length);

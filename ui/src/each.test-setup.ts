@@ -1,4 +1,4 @@
-/** Before each file of tests: what is drawn is taken away again, and waiting is patient, since machines are busy. */
+/** Before each test file: unmount components, and wait patiently, since machines are busy. */
 
 import { cleanup, configure } from "@testing-library/react";
 import { afterEach } from "vitest";

@@ -6,9 +6,9 @@ import { createRoot } from "react-dom/client";
 
 import { App } from "./App";
 import { watchFiles } from "./canvas/watch";
-import { begin, keepUp } from "./state/session";
+import { startSession, startUpdates } from "./state/session";
 
 watchFiles();
-keepUp();
-void begin();
+startUpdates();
+void startSession();
 createRoot(document.getElementById("root")!).render(<App />);

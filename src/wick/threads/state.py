@@ -255,7 +255,7 @@ def _fold_run_end(state: ThreadState, data: FrozenDict) -> None:
     if outcome != "interrupted":
         runs.open, state.approvals.questions = None, {}
     elif runs.open is not None:
-        left = {key: data[key] for key in ("usage", "guards", "stopping") if key in data}
+        left = {key: data[key] for key in ("usage", "guards", "added_guards", "stopping") if key in data}
         runs.open = FrozenDict({**runs.open, **left})
 
 

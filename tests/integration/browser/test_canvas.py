@@ -1,4 +1,4 @@
-"""The canvas: what is changed in the browser is in the workspace, and the other way round, and nothing is lost."""
+"""The canvas: edits in the browser reach the workspace and vice versa, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from browser_pages import Asking, arrived, show, talk, until, visit
-from canvas_page import answers, becomes, opened, put_bytes, saved, seen_as
-from server_process import TOKENS, Served
+from browser_pages import ApiClient, open_page, open_panel, send_and_wait, wait_for, wait_until_loaded
+from canvas_page import accept_dialogs, open_file, save_file, switch_view, wait_for_text, write_bytes
+from server_process import TOKENS, ServerProcess
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><rect width="90" height="40" fill="teal"/></svg>'
 
@@ -43,19 +43,19 @@ def picture(width: int) -> bytes:
 # -- code and documents -----------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page, api: Asking) -> None:
+def test_a_file_is_edited_saved_and_reloaded_after_external_changes(ada: Page, api: ApiClient) -> None:
     api.write("code.py", "print('one')\n")
-    panel = opened(ada, "code.py")
+    panel = open_file(ada, "code.py")
     editor = ada.get_by_label("Text of code.py")
     expect(editor).to_contain_text("print('one')")
     editor.click()
     ada.keyboard.press("Control+End")
     ada.keyboard.insert_text("print('two')\n")
     ada.keyboard.press("Control+s")
-    becomes(api, "code.py", "print('one')\nprint('two')\n")
+    wait_for_text(api, "code.py", "print('one')\nprint('two')\n")
     api.write("code.py", "print('three')\n")
     expect(editor).to_contain_text("print('three')")
-    seen_as(ada, "Changes")
+    switch_view(ada, "Changes")
     changes = ada.get_by_label("Changes in code.py")
     expect(changes.locator(".cm-deletedChunk")).to_contain_text("two")
     expect(panel.get_by_label("Compare with").locator("option")).to_have_text(["previous version", "2 versions ago"])
@@ -63,15 +63,15 @@ def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page
     expect(changes.locator(".cm-deletedChunk")).not_to_contain_text("two")
 
 
-def test_steps_go_back_and_forth_and_another_file_does_not_disturb_them(ada: Page, api: Asking) -> None:
+def test_undo_and_redo_are_kept_per_file(ada: Page, api: ApiClient) -> None:
     api.write("steps.py", "a = 1\n")
     api.write("other.py", "b = 1\n")
-    opened(ada, "steps.py")
+    open_file(ada, "steps.py")
     editor = ada.get_by_label("Text of steps.py")
     editor.click()
     ada.keyboard.press("Control+End")
     ada.keyboard.insert_text("a = 2\n")
-    opened(ada, "other.py")
+    open_file(ada, "other.py")
     ada.get_by_role("tab", name=re.compile("^other.py")).press("ArrowLeft")
     tools = ada.get_by_role("toolbar")
     expect(editor).to_contain_text("a = 2")
@@ -87,86 +87,88 @@ def test_steps_go_back_and_forth_and_another_file_does_not_disturb_them(ada: Pag
     assert api.read("steps.py") == "a = 1\n"
 
 
-def test_a_file_keeps_how_its_lines_end(ada: Page, api: Asking) -> None:
+def test_a_file_keeps_its_line_endings(ada: Page, api: ApiClient) -> None:
     for name, text in (("all.txt", "\ufeffone\r\ntwo\r\n"), ("some.txt", "one\r\ntwo\nthree\r\n")):
         api.write(name, text)
-        opened(ada, name)
+        open_file(ada, name)
         editor = ada.get_by_label(f"Text of {name}")
         expect(editor).to_contain_text("two")
         expect(ada.get_by_role("toolbar").get_by_role("button", name="Save", exact=True)).to_be_disabled()
         editor.press("Control+Home")
         ada.keyboard.insert_text("the ")
-        saved(ada)
-        becomes(api, name, text.replace("one", "the one"))
+        save_file(ada)
+        wait_for_text(api, name, text.replace("one", "the one"))
 
 
-def test_a_document_is_written_and_read(ada: Page, api: Asking) -> None:
-    put_bytes(api, "notes/dot.png", picture(33))
+def test_a_document_is_written_and_read(ada: Page, api: ApiClient) -> None:
+    write_bytes(api, "notes/dot.png", picture(33))
     api.write("notes/doc.md", "# Otters\n\n![a dot](dot.png)\n")
-    opened(ada, "notes/doc.md")
+    open_file(ada, "notes/doc.md")
     document = ada.get_by_role("article", name="doc.md")
     expect(document.get_by_role("heading", name="Otters")).to_be_visible()
     expect(document.get_by_role("img", name="a dot")).to_have_js_property("naturalWidth", 33)
-    seen_as(ada, "Code")
+    switch_view(ada, "Code")
     ada.get_by_label("Text of doc.md").click()
     ada.keyboard.press("Control+End")
     ada.keyboard.insert_text("\nThey *swim*.\n")
-    seen_as(ada, "Preview")
+    switch_view(ada, "Preview")
     expect(document.locator("em")).to_have_text("swim")
     document.press("Control+s")  # wherever one is on the canvas
-    until(lambda: api.read("notes/doc.md").endswith("They *swim*.\n"))
+    wait_for(lambda: api.read("notes/doc.md").endswith("They *swim*.\n"))
     api.write("notes/doc.md", "# Beavers\n")
     expect(document.get_by_role("heading", name="Beavers")).to_be_visible()
 
 
-def test_what_the_agent_writes_opens(ada: Page) -> None:
-    talk(ada, "Write a document about lighthouses to lights.md")
+def test_a_file_written_by_the_agent_opens(ada: Page) -> None:
+    send_and_wait(ada, "Write a document about lighthouses to lights.md")
     expect(ada.get_by_role("tab", name="lights.md")).to_be_visible()
     expect(ada.locator("article.document")).to_contain_text(re.compile("lighthouse", re.I))
 
 
-def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(browser: Browser, server: Served, api: Asking) -> None:
+def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(
+    browser: Browser, server: ServerProcess, api: ApiClient
+) -> None:
     code = "\n".join(f"line{number} = {number}" for number in range(16))
-    with visit(browser, server, agent="echo") as page:
-        talk(page, f"```python\nshort = 1\n```\n\n```python\n{code}\n```")
+    with open_page(browser, server, agent="echo") as page:
+        send_and_wait(page, f"```python\nshort = 1\n```\n\n```python\n{code}\n```")
         expect(page.get_by_role("tab")).to_have_count(1)
         expect(page.get_by_label("Text of answer.py")).to_contain_text("line15")
         page.get_by_label("Text of answer.py").press("Control+s")  # it is in no file yet: where to?
         page.select_option("#agent", "default")  # which has a workspace
         api.write("kept.py", "precious\n")
-        asked = answers(page, yes=False)
+        asked = accept_dialogs(page, yes=False)
         page.get_by_label("Save as").fill("kept.py")
         with page.expect_event("dialog"):
             page.keyboard.press("Enter")
         assert "kept.py already exists" in asked[0] and api.read("kept.py") == "precious\n"
         page.get_by_label("Save as").fill("made/answer.py")
         page.keyboard.press("Enter")
-        until(lambda: "made" in str(api("GET", "/agents/default/files/list")))
+        wait_for(lambda: "made" in str(api("GET", "/agents/default/files/list")))
         assert api.read("made/answer.py") == f"{code}\n"
 
 
 # -- other kinds ------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_and_papers_are_shown_and_follow_their_files(ada: Page, api: Asking) -> None:
-    put_bytes(api, "dot.png", picture(30))
-    put_bytes(api, "paper.pdf", paper("Hello paper"))
+def test_images_and_pdfs_are_shown_and_reloaded(ada: Page, api: ApiClient) -> None:
+    write_bytes(api, "dot.png", picture(30))
+    write_bytes(api, "paper.pdf", paper("Hello paper"))
     api.write("pic.svg", SVG)
-    put_bytes(api, "data.bin", bytes(range(256)))
-    panel = opened(ada, "dot.png")
+    write_bytes(api, "data.bin", bytes(range(256)))
+    panel = open_file(ada, "dot.png")
     expect(panel.get_by_text("30 × 20")).to_be_visible()
-    put_bytes(api, "dot.png", picture(77))
+    write_bytes(api, "dot.png", picture(77))
     expect(panel.get_by_text("77 × 20")).to_be_visible()
-    opened(ada, "paper.pdf")
+    open_file(ada, "paper.pdf")
     expect(panel.locator("[data-page='1']")).to_contain_text("Hello paper")
-    put_bytes(api, "paper.pdf", paper("Another paper"))
+    write_bytes(api, "paper.pdf", paper("Another paper"))
     expect(panel.locator("[data-page='1']")).to_contain_text("Another paper")
-    opened(ada, "pic.svg")
+    open_file(ada, "pic.svg")
     drawn = ada.frame_locator("iframe[title='Preview of pic.svg']").locator("svg")
     expect(drawn).to_be_visible()
     api.write("pic.svg", SVG.replace('width="90"', 'width="123"'))
     expect(drawn).to_have_attribute("width", "123")
-    opened(ada, "data.bin")
+    open_file(ada, "data.bin")
     expect(panel).to_contain_text("data.bin is not text, and nothing here can show it. Download it")
     with ada.expect_download() as download:
         panel.get_by_role("button", name="Download").click()
@@ -176,28 +178,28 @@ def test_pictures_and_papers_are_shown_and_follow_their_files(ada: Page, api: As
 # -- nothing is lost --------------------------------------------------------------------------------------------------
 
 
-def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: Asking) -> None:
+def test_concurrent_edits_are_not_lost(ada: Page, api: ApiClient) -> None:
     api.write("both.txt", "begin\n")
-    panel = opened(ada, "both.txt")
+    panel = open_file(ada, "both.txt")
     editor = ada.get_by_label("Text of both.txt")
     editor.press("Control+Home")
     ada.keyboard.insert_text("mine ")
     api.write("both.txt", "theirs\n")
     conflict = panel.get_by_role("alert")
     expect(conflict).to_contain_text("both.txt was changed elsewhere while you changed it here")
-    saved(ada)
+    save_file(ada)
     assert api.read("both.txt") == "theirs\n"
     conflict.get_by_role("button", name="Compare").click()
     expect(ada.get_by_label("Changes in both.txt")).to_contain_text("theirs")
     conflict.get_by_role("button", name="Keep my version").click()
     expect(conflict).to_have_count(0)
-    saved(ada)
-    becomes(api, "both.txt", "mine begin\n")
+    save_file(ada)
+    wait_for_text(api, "both.txt", "mine begin\n")
 
 
-def test_what_was_not_saved_is_asked_about(ada: Page, api: Asking) -> None:
-    asked = answers(ada, yes=False)
-    panel = show(ada, "Canvas")
+def test_closing_unsaved_changes_asks_for_confirmation(ada: Page, api: ApiClient) -> None:
+    asked = accept_dialogs(ada, yes=False)
+    panel = open_panel(ada, "Canvas")
     panel.get_by_label("Or create one:").fill("begun.txt")
     ada.keyboard.press("Enter")
     ada.get_by_label("Text of begun.txt").click()
@@ -205,42 +207,40 @@ def test_what_was_not_saved_is_asked_about(ada: Page, api: Asking) -> None:
     panel.get_by_role("button", name="Close begun.txt").click()
     assert asked == ["Close begun.txt without saving your changes?"]
     expect(ada.get_by_label("Text of begun.txt")).to_contain_text("precious")
-    show(ada, "Files")
+    open_panel(ada, "Files")
     with ada.expect_event("dialog"):
         ada.evaluate("location.assign('/?again')")  # to leave, while another panel is shown
     assert asked[1:] == ["beforeunload"]
-    show(ada, "Canvas")
-    saved(ada)
+    open_panel(ada, "Canvas")
+    save_file(ada)
     ada.get_by_label("Save as").press("Enter")
-    until(lambda: "begun.txt" in str(api("GET", "/agents/default/files/list")))
+    wait_for(lambda: "begun.txt" in str(api("GET", "/agents/default/files/list")))
     assert "precious" in api.read("begun.txt")
     panel.get_by_role("button", name="Close begun.txt").click()
     expect(ada.get_by_role("tab")).to_have_count(0)
 
 
-def test_who_has_to_sign_in_again_finds_everything_as_it_was(ada: Page, api: Asking) -> None:
+def test_unsaved_changes_survive_a_new_sign_in(ada: Page, api: ApiClient) -> None:
     api.write("kept.txt", "begin\n")
-    opened(ada, "kept.txt")
+    open_file(ada, "kept.txt")
     ada.get_by_label("Text of kept.txt").press("Control+Home")
     ada.keyboard.insert_text("half of a thought ")
     ada.context.clear_cookies()
     ada.get_by_label("Access token").fill(TOKENS["ada"])
     ada.keyboard.press("Enter")
-    arrived(ada)
+    wait_until_loaded(ada)
     expect(ada.get_by_label("Text of kept.txt")).to_contain_text("half of a thought begin")
-    saved(ada)
-    becomes(api, "kept.txt", "half of a thought begin\n")
+    save_file(ada)
+    wait_for_text(api, "kept.txt", "half of a thought begin\n")
 
 
-def test_a_file_that_is_deleted_while_it_is_open_can_be_written_again(
-    browser: Browser, server: Served, api: Asking
-) -> None:
-    with visit(browser, server, refused=404) as ada:
+def test_a_deleted_open_file_can_be_saved_again(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, refused=404) as ada:
         api.write("gone.txt", "begin\n")
-        panel = opened(ada, "gone.txt")
+        panel = open_file(ada, "gone.txt")
         expect(ada.get_by_label("Text of gone.txt")).to_contain_text("begin")
         api("DELETE", "/agents/default/files", path="gone.txt")
         expect(panel.get_by_text("gone.txt is no longer in the workspace. Save writes it again.")).to_be_visible()
-        saved(ada)
-        until(lambda: "gone.txt" in str(api("GET", "/agents/default/files/list")))
+        save_file(ada)
+        wait_for(lambda: "gone.txt" in str(api("GET", "/agents/default/files/list")))
         assert api.read("gone.txt") == "begin\n"

@@ -9,8 +9,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browser_pages import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
-from server_process import TOKENS, Served
+from browser_pages import (
+    ApiClient,
+    open_api_client,
+    open_page,
+    open_panel,
+    open_thread_id,
+    send_and_wait,
+    send_message,
+    sign_in,
+    wait_for,
+    wait_until_idle,
+)
+from server_process import TOKENS, ServerProcess
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 BRING = """([encoded, way]) => {
@@ -29,11 +40,11 @@ BRING = """([encoded, way]) => {
 
 
 def calls(*wanted: tuple[str, dict[str, Any]]) -> str:
-    """What the agent `caller` is told to call, all at once."""
+    """Return a message that makes the agent `caller` call these tools at once."""
     return json.dumps([{"name": name, "args": args} for name, args in wanted])
 
 
-def said(api: Asking, thread: str) -> list[str]:
+def said(api: ApiClient, thread: str) -> list[str]:
     return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
@@ -44,8 +55,8 @@ def replies(page: Page) -> str:
 # -- signing in -------------------------------------------------------------------------------------------------------
 
 
-def test_signing_in_with_a_token_and_out_again(browser: Browser, server: Served) -> None:
-    with visit(browser, server, user="") as page:
+def test_signing_in_with_a_token_and_out_again(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, user="") as page:
         page.goto("/")
         page.get_by_label("Access token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
@@ -61,37 +72,37 @@ def test_signing_in_with_a_token_and_out_again(browser: Browser, server: Served)
         page.get_by_label("Access token").wait_for()
 
 
-def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
-    with visit(browser, server, "ada") as ada, visit(browser, server, "bob", refused=404) as bob:
-        talk(ada, "Write the word heron to birds.txt")
-        talk(bob, "Write the word otter to beasts.txt")
+def test_users_see_only_their_own_threads(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, "ada") as ada, open_page(browser, server, "bob", refused=404) as bob:
+        send_and_wait(ada, "Write the word heron to birds.txt")
+        send_and_wait(bob, "Write the word otter to beasts.txt")
         ada.get_by_placeholder("Search").fill("otter")
         expect(ada.get_by_text("No results.")).to_be_visible()
-        bob.goto(f"/#thread={thread_of(ada)}")
+        bob.goto(f"/#thread={open_thread_id(ada)}")
         expect(bob.get_by_text("Thread not found")).to_be_visible()
-        expect(show(bob, "Files").get_by_text("beasts.txt")).to_be_visible()
+        expect(open_panel(bob, "Files").get_by_text("beasts.txt")).to_be_visible()
         expect(bob.get_by_text("birds.txt")).to_have_count(0)
-    assert "birds.txt" in str(asking(server, "ada")("GET", "/agents/default/files/list"))
+    assert "birds.txt" in str(open_api_client(server, "ada")("GET", "/agents/default/files/list"))
 
 
-# -- what is done ----------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------------------
 
 
-def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: Asking) -> None:
-    talk(ada, "Write hello to notes.txt and read it")
+def test_tool_cards_show_arguments_and_results(ada: Page, api: ApiClient) -> None:
+    send_and_wait(ada, "Write hello to notes.txt and read it")
     card = ada.get_by_role("group", name=re.compile("^read_file: done"))
     card.get_by_role("button").first.click()
     expect(card).to_contain_text("notes.txt")
     expect(card).to_contain_text("hello")
     assert api.read("notes.txt").strip() == "hello"
-    kept = api.thread(thread_of(ada))["messages"]
+    kept = api.thread(open_thread_id(ada))["messages"]
     assert [call["name"] for message in kept for call in message["tool_calls"]] == ["write_file", "read_file"]
     ada.reload()
     expect(ada.get_by_role("group", name=re.compile("^write_file: done"))).to_have_count(1)
 
 
-def test_why_says_what_each_hook_said(ada: Page) -> None:
-    talk(ada, "Run the command: echo reasons")
+def test_why_shows_the_decision_of_each_hook(ada: Page) -> None:
+    send_and_wait(ada, "Run the command: echo reasons")
     card = ada.get_by_role("group", name=re.compile("^execute: done"))
     card.get_by_role("button").first.click()
     card.get_by_text("Why").click()
@@ -99,9 +110,9 @@ def test_why_says_what_each_hook_said(ada: Page) -> None:
     expect(rows.get_by_role("row", name=re.compile("permissions.check guard pass"))).to_have_count(1)
 
 
-def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="caller") as page:
-        say(page, calls(("wait", {"name": "left"}), ("wait", {"name": "right"}), ("no_such_tool", {})))
+def test_parallel_calls_are_shown_side_by_side(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="caller") as page:
+        send_message(page, calls(("wait", {"name": "left"}), ("wait", {"name": "right"}), ("no_such_tool", {})))
         both = page.get_by_role("group", name="3 parallel tool calls")
         expect(both.get_by_role("group", name="wait: running")).to_have_count(2)
         first, second = both.get_by_role("group", name="wait: running").all()
@@ -111,18 +122,18 @@ def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, serve
         expect(both.get_by_role("group", name="wait: done")).to_have_count(1)
         expect(both.get_by_role("group", name="wait: running")).to_have_count(1)
         (server.folder / "right").touch()
-        finished(page)
+        wait_until_idle(page)
 
 
-def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="caller") as page:
+def test_a_subagent_is_shown_inside_its_call(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="caller") as page:
         inner = calls(("wait", {"name": "helped"}))
-        say(page, calls(("task", {"agent": "helper", "prompt": inner})))
+        send_message(page, calls(("task", {"agent": "helper", "prompt": inner})))
         child = page.get_by_role("group", name="Subagent helper")
         expect(child.get_by_role("group", name="wait: running")).to_be_visible()
         (server.folder / "helped").touch()
-        finished(page)
-        (kept,) = [call for m in api.thread(thread_of(page))["messages"] for call in m["tool_calls"]]
+        wait_until_idle(page)
+        (kept,) = [call for m in api.thread(open_thread_id(page))["messages"] for call in m["tool_calls"]]
         assert api.thread(kept["child"])["messages"], "its work is a thread of its own"
         page.reload()
         page.get_by_role("group", name="task: done").get_by_role("button").first.click()
@@ -130,46 +141,46 @@ def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server:
         expect(child.get_by_role("group", name="wait: done")).to_be_visible()
 
 
-def test_tasks_in_the_background_say_how_they_are(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="caller") as page:
+def test_background_tasks_show_their_status(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="caller") as page:
         inner = calls(("wait", {"name": "later"}))
-        say(page, calls(("start_task", {"agent": "helper", "prompt": inner})))
+        send_message(page, calls(("start_task", {"agent": "helper", "prompt": inner})))
         tasks = page.locator(".tasks")
         expect(tasks).to_contain_text("1 of 1 running")
         (server.folder / "later").touch()
         expect(tasks).to_contain_text("1 finished")
-        finished(page)
+        wait_until_idle(page)
         page.reload()
         expect(page.locator(".tasks")).to_contain_text("1 finished")
 
 
-def test_todos_are_a_checklist(browser: Browser, server: Served, api: Asking) -> None:
+def test_todos_are_a_checklist(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     todos = [{"id": "1", "title": "Sow", "status": "done"}, {"id": "2", "title": "Reap", "status": "in_progress"}]
-    with visit(browser, server, agent="caller") as page:
-        say(page, calls(("write_todos", {"todos": todos}), ("wait", {"name": "grown"})))
+    with open_page(browser, server, agent="caller") as page:
+        send_message(page, calls(("write_todos", {"todos": todos}), ("wait", {"name": "grown"})))
         listed = page.locator(".todos")
         expect(listed).to_contain_text("1 of 2 done: Reap")
         expect(listed.get_by_role("listitem").filter(has_text="Sow").get_by_role("img")).to_have_accessible_name("done")
         (server.folder / "grown").touch()
-        finished(page)
-        assert [(one["title"], one["status"]) for one in api.thread(thread_of(page))["todos"]] == [
+        wait_until_idle(page)
+        assert [(one["title"], one["status"]) for one in api.thread(open_thread_id(page))["todos"]] == [
             ("Sow", "done"),
             ("Reap", "in_progress"),
         ]
 
 
-def test_reasoning_is_folded_away(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="thinking") as page:
-        say(page, "weighed")
+def test_reasoning_is_folded_away(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="thinking") as page:
+        send_message(page, "weighed")
         expect(page.get_by_text("Thinking…")).to_be_visible()
         (server.folder / "weighed").touch()
-        finished(page)
+        wait_until_idle(page)
         folded = page.locator("details.reasoning")
         expect(folded.get_by_text("weigh", exact=True)).to_be_hidden()
         folded.get_by_text("Reasoning").click()
         expect(folded.locator("strong")).to_have_text("weigh")
         expect(folded).to_contain_text("It is heavy.")
-        (reply,) = [m for m in api.thread(thread_of(page))["messages"] if m["role"] == "assistant"]
+        (reply,) = [m for m in api.thread(open_thread_id(page))["messages"] if m["role"] == "assistant"]
         assert (reply["content"], reply["reasoning"][0]["text"]) == (
             "It weighs a lot.",
             "Let me **weigh** this. It is heavy.",
@@ -182,45 +193,45 @@ def test_reasoning_is_folded_away(browser: Browser, server: Served, api: Asking)
 # -- while it runs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_steered(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="patient") as page:
-        say(page, "wait for steered")
+def test_a_run_is_steered(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="patient") as page:
+        send_message(page, "wait for steered")
         page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
-        say(page, "and think of the otters")
+        send_message(page, "and think of the otters")
         expect(page.get_by_text("The agent reads this at its next step.")).to_be_visible()
         (server.folder / "steered").touch()
-        finished(page)
+        wait_until_idle(page)
         assert "I have heard: wait for steered / and think of the otters" in replies(page)
         assert page.locator("article.said").count() == 2
-        assert len(api.thread(thread_of(page))["ends"]) == 1, "it was one run"
+        assert len(api.thread(open_thread_id(page))["ends"]) == 1, "it was one run"
 
 
-def test_a_run_is_stopped(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="patient") as page:
-        say(page, "wait for godot")
+def test_a_run_is_stopped(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="patient") as page:
+        send_message(page, "wait for godot")
         page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
         page.get_by_role("button", name="Stop").click()
-        finished(page)
+        wait_until_idle(page)
         expect(page.locator(".ended")).to_contain_text("cancelled")
-        assert api.thread(thread_of(page))["ends"][0]["outcome"] == "cancelled"
+        assert api.thread(open_thread_id(page))["ends"][0]["outcome"] == "cancelled"
 
 
-def test_what_is_said_at_once_is_said_in_its_order(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="slow") as page:
+def test_messages_sent_at_once_keep_their_order(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="slow") as page:
         for words in ("10 0.05", "2 0.01", "3 0.01"):  # before there is a thread
-            say(page, words)
-        finished(page)
+            send_message(page, words)
+        wait_until_idle(page)
         expect(page.locator("article.said")).to_have_count(3)
-        thread = thread_of(page)
+        thread = open_thread_id(page)
 
         def titled() -> list[str]:
             return [one["id"] for one in api("GET", "/threads")["threads"] if one["title"].startswith("10 0.05")]
 
-        assert until(titled) == [thread], "a title is written after the first reply"
+        assert wait_for(titled) == [thread], "a title is written after the first reply"
         assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"]
 
 
-# -- what was said ----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 def act(page: Page, article: Any, name: str, **how: Any) -> None:
@@ -229,64 +240,66 @@ def act(page: Page, article: Any, name: str, **how: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["said", "reply"])
-def test_a_thread_is_forked_from_any_message(browser: Browser, server: Served, api: Asking, kind: str) -> None:
-    with visit(browser, server, agent="echo") as page:
+def test_a_thread_is_forked_from_any_message(
+    browser: Browser, server: ServerProcess, api: ApiClient, kind: str
+) -> None:
+    with open_page(browser, server, agent="echo") as page:
         for words in ("one", "two", "three"):
-            talk(page, words)
-        before, count = thread_of(page), len(api("GET", "/threads")["threads"])
+            send_and_wait(page, words)
+        before, count = open_thread_id(page), len(api("GET", "/threads")["threads"])
         act(page, page.locator(f"article.{kind}").nth(1), "Fork", click_count=2)
         page.wait_for_url(lambda url: before not in url)
         expect(page.locator("article.said")).to_have_count(2)
         expect(page.locator("article.reply")).to_have_count(1 if kind == "said" else 2)
-        fork = api.thread(thread_of(page))
+        fork = api.thread(open_thread_id(page))
         seqs = [message["seq"] for message in fork["messages"]]
         assert (fork["meta"]["forked_from"], fork["meta"]["forked_at"]) == (before, seqs[-1])
         assert said(api, before) == ["one", "two", "three"], "where it came from stays as it was"
         assert len(api("GET", "/threads")["threads"]) == count + 1, "two clicks make one"
 
 
-def test_any_message_is_edited_or_said_again(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="echo") as page:
+def test_any_message_can_be_edited_or_resent(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="echo") as page:
         for words in ("one", "two", "three"):
-            talk(page, words)
+            send_and_wait(page, words)
         act(page, page.locator("article.said").nth(1), "Edit")
         page.get_by_label("Your message").fill("better\nwords")
-        page.reload()  # what was written is not lost
+        page.reload()  # drafts are not lost
         expect(page.get_by_label("Your message")).to_have_value("better\nwords")
         page.get_by_role("button", name="Resend").dblclick()
         expect(page.locator("article.reply")).to_have_text([re.compile("one"), re.compile("better")])
-        finished(page)
-        assert said(api, thread_of(page)) == ["one", "better\nwords"]
+        wait_until_idle(page)
+        assert said(api, open_thread_id(page)) == ["one", "better\nwords"]
         lines = page.locator("article.said").nth(1).locator("p").inner_text()
         assert lines == "better\nwords", "lines are shown as they were written"
         act(page, page.locator("article.reply").first, "Retry", click_count=2)
         expect(page.locator("article.said")).to_have_count(1)
-        finished(page)
-        assert said(api, thread_of(page)) == ["one"]
+        wait_until_idle(page)
+        assert said(api, open_thread_id(page)) == ["one"]
         expect(page.locator("article.reply")).to_have_count(1)
 
 
-def test_a_thread_keeps_its_agent(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="echo") as page:
-        talk(page, "to the echo")
+def test_a_thread_keeps_its_agent(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="echo") as page:
+        send_and_wait(page, "to the echo")
         page.select_option("#agent", "slow")
-        talk(page, "2 0.01")
+        send_and_wait(page, "2 0.01")
         page.go_back()
         page.go_back()
         expect(page.locator("#agent")).to_have_value("echo")
-        talk(page, "to the echo again")
-        assert said(api, thread_of(page)) == ["to the echo", "to the echo again"]
+        send_and_wait(page, "to the echo again")
+        assert said(api, open_thread_id(page)) == ["to the echo", "to the echo again"]
 
 
-def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Asking) -> None:
-    talk(ada, "Write the word capybara to thread.txt")
-    thread = thread_of(ada)
+def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: ApiClient) -> None:
+    send_and_wait(ada, "Write the word capybara to thread.txt")
+    thread = open_thread_id(ada)
     row = ada.locator(".thread-row").filter(has=ada.locator("[aria-current]"))
     row.hover()
     row.get_by_role("button", name=re.compile("^Rename")).click()
     ada.get_by_label("Title", exact=True).fill("About rodents")
     ada.keyboard.press("Enter")
-    until(lambda: api.thread(thread)["title"] == "About rodents")
+    wait_for(lambda: api.thread(thread)["title"] == "About rodents")
     api("PATCH", f"/threads/{thread}", {"title": "About large rodents"})  # and the other way round
     expect(ada.get_by_role("button", name="About large rodents").first).to_be_visible()
     row.hover()
@@ -305,37 +318,39 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Askin
     row.hover()
     row.get_by_role("button", name=re.compile("^Delete")).click()
     ada.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    until(lambda: thread not in str(api("GET", "/threads")))
+    wait_for(lambda: thread not in str(api("GET", "/threads")))
     expect(ada.get_by_role("button", name="About large rodents")).to_have_count(0)
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
-def test_files_come_along_by_paste_and_by_drop(browser: Browser, server: Served, api: Asking, way: str) -> None:
-    with visit(browser, server, agent="echo") as page:
+def test_files_are_attached_by_paste_and_drop(
+    browser: Browser, server: ServerProcess, api: ApiClient, way: str
+) -> None:
+    with open_page(browser, server, agent="echo") as page:
         page.locator("#message").fill("look at this")
         page.evaluate(BRING, [DOT, way])
         waiting = page.get_by_role("list", name="Attached")
         expect(waiting.locator("img")).to_have_count(1)
         expect(waiting.get_by_role("listitem")).to_have_count(2)
         page.get_by_role("button", name="Send").click()
-        finished(page)
+        wait_until_idle(page)
         sent = page.locator("article.said").get_by_role("list", name="Attached")
         expect(sent.locator("img")).to_have_count(1)
         expect(sent).to_contain_text("note.txt")
-        (message,) = [m for m in api.thread(thread_of(page))["messages"] if m["role"] == "user"]
+        (message,) = [m for m in api.thread(open_thread_id(page))["messages"] if m["role"] == "user"]
         assert [part["type"] for part in message["content"]] == ["text", "image", "file"]
         assert message["content"][2]["name"] == "note.txt" and message["content"][1]["data"] == DOT
 
 
-def test_a_slash_is_for_skills(ada: Page, api: Asking) -> None:
+def test_a_slash_is_for_skills(ada: Page, api: ApiClient) -> None:
     ada.locator("#message").press_sequentially("/sli")
     offered = ada.get_by_role("listbox", name="Skills")
     expect(offered).to_contain_text("/slides")
     ada.keyboard.press("Enter")
     expect(ada.locator("#message")).to_have_value("/slides ")
-    talk(ada, "/slides a deck about tea")  # pasted and sent at once
-    talk(ada, "/nothing of the kind")
-    assert said(api, thread_of(ada)) == ["Use the skill slides: a deck about tea", "/nothing of the kind"]
+    send_and_wait(ada, "/slides a deck about tea")  # pasted and sent at once
+    send_and_wait(ada, "/nothing of the kind")
+    assert said(api, open_thread_id(ada)) == ["Use the skill slides: a deck about tea", "/nothing of the kind"]
 
 
 def test_the_token_is_in_no_storage(ada: Page) -> None:

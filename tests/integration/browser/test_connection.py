@@ -12,15 +12,27 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from browser_pages import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
+from browser_pages import (
+    ApiClient,
+    open_api_client,
+    open_page,
+    open_thread_id,
+    run_story_server,
+    send_and_wait,
+    send_message,
+    sign_in,
+    wait_for,
+    wait_until_idle,
+    wait_until_loaded,
+)
 from ports import own_port
-from server_process import Served
+from server_process import ServerProcess
 
 LOST = "Connection lost"
 
 
 class Wire:
-    """What lies between a browser and a server, and can be cut."""
+    """A proxy between a browser and a server that can be cut."""
 
     def __init__(self, port: int) -> None:
         self._to, self._loop, self._open = port, asyncio.new_event_loop(), set[asyncio.StreamWriter]()
@@ -55,7 +67,7 @@ class Wire:
             writer.transport.abort() if not self.whole else writer.close()
 
     def cut(self) -> None:
-        """Drop every connection, in the middle of whatever it carries, and take none."""
+        """Drop every connection at once and accept none."""
 
         async def now() -> None:
             self.whole = False
@@ -82,7 +94,7 @@ class Wire:
 
 
 @pytest.fixture
-def wire(server: Served) -> Iterator[Wire]:
+def wire(server: ServerProcess) -> Iterator[Wire]:
     made = Wire(int(server.url.rsplit(":", 1)[1]))
     yield made
     made.close()
@@ -97,138 +109,144 @@ def counted(most: int) -> list[str]:
 
 
 def shows(page: Page, expected: list[str]) -> None:
-    """Wait until exactly these pieces stand there."""
-    until(lambda: pieces(page) == expected)
+    """Wait until exactly these texts are shown."""
+    wait_for(lambda: pieces(page) == expected)
 
 
 def look(page: Page) -> None:
-    """Every few seconds the page looks for what has changed; this is what makes it do so at once."""
+    """Let the page poll for changes now instead of after seconds."""
     page.evaluate("dispatchEvent(new Event('online'))")
 
 
-def heard(api: Asking, thread: str) -> list[str]:
+def heard(api: ApiClient, thread: str) -> list[str]:
     return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
-# -- what breaks ------------------------------------------------------------------------------------------------------
+# -- broken connections -----------------------------------------------------------------------------------------------
 
 
-def test_a_connection_that_is_cut_is_made_again(browser: Browser, server: Served, wire: Wire, api: Asking) -> None:
-    with visit(browser, replace(server, url=wire.url), agent="slow", cut=True) as page:
-        say(page, "60 0.05")
+def test_a_connection_that_is_cut_is_made_again(
+    browser: Browser, server: ServerProcess, wire: Wire, api: ApiClient
+) -> None:
+    with open_page(browser, replace(server, url=wire.url), agent="slow", cut=True) as page:
+        send_message(page, "60 0.05")
         expect(page.locator("article.reply")).to_contain_text("piece5")
         wire.cut()
         expect(page.get_by_text(LOST)).to_be_visible()
-        say(page, "2 0.01")  # it waits here, and is said once
+        send_message(page, "2 0.01")  # it is queued here and sent once
         expect(page.get_by_text("Sending…")).to_be_visible()
         wire.mend()
         expect(page.get_by_text(LOST)).to_have_count(0)
-        finished(page)
+        wait_until_idle(page)
         shows(page, counted(60) + counted(2))
-        assert heard(api, thread_of(page)) == ["60 0.05", "2 0.01"]
+        assert heard(api, open_thread_id(page)) == ["60 0.05", "2 0.01"]
         expect(page.locator("article.said")).to_have_count(2)
 
 
-def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tmp_path: Any) -> None:
+def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any) -> None:
     with (
         own_port() as port,
-        stories(tmp_path, grace=0.1, environment={"WICK_PORT": str(port)}) as server,
-        visit(browser, server, agent="slow", cut=True, refused=503) as page,
+        run_story_server(tmp_path, grace=0.1, environment={"WICK_PORT": str(port)}) as server,
+        open_page(browser, server, agent="slow", cut=True, refused=503) as page,
     ):
-        talk(page, "2 0.01")
-        say(page, "40 0.05")
+        send_and_wait(page, "2 0.01")
+        send_message(page, "40 0.05")
         expect(page.locator("article.reply").last).to_contain_text("piece5")
         page.locator("#message").fill("half a thought")
         server.stop()
         expect(page.get_by_text(LOST)).to_be_visible()
         server.start()
-        finished(page)
+        wait_until_idle(page)
         expect(page.get_by_text(LOST)).to_have_count(0)
         shows(page, counted(2) + counted(40))
         expect(page.locator("#message")).to_have_value("half a thought")
         page.locator("#message").fill("30 0.05")
         page.locator("#message").press("Enter")
         expect(page.locator("article.reply").last).to_contain_text("piece5")
-        server.kill()  # it says nothing more, in the middle of a word
+        server.kill()  # the stream stops in the middle of a word
         server.start()
-        finished(page)
+        wait_until_idle(page)
         shows(page, counted(2) + counted(40) + counted(30))
-        assert heard(asking(server), thread_of(page)) == ["2 0.01", "40 0.05", "30 0.05"]
+        assert heard(open_api_client(server), open_thread_id(page)) == ["2 0.01", "40 0.05", "30 0.05"]
 
 
-def test_a_page_that_is_opened_while_the_server_is_away_says_so(browser: Browser, server: Served, wire: Wire) -> None:
-    thread = str(asking(server).ask("echo", "here I am")["thread_id"])
-    with visit(browser, replace(server, url=wire.url), cut=True) as page:
+def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, server: ServerProcess, wire: Wire) -> None:
+    thread = str(open_api_client(server).ask("echo", "here I am")["thread_id"])
+    with open_page(browser, replace(server, url=wire.url), cut=True) as page:
         wire.cut()
         page.evaluate(f"location.hash = 'thread={thread}'")
         expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
         wire.mend()
         page.get_by_role("button", name="Try again").click()
         expect(page.locator("article.reply")).to_contain_text("here I am")
-        assert thread_of(page) == thread
+        assert open_thread_id(page) == thread
 
 
-# -- what is reloaded, left and opened twice --------------------------------------------------------------------------
+# -- reloads, reopened threads and second windows ---------------------------------------------------------------------
 
 
-def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="slow") as page:
-        say(page, "40 0.05")
+def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="slow") as page:
+        send_message(page, "40 0.05")
         expect(page.locator("article.reply")).to_contain_text("piece5")
         page.reload()
-        finished(page)
+        wait_until_idle(page)
         shows(page, counted(40))
         assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
 
 
-def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="slow") as page:
-        say(page, "40 0.05")
+def test_a_reopened_thread_continues_its_stream(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="slow") as page:
+        send_message(page, "40 0.05")
         expect(page.locator("article.reply")).to_contain_text("piece3")
         page.get_by_role("button", name="New thread").click()
         expect(page.locator(".welcome")).to_be_visible()
         page.go_back()
-        finished(page)
+        wait_until_idle(page)
         shows(page, counted(40))
 
 
-def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="patient") as page:
-        say(page, "wait for reloaded")
+def test_a_reload_keeps_pending_messages_and_drafts(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="patient") as page:
+        send_message(page, "wait for reloaded")
         page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
-        say(page, "and think of the otters")
+        send_message(page, "and think of the otters")
         expect(page.get_by_text("The agent reads this at its next step.")).to_be_visible()
         page.locator("#message").fill("half a thought")
         page.reload()
         waits = page.locator(".item.pending")
         expect(waits).to_contain_text("and think of the otters")
-        api("POST", f"/threads/{thread_of(page)}/messages", {"messages": [{"role": "user", "content": "and of newts"}]})
+        api(
+            "POST",
+            f"/threads/{open_thread_id(page)}/messages",
+            {"messages": [{"role": "user", "content": "and of newts"}]},
+        )
         look(page)
-        expect(waits).to_have_count(2)  # what others say is seen here, too
+        expect(waits).to_have_count(2)  # messages of other windows are shown, too
         expect(page.locator("#message")).to_have_value("half a thought")
         (server.folder / "reloaded").touch()
-        finished(page)
+        wait_until_idle(page)
         expect(page.locator("article.said")).to_have_count(3)
         expect(page.locator("article.reply").last).to_contain_text("reloaded / and think of the otters / and of newts")
 
 
-def test_two_windows_show_the_same_once(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="echo", refused=404) as one, visit(browser, server, refused=404) as two:
-        talk(one, "from the first")
-        two.goto(f"/#thread={thread_of(one)}")
+def test_two_windows_show_the_same_once(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="echo", refused=404) as one, open_page(browser, server, refused=404) as two:
+        send_and_wait(one, "from the first")
+        two.goto(f"/#thread={open_thread_id(one)}")
         expect(two.locator("article.reply")).to_contain_text("from the first")
-        talk(two, "from the second")
+        send_and_wait(two, "from the second")
         look(one)
         expect(one.locator("article.reply")).to_have_count(2)
         for page in (one, two):
             expect(page.locator("article.said")).to_have_count(2)
         one.locator("#message").fill("half a thought")
-        api("DELETE", f"/threads/{thread_of(one)}")
+        api("DELETE", f"/threads/{open_thread_id(one)}")
         look(one)
         expect(one.get_by_text("Thread not found")).to_be_visible()
         expect(one.locator("#message")).to_have_value("half a thought")  # it is not lost with the thread
         expect(one.locator(".welcome")).to_be_visible()
-        until(lambda: "#thread" not in one.url)
+        wait_for(lambda: "#thread" not in one.url)
 
 
 HIDE = """hidden => {
@@ -237,24 +255,24 @@ HIDE = """hidden => {
 }"""
 
 
-def test_a_window_that_nobody_sees_lets_go_and_catches_up(browser: Browser, server: Served, api: Asking) -> None:
-    """Its streams would be missed by windows that somebody sees: a browser has six connections for all of them."""
-    with visit(browser, server, agent="patient") as page:
-        say(page, "wait for unseen.txt")
+def test_a_hidden_window_disconnects_and_catches_up(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    """Its streams would be missing in visible windows: a browser has six connections per host."""
+    with open_page(browser, server, agent="patient") as page:
+        send_message(page, "wait for unseen.txt")
         expect(page.get_by_text("I wait.")).to_be_visible()
-        thread = thread_of(page)
+        thread = open_thread_id(page)
         page.evaluate(HIDE, True)
         (server.folder / "unseen.txt").touch()
-        until(lambda: api.thread(thread)["messages"][-1]["content"].startswith("I have heard"))
+        wait_for(lambda: api.thread(thread)["messages"][-1]["content"].startswith("I have heard"))
         assert page.get_by_text("I have heard").count() == 0
         page.evaluate(HIDE, False)
-        replies = page.locator("article.reply")  # one that uses a tool, and one that says what came of it
+        replies = page.locator("article.reply")  # one with a tool call, and one with its result
         expect(replies).to_contain_text(["I wait.", "I have heard: wait for unseen.txt"])
-        finished(page)
+        wait_until_idle(page)
         expect(page.locator("article.said")).to_have_count(1)
 
 
-# -- what a server refuses --------------------------------------------------------------------------------------------
+# -- refusals of the server -------------------------------------------------------------------------------------------
 
 
 def refuse(status: int, message: str) -> Any:
@@ -263,10 +281,10 @@ def refuse(status: int, message: str) -> Any:
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_what_is_refused_is_given_back(browser: Browser, server: Served, status: int) -> None:
-    with visit(browser, server, agent="echo", refused=status) as page:
+def test_a_refused_message_returns_to_the_input(browser: Browser, server: ServerProcess, status: int) -> None:
+    with open_page(browser, server, agent="echo", refused=status) as page:
         page.route("**/stream", refuse(status, "It is too much. Say less."))
-        say(page, "many words")
+        send_message(page, "many words")
         expect(page.get_by_text("It is too much. Say less.")).to_be_visible()
         expect(page.locator("#message")).to_have_value("many words")
         expect(page.locator("article.said")).to_have_count(0)
@@ -275,22 +293,24 @@ def test_what_is_refused_is_given_back(browser: Browser, server: Served, status:
         expect(page.locator("article.reply")).to_have_text(re.compile("many words"))
 
 
-def test_a_server_that_has_too_much_to_do_is_asked_again(browser: Browser, server: Served, api: Asking) -> None:
+def test_a_server_that_has_too_much_to_do_is_asked_again(
+    browser: Browser, server: ServerProcess, api: ApiClient
+) -> None:
     left = [429, 503]
 
     def busy(route: Route) -> None:
         route.fulfill(status=left.pop(), body="no") if left else route.continue_()
 
-    with visit(browser, server, agent="echo", refused=(429, 503)) as page:
+    with open_page(browser, server, agent="echo", refused=(429, 503)) as page:
         page.route("**/stream", busy)
-        say(page, "at last")
-        finished(page)
-        assert left == [] and heard(api, thread_of(page)) == ["at last"]
+        send_message(page, "at last")
+        wait_until_idle(page)
+        assert left == [] and heard(api, open_thread_id(page)) == ["at last"]
 
 
-def test_who_was_signed_out_signs_in_and_goes_on(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="echo") as page:
-        talk(page, "before")
+def test_after_sign_out_the_user_signs_in_and_continues(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="echo") as page:
+        send_and_wait(page, "before")
         page.locator("#message").fill("half a thought")
         page.context.clear_cookies()
         look(page)
@@ -308,4 +328,4 @@ def test_who_was_signed_out_signs_in_and_goes_on(browser: Browser, server: Serve
 def sign_in_again(page: Page) -> None:
     page.get_by_label("Access token").fill("ada-token-0123456789abcdef")
     page.keyboard.press("Enter")
-    arrived(page)
+    wait_until_loaded(page)

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from pptx import Presentation
 from pptx.enum.chart import XL_CHART_TYPE
 
-from browser_pages import Asking, until
-from canvas_page import becomes, opened, saved, seen_as
+from browser_pages import ApiClient, wait_for
+from canvas_page import open_file, save_file, switch_view, wait_for_text
 
 CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
 DECK = """---
@@ -60,7 +60,7 @@ Layout: center
 > Swim while you can.
 """
 
-CHANGES = [  # a file, what stands in it, a cell, what is written into it, and what stands there then
+CHANGES = [  # a file, its content, a cell, the new value, and the new content
     ("semi.csv", "a;b\n1,5;2\n", "2", "7", "a;b\n1,5;7\n"),
     ("ends.csv", "\ufeffa,b\r\n1,2\r\n", "2", "7", "\ufeffa,b\r\n1,7\r\n"),
     (
@@ -83,9 +83,9 @@ def entered(page: Page, cell: str, value: str) -> None:
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
-def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api: Asking) -> None:
+def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api: ApiClient) -> None:
     api.write("fruit.csv", CSV)
-    panel = opened(ada, "fruit.csv")
+    panel = open_file(ada, "fruit.csv")
     grid = ada.get_by_role("grid", name="Data")
     expect(grid.get_by_role("row")).to_have_count(4)
     grid.get_by_role("button", name="count").click()
@@ -96,8 +96,8 @@ def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api:
     ada.get_by_placeholder("Filter rows").press("Escape")  # it empties the field, and closes nothing
     expect(grid.get_by_role("row")).to_have_count(4)
     grid.get_by_role("gridcell", name="40").press("Control+s")
-    becomes(api, "fruit.csv", CSV.replace("pear,12", "pear,40"))
-    seen_as(ada, "Chart")
+    wait_for_text(api, "fruit.csv", CSV.replace("pear,12", "pear,40"))
+    switch_view(ada, "Chart")
     bars = panel.locator("figure.chart rect")
     expect(bars).to_have_count(6)
     expect(bars.filter(has_text="pear, count: 40")).to_have_count(1)
@@ -107,14 +107,14 @@ def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api:
     expect(panel.locator("figure.chart path")).to_have_count(3)
     api.write("fruit.csv", CSV + "medlar,7,9\n")
     expect(panel.locator("figure.chart path")).to_have_count(4)
-    seen_as(ada, "Grid")
+    switch_view(ada, "Grid")
     expect(grid).to_contain_text("medlar")
 
 
-def test_a_long_table_has_pages_and_is_changed_with_keys_alone(ada: Page, api: Asking) -> None:
+def test_a_long_table_has_pages_and_is_changed_with_keys_alone(ada: Page, api: ApiClient) -> None:
     rows = "".join(f"{number}\tword{number}\n" for number in range(250))
     api.write("long.tsv", f"n\tword\n{rows}")
-    panel = opened(ada, "long.tsv")
+    panel = open_file(ada, "long.tsv")
     expect(panel.get_by_role("status").filter(has_text="250 rows")).to_be_visible()
     panel.get_by_role("button", name="Next", exact=True).click()
     expect(panel.get_by_text("Page 2 of 3")).to_be_visible()
@@ -124,24 +124,24 @@ def test_a_long_table_has_pages_and_is_changed_with_keys_alone(ada: Page, api: A
     panel.get_by_role("button", name="Add row").click()
     panel.get_by_role("button", name="Undo").click()
     ada.keyboard.press("Control+s")
-    becomes(api, "long.tsv", f"n\tword\n{rows}".replace("word101\n", "x\n"))
+    wait_for_text(api, "long.tsv", f"n\tword\n{rows}".replace("word101\n", "x\n"))
 
 
-def test_a_cell_is_changed_and_everything_else_stays(ada: Page, api: Asking) -> None:
+def test_a_cell_is_changed_and_everything_else_stays(ada: Page, api: ApiClient) -> None:
     for name, text, cell, value, now in CHANGES:
         api.write(name, text)
-        opened(ada, name)
+        open_file(ada, name)
         entered(ada, cell, value)
-        saved(ada)
-        becomes(api, name, now)
+        save_file(ada)
+        wait_for_text(api, name, now)
 
 
-def test_data_that_is_no_table_is_code(ada: Page, api: Asking) -> None:
+def test_data_that_is_no_table_is_code(ada: Page, api: ApiClient) -> None:
     api.write("large.json", json.dumps([{"id": 2**60 + 1}]))
-    opened(ada, "large.json")
+    open_file(ada, "large.json")
     expect(ada.get_by_label("Text of large.json")).to_contain_text(str(2**60 + 1))
     api.write("turning.json", '[{"a": 1}]')
-    panel = opened(ada, "turning.json")
+    panel = open_file(ada, "turning.json")
     expect(panel.get_by_role("grid")).to_be_visible()
     api.write("turning.json", '{"a": 1}')
     expect(ada.get_by_label("Text of turning.json")).to_contain_text('{"a": 1}')
@@ -150,9 +150,9 @@ def test_data_that_is_no_table_is_code(ada: Page, api: Asking) -> None:
 # -- slides -----------------------------------------------------------------------------------------------------------
 
 
-def test_slides_are_shown_and_given_another_look(ada: Page, api: Asking) -> None:
+def test_slides_are_shown_and_restyled(ada: Page, api: ApiClient) -> None:
     api.write("look.md", DECK)
-    panel = opened(ada, "look.md")
+    panel = open_file(ada, "look.md")
     stage = panel.locator(".stage")
     expect(stage.get_by_role("heading")).to_have_text("Otters")
     panel.get_by_role("button", name="Next slide").click()
@@ -164,8 +164,8 @@ def test_slides_are_shown_and_given_another_look(ada: Page, api: Asking) -> None
     expect(stage.locator(".slide")).to_have_css("background-color", "rgb(242, 248, 251)")
     panel.get_by_label("Layout").select_option("center")
     expect(stage.locator(".slide")).to_have_attribute("data-layout", "center")
-    saved(ada)
-    until(lambda: "theme: sea" in api.read("look.md"))
+    save_file(ada)
+    wait_for(lambda: "theme: sea" in api.read("look.md"))
     assert "Layout: center\n## Mornings" in api.read("look.md")
     panel.get_by_role("button", name="Undo").click()
     expect(stage.locator(".slide")).to_have_attribute("data-layout", "plain")
@@ -175,13 +175,13 @@ def test_slides_are_shown_and_given_another_look(ada: Page, api: Asking) -> None
     expect(panel.get_by_label("Theme")).to_have_value("plain")
 
 
-def test_slides_are_presented_over_the_whole_screen(ada: Page, api: Asking) -> None:
+def test_slides_are_presented_over_the_whole_screen(ada: Page, api: ApiClient) -> None:
     api.write("show.md", DECK)
-    panel = opened(ada, "show.md")
+    panel = open_file(ada, "show.md")
     panel.get_by_role("button", name="Present").click()
     shown = ada.get_by_role("dialog", name=re.compile("Presentation"))
     expect(shown).to_be_focused()
-    until(lambda: ada.evaluate("document.fullscreenElement === document.querySelector('.present')"))
+    wait_for(lambda: ada.evaluate("document.fullscreenElement === document.querySelector('.present')"))
     for key in ("ArrowRight", "n"):
         ada.keyboard.press(key)
     expect(shown.get_by_text("Tell them about the river.")).to_be_visible()
@@ -192,13 +192,13 @@ def test_slides_are_presented_over_the_whole_screen(ada: Page, api: Asking) -> N
     expect(shown.get_by_role("button", name="Exit (Esc)")).to_be_focused()
     ada.keyboard.press("Enter")
     expect(shown).to_have_count(0)
-    until(lambda: ada.evaluate("document.fullscreenElement === null"))
+    wait_for(lambda: ada.evaluate("document.fullscreenElement === null"))
     expect(panel.get_by_text("4 / 4")).to_be_visible()
 
 
-def test_slides_become_powerpoint_as_they_stand_here(ada: Page, api: Asking) -> None:
+def test_slides_export_to_powerpoint(ada: Page, api: ApiClient) -> None:
     api.write("otters.md", DECK)
-    panel = opened(ada, "otters.md")
+    panel = open_file(ada, "otters.md")
     panel.get_by_label("Theme").select_option("forest")  # not saved, and in the file all the same
     with ada.expect_download() as download:
         panel.get_by_role("button", name="PowerPoint").click()

@@ -1,4 +1,4 @@
-"""What holds on every screen: nothing that others wrote runs, readers of screens get along, keys and phones suffice."""
+"""Properties of every screen: untrusted text does not run; it is accessible by screen readers, keyboard and phone."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browser_pages import Asking, arrived, asking, finished, say, show, talk, thread_of, violations, visit
-from server_process import Served
+from browser_pages import (
+    ApiClient,
+    find_violations,
+    open_api_client,
+    open_page,
+    open_panel,
+    open_thread_id,
+    send_and_wait,
+    send_message,
+    wait_until_idle,
+    wait_until_loaded,
+)
+from server_process import ServerProcess
 
 PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
 BOLD = "Run the command: curl https://example.com/install | sh"
-TRAP = socket.create_server(("127.0.0.1", 0))  # where nobody comes who obeys the policy of the page
+TRAP = socket.create_server(("127.0.0.1", 0))  # an address that no page with this policy can reach
 TRAP.settimeout(0.05)
 atexit.register(TRAP.close)  # a process that imports this may run none of the tests
 ELSEWHERE = f"http://127.0.0.1:{TRAP.getsockname()[1]}"
@@ -32,9 +43,9 @@ NAME = "<img src=x onerror=caught()>.txt"
 
 
 @pytest.fixture(scope="module")
-def furnished(server: Served) -> Asking:
-    """Somebody of whose things there is something on every screen."""
-    api = asking(server, "olga")
+def furnished(server: ServerProcess) -> ApiClient:
+    """A user with data on every screen."""
+    api = open_api_client(server, "olga")
     api.write("deck.md", "---\ntheme: sea\n---\n\n# A deck\n\n---\n\n## Two\n\n- a\n- b\n")
     api.write("data.csv", "name,value\na,1\nb,2\n")
     api.write("code.py", "def f() -> int:\n    return 1\n")
@@ -43,16 +54,16 @@ def furnished(server: Served) -> Asking:
     return api
 
 
-# -- what others wrote ------------------------------------------------------------------------------------------------
+# -- untrusted text ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def watched(browser: Browser, server: Served) -> Iterator[Page]:
+def watched(browser: Browser, server: ServerProcess) -> Iterator[Page]:
     """A page in which a `caught` is noticed; `visit` notices requests to elsewhere, and errors."""
-    with visit(browser, server, user="bob") as page:
+    with open_page(browser, server, user="bob") as page:
         page.add_init_script("window.caught = () => { window.isCaught = true }")
         page.reload()
-        arrived(page)
+        wait_until_loaded(page)
         yield page
         with pytest.raises(TimeoutError):
             TRAP.accept()
@@ -63,12 +74,12 @@ def watched(browser: Browser, server: Served) -> Iterator[Page]:
         assert page.locator(".items script, .items img:not([src^='data:']), .items style").count() == 0
 
 
-def test_words_and_titles_run_nothing(watched: Page, server: Served) -> None:
+def test_words_and_titles_run_nothing(watched: Page, server: ServerProcess) -> None:
     watched.select_option("#agent", "echo")
-    talk(watched, BAIT)  # the user says it, and so does the agent
+    send_and_wait(watched, BAIT)  # a user message and an agent message
     for who in ("said", "reply"):
         expect(watched.locator(f"article.{who}")).to_contain_text("caught()")
-    asking(server, "bob")("PATCH", f"/threads/{thread_of(watched)}", {"title": BAIT[:400]})
+    open_api_client(server, "bob")("PATCH", f"/threads/{open_thread_id(watched)}", {"title": BAIT[:400]})
     expect(watched.locator(".thread-row b").first).to_contain_text("<script>")
     watched.get_by_placeholder("Search").fill("caught")
     expect(watched.get_by_role("list", name="Search results")).to_contain_text("<script>")
@@ -77,29 +88,29 @@ def test_words_and_titles_run_nothing(watched: Page, server: Served) -> None:
     expect(watched.get_by_role("listbox", name="Commands")).to_contain_text("<script>")
 
 
-def test_tools_files_and_errors_run_nothing(watched: Page, server: Served) -> None:
-    bob = asking(server, "bob")
+def test_tools_files_and_errors_run_nothing(watched: Page, server: ServerProcess) -> None:
+    bob = open_api_client(server, "bob")
     bob.write(NAME, BAIT)
-    talk(watched, f"Run the command: echo '{BAIT.replace(chr(39), '')}'")
+    send_and_wait(watched, f"Run the command: echo '{BAIT.replace(chr(39), '')}'")
     for head in watched.locator(".call-head").all():
         head.click()
-    talk(watched, f"Read `{NAME}`")
-    talk(watched, "Read `<img src=x onerror=caught()>missing.txt`")
-    files = show(watched, "Files")
+    send_and_wait(watched, f"Read `{NAME}`")
+    send_and_wait(watched, "Read `<img src=x onerror=caught()>missing.txt`")
+    files = open_panel(watched, "Files")
     expect(files.locator(f"[data-path='{NAME}']")).to_be_visible()
     files.locator(f"[data-path='{NAME}']").click()
     expect(watched.get_by_label(re.compile("Text of"))).to_contain_text("caught")
-    expect(show(watched, "Trace").get_by_role("treeitem")).not_to_have_count(0)
+    expect(open_panel(watched, "Trace").get_by_role("treeitem")).not_to_have_count(0)
     drawn(watched)
-    show(watched, "Agent").get_by_role("tab", name="Onion").click()
+    open_panel(watched, "Agent").get_by_role("tab", name="Onion").click()
     drawn(watched)
 
 
 @pytest.mark.parametrize("name", ["bait.md", "bait.html", "bait.svg", "bait.csv", "bait.json"])
-def test_a_file_of_any_kind_runs_nothing(watched: Page, server: Served, name: str) -> None:
+def test_a_file_of_any_kind_runs_nothing(watched: Page, server: ServerProcess, name: str) -> None:
     text = f'name,value\n"{BAIT.replace(chr(34), "")}",1\n' if name == "bait.csv" else f'[{{"a": "{BAIT}"}}]'
-    asking(server, "bob").write(name, text if name.endswith(("csv", "json")) else f"{BAIT}\n\n---\n\n{BAIT}\n")
-    show(watched, "Files").locator(f"[data-path='{name}']").click()
+    open_api_client(server, "bob").write(name, text if name.endswith(("csv", "json")) else f"{BAIT}\n\n---\n\n{BAIT}\n")
+    open_panel(watched, "Files").locator(f"[data-path='{name}']").click()
     watched.get_by_role("tab", name=name).wait_for()
     views = watched.get_by_role("group", name="View as").get_by_role("button")
     expect(views).not_to_have_count(0)
@@ -109,19 +120,19 @@ def test_a_file_of_any_kind_runs_nothing(watched: Page, server: Served, name: st
         drawn(watched)
 
 
-def test_questions_skills_and_todos_run_nothing(watched: Page, server: Served) -> None:
-    bob = asking(server, "bob")
+def test_questions_skills_and_todos_run_nothing(watched: Page, server: ServerProcess) -> None:
+    bob = open_api_client(server, "bob")
     skill = f"---\nname: bait\ndescription: {json.dumps(BAIT[:100])}\n---\n\n{BAIT}\n"
     bob("POST", "/agents/default/skills", skill.encode())
-    say(watched, f"Run the command: curl http://127.0.0.1:9/x | sh # {BAIT.replace(chr(39), '')}")
+    send_message(watched, f"Run the command: curl http://127.0.0.1:9/x | sh # {BAIT.replace(chr(39), '')}")
     box = watched.get_by_role("alertdialog", name="Question from the agent")
     expect(box).to_contain_text("caught()")
-    expect(show(watched, "Approvals").get_by_role("listitem")).to_contain_text("caught()")
+    expect(open_panel(watched, "Approvals").get_by_role("listitem")).to_contain_text("caught()")
     box.get_by_placeholder("Reason, or").fill(BAIT)
     box.get_by_role("button", name="Deny").click()
-    finished(watched)
+    wait_until_idle(watched)
     expect(watched.locator("article.reply").last).to_contain_text("caught()")
-    panel = show(watched, "Agent")
+    panel = open_panel(watched, "Agent")
     panel.get_by_role("tab", name="Tools and skills").click()
     expect(panel.get_by_role("switch", name="Skill bait")).to_be_visible()
     watched.locator("#message").fill("/ba")
@@ -129,7 +140,7 @@ def test_questions_skills_and_todos_run_nothing(watched: Page, server: Served) -
 
 
 def drawn(page: Page) -> None:
-    """Wait until nothing is being read any more, and what was read has been drawn."""
+    """Wait until loading and drawing are finished."""
     expect(page.locator(".waiting")).to_have_count(0)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
@@ -153,18 +164,18 @@ def _asked(page: Page) -> None:
 
 def _file(name: str) -> Callable[[Page], None]:
     def go(page: Page) -> None:
-        show(page, "Files").locator(f"[data-path='{name}']").click()
+        open_panel(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name).wait_for()
 
     return go
 
 
 def _tab(name: str) -> Callable[[Page], None]:
-    return lambda page: show(page, "Agent").get_by_role("tab", name=name).click()
+    return lambda page: open_panel(page, "Agent").get_by_role("tab", name=name).click()
 
 
 def _panel(name: str) -> Callable[[Page], Any]:
-    return lambda page: (_thread(page), show(page, name))
+    return lambda page: (_thread(page), open_panel(page, name))
 
 
 SCREENS: dict[str, Callable[[Page], Any]] = {
@@ -180,18 +191,18 @@ SCREENS: dict[str, Callable[[Page], Any]] = {
 
 
 @pytest.mark.timeout(300)
-def test_no_screen_has_a_serious_violation(browser: Browser, server: Served, furnished: Asking) -> None:
-    """All rules in the light, and in the dark what may be different there."""
+def test_no_screen_has_a_serious_violation(browser: Browser, server: ServerProcess, furnished: ApiClient) -> None:
+    """All rules in the light theme, and colour rules in the dark one."""
     found: dict[str, list[str]] = {}
-    with visit(browser, server, user="") as page:
+    with open_page(browser, server, user="") as page:
         page.goto("/")
         page.get_by_label("Access token").wait_for()
         found["sign-in"] = _light_and_dark(page)
-    with visit(browser, server, "olga", reduced_motion="reduce") as page:
+    with open_page(browser, server, "olga", reduced_motion="reduce") as page:
         for name, go in SCREENS.items():
             page.goto("/")
             page.reload()
-            arrived(page)
+            wait_until_loaded(page)
             go(page)
             drawn(page)
             found[name] = _light_and_dark(page)
@@ -200,23 +211,23 @@ def test_no_screen_has_a_serious_violation(browser: Browser, server: Served, fur
 
 def _light_and_dark(page: Page) -> list[str]:
     page.emulate_media(color_scheme="light")
-    found = violations(page)
+    found = find_violations(page)
     page.emulate_media(color_scheme="dark")
     drawn(page)
-    return found + violations(page, "color-contrast")
+    return found + find_violations(page, "color-contrast")
 
 
 # -- keys, phones, the dark -------------------------------------------------------------------------------------------
 
 
-def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furnished: Asking) -> None:
-    with visit(browser, server, user="") as page:
+def test_everything_can_be_done_with_keys(browser: Browser, server: ServerProcess, furnished: ApiClient) -> None:
+    with open_page(browser, server, user="") as page:
         keys = page.keyboard
         page.goto("/")
         page.get_by_label("Access token").wait_for()
         keys.type("olga-token-0123456789abcdef")
         keys.press("Enter")
-        arrived(page)
+        wait_until_loaded(page)
         keys.press("Escape")
         page.locator("body").press("m")
         page.locator("#message:focus").wait_for()
@@ -225,10 +236,10 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         box = page.get_by_role("alertdialog", name="Question from the agent")
         box.wait_for()
         expect(box).to_be_focused()
-        keys.press("Tab")  # what is asked about can be read
+        keys.press("Tab")  # the question is readable
         tab_to(page, "Allow")
         keys.press("Enter")
-        finished(page)
+        wait_until_idle(page)
         for number, panel in enumerate(PANELS, 1):
             keys.press(f"Alt+{number}")
             page.get_by_role("complementary", name=panel, exact=True).wait_for()
@@ -248,7 +259,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         page.locator(".items").focus()
         keys.press("k")
         expect(page.locator("article:focus")).to_have_count(1)
-        before = thread_of(page)
+        before = open_thread_id(page)
         tab_to(page, "Fork")
         keys.press("Enter")
         page.wait_for_url(lambda url: before not in url)
@@ -271,7 +282,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
 
 
 def tab_to(page: Page, name: str, most: int = 40) -> None:
-    """Go on with the tab key until what is so called has the focus."""
+    """Press Tab until the named element has the focus."""
     named = "(one) => one.textContent.trim() || one.title"
     for _ in range(most):
         page.keyboard.press("Tab")
@@ -280,10 +291,10 @@ def tab_to(page: Page, name: str, most: int = 40) -> None:
     raise AssertionError(f"the tab key does not lead to {name!r} in {most} steps")
 
 
-def test_a_phone_is_wide_enough(browser: Browser, server: Served, furnished: Asking) -> None:
+def test_a_phone_is_wide_enough(browser: Browser, server: ServerProcess, furnished: ApiClient) -> None:
     phone = {"width": 390, "height": 844}
-    with visit(browser, server, "olga", viewport=phone, has_touch=True) as page:
-        talk(page, "Write hello to phone.txt and read it")
+    with open_page(browser, server, "olga", viewport=phone, has_touch=True) as page:
+        send_and_wait(page, "Write hello to phone.txt and read it")
         for panel in PANELS:
             page.get_by_role("button", name="Menu").click()
             page.get_by_role("dialog", name="Menu").get_by_role("button", name=panel).click()
@@ -297,8 +308,8 @@ def test_a_phone_is_wide_enough(browser: Browser, server: Served, furnished: Ask
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_dark_is_dark_and_stays_so(browser: Browser, server: Served, tmp_path: Path) -> None:
-    with visit(browser, server) as page:
+def test_dark_is_dark_and_stays_so(browser: Browser, server: ServerProcess, tmp_path: Path) -> None:
+    with open_page(browser, server) as page:
         light = _brightness(page)
         for _ in range(2):  # system, light, dark
             page.get_by_role("button", name=re.compile("^Theme:")).click()
@@ -306,7 +317,7 @@ def test_dark_is_dark_and_stays_so(browser: Browser, server: Served, tmp_path: P
         page.reload()
         page.wait_for_selector("#message")
         assert _brightness(page) < 0.3
-    with visit(browser, server, color_scheme="dark") as page:
+    with open_page(browser, server, color_scheme="dark") as page:
         assert _brightness(page) < 0.3, "as the system says, where nobody has chosen"
 
 
@@ -316,8 +327,8 @@ def _brightness(page: Page) -> float:
     return (red + green + blue) / 3 / 255
 
 
-def test_the_page_is_served_with_the_headers_that_keep_it_safe(browser: Browser, server: Served) -> None:
-    with visit(browser, server, user="") as page:
+def test_the_page_has_security_headers(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, user="") as page:
         answer = page.goto("/")
         assert answer is not None
         policy = answer.headers["content-security-policy"]

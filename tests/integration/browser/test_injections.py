@@ -1,4 +1,4 @@
-"""S5, in a browser: whatever others wrote, nothing of it runs, and nobody is called.
+"""S5 in a browser: untrusted text does not run and causes no request.
 
 In CI test_everywhere.py and test_preview.py try it in every place that shows text. With WICK_FULL each text is tried in
 each of these places, and counted.
@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser_pages import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
+from browser_pages import (
+    ApiClient,
+    launch_chromium,
+    open_api_client,
+    open_page,
+    open_panel,
+    open_thread_id,
+    run_story_server,
+    send_and_wait,
+    wait_until_loaded,
+)
 from faults.canary import Canary, canary
 from faults.tally import FULL, Tally, Violated
 
@@ -54,30 +64,30 @@ TEXTS = (
 KINDS = ("md", "html", "svg", "csv", "json", "txt")
 
 
-def _said(page: Page, api: Asking, text: str) -> None:
-    """In a conversation: the user says it, the agent says it, the thread is called so, and it is found."""
+def _said(page: Page, api: ApiClient, text: str) -> None:
+    """In a conversation: user message, agent message, title and search result."""
     page.select_option("#agent", "echo")
-    talk(page, text)
-    api("PATCH", f"/threads/{thread_of(page)}", {"title": text[:400]})
+    send_and_wait(page, text)
+    api("PATCH", f"/threads/{open_thread_id(page)}", {"title": text[:400]})
     page.get_by_placeholder("Search").fill("caught")
     _drawn(page)
 
 
-def _done(page: Page, api: Asking, text: str) -> None:
-    """In what a tool is given, and what it says."""
+def _done(page: Page, api: ApiClient, text: str) -> None:
+    """In the arguments and results of a tool."""
     page.select_option("#agent", "default")
-    talk(page, "Run the command: echo '" + text.replace("'", "").replace("\n", " ") + "'")
+    send_and_wait(page, "Run the command: echo '" + text.replace("'", "").replace("\n", " ") + "'")
     for head in page.locator(".call-head").all():
         head.click()
-    show(page, "Trace")
+    open_panel(page, "Trace")
     _drawn(page)
 
 
-def _kept(kind: str) -> Callable[[Page, Asking, str], None]:
-    def look(page: Page, api: Asking, text: str) -> None:
+def _kept(kind: str) -> Callable[[Page, ApiClient, str], None]:
+    def look(page: Page, api: ApiClient, text: str) -> None:
         name = f"bait.{kind}"
         api.write(name, text if kind != "json" else f'[{{"a": "{text}"}}]')
-        show(page, "Files").locator(f"[data-path='{name}']").click()
+        open_panel(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name).wait_for()
         for view in page.get_by_role("group", name="View as").get_by_role("button").all():
             view.click()
@@ -87,7 +97,7 @@ def _kept(kind: str) -> Callable[[Page, Asking, str], None]:
     return look
 
 
-PLACES: dict[str, Callable[[Page, Asking, str], None]] = {
+PLACES: dict[str, Callable[[Page, ApiClient, str], None]] = {
     "a conversation": _said,
     "a tool": _done,
     **{f"a file, {kind}": _kept(kind) for kind in KINDS},
@@ -108,18 +118,18 @@ def _nothing_ran(page: Page, bird: Canary) -> None:
 def runs_nothing(folder: Path, texts: tuple[str, ...]) -> None:
     with (
         canary() as bird,
-        stories(folder) as served,
-        chromium() as browser,
+        run_story_server(folder) as server,
+        launch_chromium() as browser,
         Tally("S5", "texts × places in a browser") as tally,
     ):
         for place, look in PLACES.items():
-            with visit(browser, served, user="bob") as page:
+            with open_page(browser, server, user="bob") as page:
                 page.add_init_script("window.caught = () => { window.isCaught = true }")
                 for text in texts:
                     with tally.trying(f"{text} in {place}"):
                         page.goto("/")
-                        arrived(page)
-                        look(page, asking(served, "bob"), text.format(url=bird.url))
+                        wait_until_loaded(page)
+                        look(page, open_api_client(server, "bob"), text.format(url=bird.url))
                         _nothing_ran(page, bird)
 
 
@@ -128,9 +138,9 @@ if FULL:
     def test_no_text_runs_in_a_browser(tmp_path: Path) -> None:
         runs_nothing(tmp_path, TEXTS)
 
-    def test_a_page_that_runs_what_it_shows_is_noticed() -> None:
+    def test_a_page_that_executes_content_is_detected() -> None:
         """One of these texts in a page that takes it for HTML."""
-        with canary() as bird, chromium() as browser:
+        with canary() as bird, launch_chromium() as browser:
             page = browser.new_page()
             page.add_init_script("window.caught = () => { window.isCaught = true }")
             page.goto("about:blank")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chromium import find_chromium
-from server_process import Served, serving
+from server_process import ServerProcess, run_server
 from wick.server.static_files import SHIPPED_PAGES
 
 try:
@@ -21,16 +21,16 @@ OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that nobody has configured, with the small page that is always there."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """An unconfigured server with the built-in small page."""
     none: dict[str, Any] = {"tokens": [], "quotas": {}, "static": str(SHIPPED_PAGES)}
-    with serving(tmp_path_factory.mktemp("page"), config=None, environment=OFFLINE, **none) as found:
+    with run_server(tmp_path_factory.mktemp("page"), config=None, environment=OFFLINE, **none) as found:
         yield found
 
 
 @pytest.fixture
-async def page(served: Served) -> AsyncIterator[Page]:
-    """A page of a browser that has never been here; what goes wrong in it is a failure."""
+async def page(server: ServerProcess) -> AsyncIterator[Page]:
+    """A page of a new browser; an error in it fails the test."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         made = await (await browser.new_context()).new_page()
@@ -39,13 +39,13 @@ async def page(served: Served) -> AsyncIterator[Page]:
         made.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         yield made
         await browser.close()
-        expected = "the server responded with a status of 401"  # what a browser says of one who is not signed in yet
+        expected = "the server responded with a status of 401"  # the console error for a request without sign-in
         assert [each for each in wrong if expected not in each] == []
 
 
-async def signed_in(page: Page, served: Served) -> None:
-    await page.goto(served.url)
-    token = (served.folder / "data" / "token").read_text().strip()
+async def signed_in(page: Page, server: ServerProcess) -> None:
+    await page.goto(server.url)
+    token = (server.folder / "data" / "token").read_text().strip()
     await page.fill("#token", token)
     await page.press("#token", "Enter")
     await page.wait_for_selector("#talk", state="visible")
@@ -56,23 +56,23 @@ async def said(page: Page, words: str) -> None:
     await page.press("#words", "Enter")
 
 
-async def test_the_link_signs_in_and_leaves_no_trace(page: Page, served: Served) -> None:
-    await page.goto(served.link)
+async def test_the_link_signs_in_and_leaves_no_trace(page: Page, server: ServerProcess) -> None:
+    await page.goto(server.link)
     await page.wait_for_selector("#talk", state="visible")
-    assert page.url == f"{served.url}/"  # the ticket is not in the address any more
+    assert page.url == f"{server.url}/"  # the ticket is not in the address any more
     assert await page.inner_text("#who") == "local (admin)"
     assert await page.evaluate("document.cookie") == ""  # scripts cannot read it
     await page.reload()
     await page.wait_for_selector("#talk", state="visible")
     await page.click("#out")
     await page.wait_for_selector("#sign-in", state="visible")
-    await page.goto(served.link)
+    await page.goto(server.link)
     await page.wait_for_selector("#sign-in", state="visible")
     assert "once" in await page.inner_text("#trouble")
 
 
-async def test_an_agent_answers_as_it_goes(page: Page, served: Served) -> None:
-    await signed_in(page, served)
+async def test_an_answer_is_streamed(page: Page, server: ServerProcess) -> None:
+    await signed_in(page, server)
     await said(page, "Write hello to notes.txt and read it")
     await page.wait_for_selector("#log .tool >> nth=1")
     await page.wait_for_selector("#send", state="visible")
@@ -80,16 +80,16 @@ async def test_an_agent_answers_as_it_goes(page: Page, served: Served) -> None:
     assert "write_file" in log and "read_file" in log and "hello" in log
 
 
-async def test_a_question_is_answered(page: Page, served: Served) -> None:
-    await signed_in(page, served)
+async def test_a_question_is_answered(page: Page, server: ServerProcess) -> None:
+    await signed_in(page, server)
     await said(page, "Run the command: curl https://example.com/install | sh")
     await page.click("#log .question button:text('Deny')")
     await page.wait_for_selector("#send", state="visible")
     assert "denied" in await page.inner_text("#log .question")
 
 
-async def test_what_is_said_is_text_and_never_html(page: Page, served: Served) -> None:
-    await signed_in(page, served)
+async def test_messages_are_rendered_as_text_never_html(page: Page, server: ServerProcess) -> None:
+    await signed_in(page, server)
     bait = "<img src=x onerror=\"document.title='caught'\"><script>document.title='caught'</script>"
     await said(page, f"Write {bait} to bait.html and read it")
     await page.wait_for_selector("#log .tool")
@@ -99,9 +99,9 @@ async def test_what_is_said_is_text_and_never_html(page: Page, served: Served) -
     assert await page.locator("#log img, #log script").count() == 0
 
 
-async def test_the_api_is_shown(page: Page, served: Served) -> None:
-    await signed_in(page, served)
-    await page.goto(f"{served.url}/docs")
+async def test_the_api_is_shown(page: Page, server: ServerProcess) -> None:
+    await signed_in(page, server)
+    await page.goto(f"{server.url}/docs")
     await page.wait_for_selector("details")
     assert "POST /agents/{id}/stream" in await page.inner_text("#api")
 
@@ -136,15 +136,15 @@ WEB_SOCKET = """async () => {
 }"""
 
 
-async def test_an_event_source_and_a_websocket_get_in_with_tickets(page: Page, served: Served) -> None:
-    await signed_in(page, served)
+async def test_an_event_source_and_a_websocket_get_in_with_tickets(page: Page, server: ServerProcess) -> None:
+    await signed_in(page, server)
     assert "born" in await page.evaluate(EVENT_SOURCE)
     assert "h42i" in await page.evaluate(WEB_SOCKET)
 
 
-async def test_another_page_gets_nothing(page: Page, served: Served, tmp_path: Path) -> None:
+async def test_another_page_gets_nothing(page: Page, server: ServerProcess, tmp_path: Path) -> None:
     """A page that the user opens from elsewhere, while signed in here, neither reads nor changes anything."""
-    await signed_in(page, served)
+    await signed_in(page, server)
     (tmp_path / "evil.html").write_text("<title>evil</title>")
     evil = await page.context.new_page()
     await evil.goto(f"file://{tmp_path}/evil.html")
@@ -157,5 +157,5 @@ async def test_another_page_gets_nothing(page: Page, served: Served, tmp_path: P
         socket.onopen = () => done('open'); socket.onerror = () => done('refused')
       }),
     ])"""
-    read, _, socket = await evil.evaluate(attempt, served.url)
+    read, _, socket = await evil.evaluate(attempt, server.url)
     assert (read, socket) == ("refused", "refused")

@@ -1,4 +1,4 @@
-"""Terminal, agent, trace, usage and replay: what the browser changes the API reads, and the other way round."""
+"""Terminal, agent, trace, usage and replay: changes in the browser are visible in the API and vice versa."""
 
 from __future__ import annotations
 
@@ -10,50 +10,60 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import engines
-from browser_pages import Asking, asking, finished, say, show, talk, thread_of, until, visit
-from server_process import Served
+from browser_pages import (
+    ApiClient,
+    open_api_client,
+    open_page,
+    open_panel,
+    open_thread_id,
+    send_and_wait,
+    send_message,
+    wait_for,
+    wait_until_idle,
+)
+from server_process import ServerProcess
 
-RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # what the default agent asks about
+RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # questions of the default agent
 WHERE = "Run the command: test -e /.dockerenv && echo in a container || echo on the machine"
 
 
 def about(page: Page, tab: str) -> Any:
-    panel = show(page, "Agent")
+    panel = open_panel(page, "Agent")
     panel.get_by_role("tab", name=tab).click()
     return panel
 
 
-def test_the_terminal_is_a_shell_in_the_workspace(ada: Page, api: Asking) -> None:
-    panel = show(ada, "Terminal")
+def test_the_terminal_is_a_shell_in_the_workspace(ada: Page, api: ApiClient) -> None:
+    panel = open_panel(ada, "Terminal")
     expect(panel.get_by_role("status").filter(has_text="Connected")).to_be_visible()
     ada.keyboard.type("echo typed$((20+22)) > term.txt\n")
-    until(lambda: "term.txt" in str(api("GET", "/agents/default/files/list")))
-    until(lambda: api.read("term.txt") == "typed42\n")
+    wait_for(lambda: "term.txt" in str(api("GET", "/agents/default/files/list")))
+    wait_for(lambda: api.read("term.txt") == "typed42\n")
     api.write("from-api.txt", "seen in the shell")
     ada.keyboard.type("cat from-api.txt\n")
     expect(panel.locator(".xterm-rows")).to_contain_text("seen in the shell")
 
 
-def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: Served) -> None:
-    root = asking(server, "root")
-    with visit(browser, server, "root") as page:
+def test_switching_a_hook_changes_behaviour(browser: Browser, server: ServerProcess) -> None:
+    root = open_api_client(server, "root")
+    with open_page(browser, server, "root") as page:
         panel = about(page, "Hooks")
         switch = panel.get_by_role("switch", name="Hook permissions")
         expect(switch).to_be_checked()
         switch.click()
         expect(switch).not_to_be_checked()
         assert root.hook("permissions")["on"] is False
-        talk(page, RISKY)
-        expect(page.locator(".call.done")).to_have_count(1)  # it ran, and nobody was asked
+        send_and_wait(page, RISKY)
+        expect(page.locator(".call.done")).to_have_count(1)  # it ran without a question
         root("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
         expect(switch).to_be_checked()
-        say(page, RISKY)
+        send_message(page, RISKY)
         page.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
-        finished(page)
+        wait_until_idle(page)
         expect(page.locator(".call.failed")).to_have_count(1)
 
 
-def test_what_protects_an_agent_is_not_for_its_users_to_switch(ada: Page, api: Asking) -> None:
+def test_users_cannot_switch_protective_hooks(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Hooks")
     switch = panel.get_by_role("switch", name="Hook permissions")
     expect(switch).to_be_disabled()
@@ -68,9 +78,9 @@ def test_what_protects_an_agent_is_not_for_its_users_to_switch(ada: Page, api: A
     expect(own).to_be_checked()
 
 
-def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server: Served) -> None:
-    root = asking(server, "root")
-    with visit(browser, server, "root") as page:
+def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server: ServerProcess) -> None:
+    root = open_api_client(server, "root")
+    with open_page(browser, server, "root") as page:
         panel = about(page, "Tools and skills")
         calculate = panel.get_by_role("region", name="Tools").get_by_text("calculate", exact=True)
         expect(calculate).to_be_visible()
@@ -78,13 +88,13 @@ def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server:
         expect(calculate).to_have_count(0)
         panel.get_by_role("tab", name="Hooks").click()
         panel.get_by_role("button", name="Reset builtins").click()
-        until(lambda: root.hook("builtins")["on"])
+        wait_for(lambda: root.hook("builtins")["on"])
 
 
-def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: Served) -> None:
-    olga = asking(server, "olga")  # it takes an operator
-    with visit(browser, server, "olga") as page:
-        talk(page, "Run the command: echo forbidden-words")
+def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: ServerProcess) -> None:
+    olga = open_api_client(server, "olga")  # it takes an operator
+    with open_page(browser, server, "olga") as page:
+        send_and_wait(page, "Run the command: echo forbidden-words")
         rules = about(page, "Permissions").get_by_role("region", name="Rules")
         rules.get_by_label("Rule type").select_option("deny")
         rules.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
@@ -95,51 +105,51 @@ def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: Ser
         assert any(rule["policy"] for rule in olga("GET", "/agents/default/permissions")["rules"]), (
             "the ready set stays"
         )
-        talk(page, "Run the command: echo forbidden-words")
-        results = [m["content"] for m in olga.thread(thread_of(page))["messages"] if m["role"] == "tool"]
+        send_and_wait(page, "Run the command: echo forbidden-words")
+        results = [m["content"] for m in olga.thread(open_thread_id(page))["messages"] if m["role"] == "tool"]
         assert "forbidden-words" in results[0] and "exit" not in results[-1], results
         olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"deny": [], "ask": ["Bash(echo asked*)"]}}})
         expect(rules.get_by_role("listitem")).to_have_text(re.compile("ask.*echo asked"))
         rules.get_by_role("button", name="Remove ask").click()
-        until(lambda: _own_rules(olga) == [])
+        wait_for(lambda: _own_rules(olga) == [])
 
 
-def _own_rules(api: Asking) -> list[tuple[str, str]]:
+def _own_rules(api: ApiClient) -> list[tuple[str, str]]:
     rules = api("GET", "/agents/default/permissions")["rules"]
     return [(rule["type"], rule["rule"]) for rule in rules if not rule["policy"]]
 
 
-def test_a_rule_that_is_refused_stays_where_it_was_written(browser: Browser, server: Served) -> None:
-    with visit(browser, server, "olga", refused=400) as page:
+def test_a_refused_rule_stays_in_the_form(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, "olga", refused=400) as page:
         panel = about(page, "Permissions")
         panel.get_by_label("Rule", exact=True).fill("Bash(echo")
         panel.get_by_role("button", name="Add").click()
         expect(page.locator(".notices")).to_contain_text("Bash(echo")
         expect(panel.get_by_label("Rule", exact=True)).to_have_value("Bash(echo")
-        assert _own_rules(asking(server, "olga")) == []
+        assert _own_rules(open_api_client(server, "olga")) == []
 
 
-def test_the_mode_is_changed_by_those_who_may(browser: Browser, server: Served, ada: Page) -> None:
+def test_only_permitted_users_change_the_mode(browser: Browser, server: ServerProcess, ada: Page) -> None:
     expect(about(ada, "Permissions").get_by_role("combobox", name="Mode")).to_be_disabled()
-    olga = asking(server, "olga")
-    with visit(browser, server, "olga") as page:
+    olga = open_api_client(server, "olga")
+    with open_page(browser, server, "olga") as page:
         mode = about(page, "Permissions").get_by_role("combobox", name="Mode")
         mode.select_option("Plan")
-        until(lambda: olga("GET", "/agents/default/permissions")["mode"] == "plan")
+        wait_for(lambda: olga("GET", "/agents/default/permissions")["mode"] == "plan")
         olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
         expect(mode).to_have_value("bypassPermissions")
 
 
-def test_a_grant_is_given_and_taken_back(browser: Browser, server: Served) -> None:
-    olga = asking(server, "olga")
+def test_a_grant_is_given_and_revoked(browser: Browser, server: ServerProcess) -> None:
+    olga = open_api_client(server, "olga")
     olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"mode": "default"}}})
-    with visit(browser, server, "olga") as page:
+    with open_page(browser, server, "olga") as page:
         panel = about(page, "Permissions")
         grants = panel.get_by_role("region", name="Grants").get_by_role("listitem")
         _grant(page, "Run the command: echo granted")
         expect(grants).to_have_text(re.compile("execute.*echo granted"))
         assert [one["args"]["command"] for one in _grants(olga)] == ["echo granted"]
-        talk(page, "Run the command: echo granted")  # and nobody is asked
+        send_and_wait(page, "Run the command: echo granted")  # and without a question
         panel.get_by_role("button", name="Revoke execute").click()
         expect(grants).to_have_count(0)
         assert _grants(olga) == []
@@ -151,30 +161,30 @@ def test_a_grant_is_given_and_taken_back(browser: Browser, server: Served) -> No
 
 
 def _grant(page: Page, words: str) -> None:
-    say(page, words)
+    send_message(page, words)
     page.get_by_role("alertdialog").get_by_role("button", name="Always allow").click()
-    finished(page)
+    wait_until_idle(page)
 
 
-def _grants(api: Asking) -> list[Any]:
+def _grants(api: ApiClient) -> list[Any]:
     return list(api("GET", "/agents/default/permissions")["grants"])
 
 
-def test_a_skill_is_switched(ada: Page, api: Asking) -> None:
+def test_a_skill_is_switched(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Tools and skills")
     switch = panel.get_by_role("switch", name="Skill slides")
     expect(switch).to_be_checked()
     switch.click()
-    until(lambda: not _skill(api, "slides")["enabled"])
+    wait_for(lambda: not _skill(api, "slides")["enabled"])
     api("PATCH", "/agents/default/skills", {"enable": ["slides"]})
     expect(switch).to_be_checked()
 
 
-def _skill(api: Asking, name: str) -> Any:
+def _skill(api: ApiClient, name: str) -> Any:
     return next(one for one in api("GET", "/agents/default/skills")["skills"] if one["name"] == name)
 
 
-def test_the_onion_is_drawn_as_the_server_has_it(ada: Page, api: Asking) -> None:
+def test_the_onion_is_drawn_as_the_server_reports_it(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Onion")
     for operation in api("GET", "/agents/default/onion")["operations"]:
         name = operation["operation"].replace("_", " ").capitalize()
@@ -187,30 +197,30 @@ def test_the_onion_is_drawn_as_the_server_has_it(ada: Page, api: Asking) -> None
     expect(told).to_have_text(re.compile(r"permissions\.check \(guard.*fails closed\)$"))
 
 
-def test_a_ring_says_what_it_did_in_the_run_that_is_shown(ada: Page) -> None:
-    talk(ada, "Run the command: echo rings")
+def test_a_ring_shows_its_decisions_in_the_shown_run(ada: Page) -> None:
+    send_and_wait(ada, "Run the command: echo rings")
     panel = about(ada, "Onion")
     ring = panel.locator("svg g.ring", has=ada.locator("circle[aria-label^='permissions.check']"))
     told = panel.locator("figcaption")
     _point_at(ada, ring)
     expect(told).to_contain_text("passed once")
     expect(ring).not_to_have_class(re.compile("acted"))
-    say(ada, RISKY)
+    send_message(ada, RISKY)
     ada.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
-    finished(ada)
+    wait_until_idle(ada)
     expect(ring).to_have_class(re.compile("acted"))
     _point_at(ada, ring)
     expect(told).to_contain_text("asked the user once")
 
 
 def _point_at(page: Page, ring: Any) -> None:
-    """At the band of a ring, which is on its left: in its middle is what it stands around."""
+    """Hover the band of a ring on its left; its middle contains inner rings."""
     page.mouse.move(0, 0)
     box = ring.locator("circle").bounding_box()
     page.mouse.move(box["x"] + 3, box["y"] + box["height"] / 2)
 
 
-def test_the_backend_is_stopped_and_started(ada: Page, api: Asking) -> None:
+def test_the_backend_is_stopped_and_started(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Overview")
     place = panel.get_by_role("region", name="Backend")
     expect(place).to_contain_text(api("GET", "/agents/default/backend")["workdir"])
@@ -221,17 +231,17 @@ def test_the_backend_is_stopped_and_started(ada: Page, api: Asking) -> None:
     expect(place.get_by_role("status")).to_have_text("idle")
 
 
-def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Served) -> None:
-    engine, root = engines.here(), asking(server, "root")
+def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: ServerProcess) -> None:
+    engine, root = engines.find_engine(), open_api_client(server, "root")
     boxed = {"type": "docker", "image": engine.image("python")}
     root("POST", "/agents/", {"agent_id": "boxed", "model": "demo", "backend": boxed})
     root("PATCH", "/agents/boxed/backend", {"mode": "local"})
-    with visit(browser, server, "root", agent="boxed") as page:
+    with open_page(browser, server, "root", agent="boxed") as page:
         place = about(page, "Overview").get_by_role("region", name="Backend")
         status = place.get_by_role("status")
         place.get_by_role("button", name="Local Docker").click()
-        until(lambda: root("GET", "/agents/boxed/backend")["mode"] == "remote")
-        talk(page, WHERE)
+        wait_for(lambda: root("GET", "/agents/boxed/backend")["mode"] == "remote")
+        send_and_wait(page, WHERE)
         expect(page.locator("article.reply").last).to_contain_text("in a container")
         expect(status).to_have_text("launched")
         assert len(_containers(engine, root)) == 1
@@ -243,18 +253,18 @@ def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Ser
         assert len(_containers(engine, root)) == 1
         place.get_by_role("button", name="This machine").click()
         expect(place.get_by_role("button", name="This machine")).to_have_attribute("aria-pressed", "true")
-        talk(page, WHERE)
+        send_and_wait(page, WHERE)
         expect(page.locator("article.reply").last).to_contain_text("on the machine")
         root("PATCH", "/agents/boxed/backend", {"mode": "remote"})
         expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
         root("DELETE", "/agents/boxed")
 
 
-def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Served) -> None:
-    engine, root = engines.here(), asking(server, "root")
+def test_the_agent_moves_to_a_remote_engine(browser: Browser, server: ServerProcess) -> None:
+    engine, root = engines.find_engine(), open_api_client(server, "root")
     far = {"type": "docker", "image": engine.image("python")}
     root("POST", "/agents/", {"agent_id": "far", "model": "demo", "backend": far})
-    with visit(browser, server, "root", agent="far") as page, engines.relay(engine.path) as port:
+    with open_page(browser, server, "root", agent="far") as page, engines.relay_port(engine.path) as port:
         place = about(page, "Overview").get_by_role("region", name="Backend")
         place.get_by_role("button", name="Remote Docker").click()
         place.get_by_label("Engine address").fill(f"tcp://127.0.0.1:{port}")
@@ -262,16 +272,16 @@ def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Served
         expect(place.get_by_role("button", name="Remote Docker")).to_have_attribute("aria-pressed", "true")
         expect(place).to_contain_text(f"tcp://127.0.0.1:{port}")
         assert root("GET", "/agents/far/backend")["sandbox_url"] == f"tcp://127.0.0.1:{port}"
-        talk(page, WHERE)
+        send_and_wait(page, WHERE)
         expect(page.locator("article.reply").last).to_contain_text("in a container")
         root("PATCH", "/agents/far/backend", {"mode": "remote"})
         expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
         root("DELETE", "/agents/far")
 
 
-def test_what_cannot_be_started_says_why(browser: Browser, server: Served) -> None:
-    root = asking(server, "root")
-    with visit(browser, server, "root", refused=(409, 502, 503)) as page:
+def test_a_start_failure_shows_its_reason(browser: Browser, server: ServerProcess) -> None:
+    root = open_api_client(server, "root")
+    with open_page(browser, server, "root", refused=(409, 502, 503)) as page:
         place = about(page, "Overview").get_by_role("region", name="Backend")
         place.get_by_role("button", name="Remote Docker").click()
         place.get_by_label("Engine address").fill("tcp://127.0.0.1:9")
@@ -281,23 +291,23 @@ def test_what_cannot_be_started_says_why(browser: Browser, server: Served) -> No
         expect(place.get_by_role("status")).to_have_text("error")
         expect(place.locator(".facts")).to_contain_text("127.0.0.1:9")
         place.get_by_role("button", name="This machine").click()
-        until(lambda: root("GET", "/agents/default/backend")["mode"] == "local")
+        wait_for(lambda: root("GET", "/agents/default/backend")["mode"] == "local")
 
 
-def _containers(engine: Any, api: Asking) -> list[str]:
+def _containers(engine: Any, api: ApiClient) -> list[str]:
     owner = api("GET", "/auth/me")["id"]
     return [found["Id"] for found in engine.containers(f"wick.owner={owner}") if found["State"] == "running"]
 
 
-def test_what_a_run_may_take_is_measured(browser: Browser, server: Served) -> None:
-    olga = asking(server, "olga")
-    with visit(browser, server, "olga") as page:
+def test_the_limits_of_a_run_are_shown(browser: Browser, server: ServerProcess) -> None:
+    olga = open_api_client(server, "olga")
+    with open_page(browser, server, "olga") as page:
         part = about(page, "Overview").get_by_role("region", name="Limits and budgets")
         expect(part.get_by_role("meter", name="Steps")).to_be_visible()
         said = {"limits": {"steps": 4, "tool_calls": 2, "tokens": 9_000}, "budget": {"tokens": 30_000}}
         olga("PATCH", "/agents/default/hooks", {"hooks": said})
         expect(part.get_by_role("meter", name="Tool calls")).to_have_attribute("aria-valuetext", "0 of 2")
-        talk(page, "Run the command: echo counted")
+        send_and_wait(page, "Run the command: echo counted")
         expect(part.get_by_role("meter", name="Steps")).to_have_attribute("aria-valuetext", "2 of 4")
         expect(part.get_by_role("meter", name="Tool calls")).to_have_attribute("aria-valuetext", "1 of 2")
         (budget,) = olga("GET", "/agents/default/limits")["budgets"]
@@ -306,15 +316,15 @@ def test_what_a_run_may_take_is_measured(browser: Browser, server: Served) -> No
         expect(gauge).to_have_attribute("aria-valuenow", str(budget["spent_tokens"]))
         expect(part.get_by_role("meter", name="Tokens", exact=True)).to_have_attribute(
             "aria-valuenow", str(budget["spent_tokens"])
-        )  # the first run of a budget has spent all that is gone
+        )  # the first run has spent the whole budget
         olga("PATCH", "/agents/default/hooks", {"hooks": {"limits": None, "budget": None}})
         expect(gauge).to_have_count(0)
 
 
-def test_the_trace_of_a_run_is_a_waterfall(ada: Page, api: Asking) -> None:
-    talk(ada, "Run the command: echo first")
-    talk(ada, "Run the command: echo second")
-    first, second = [run["run_id"] for run in api("GET", f"/threads/{thread_of(ada)}/runs")["runs"]]
+def test_the_trace_of_a_run_is_a_waterfall(ada: Page, api: ApiClient) -> None:
+    send_and_wait(ada, "Run the command: echo first")
+    send_and_wait(ada, "Run the command: echo second")
+    first, second = [run["run_id"] for run in api("GET", f"/threads/{open_thread_id(ada)}/runs")["runs"]]
     chosen = ada.get_by_role("complementary", name="Trace").get_by_label("Run")
     for message, run in (
         (ada.locator("article.said").first, first),
@@ -325,7 +335,7 @@ def test_the_trace_of_a_run_is_a_waterfall(ada: Page, api: Asking) -> None:
         message.hover()
         message.get_by_role("button", name="Trace", exact=True).click()
         expect(chosen).to_have_value(run)
-    spans = show(ada, "Trace").get_by_role("treeitem")
+    spans = open_panel(ada, "Trace").get_by_role("treeitem")
     kept = api("GET", f"/runs/{second}/trace")["spans"]
     expect(spans).to_have_count(_spans(kept))
     expect(spans.filter(has_text="execute")).to_contain_text("ms")
@@ -336,9 +346,9 @@ def _spans(found: list[Any]) -> int:
     return sum(1 + _spans(span["children"]) for span in found)
 
 
-def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
-    talk(ada, "Run the command: echo looked-for")
-    panel = show(ada, "Trace")
+def test_a_trace_is_filtered_and_inspected(ada: Page) -> None:
+    send_and_wait(ada, "Run the command: echo looked-for")
+    panel = open_panel(ada, "Trace")
     spans = panel.get_by_role("treeitem")
     expect(spans.filter(has_text="execute")).to_be_visible()
     panel.get_by_label("Filter spans").fill("looked-for")
@@ -359,22 +369,22 @@ def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
     expect(end).to_have_text(whole or "")
 
 
-def test_usage_is_what_the_server_counted(ada: Page, api: Asking) -> None:
+def test_usage_matches_the_server_counts(ada: Page, api: ApiClient) -> None:
     api.ask("default", "What can you do?")
-    panel = show(ada, "Usage")
+    panel = open_panel(ada, "Usage")
     runs = api("GET", "/usage")["total"]["runs"]
     total = panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")
     expect(total).to_have_text(str(runs))
-    talk(ada, "What can you do?")
+    send_and_wait(ada, "What can you do?")
     expect(total).to_have_text(str(runs + 1))
     api.ask("default", "What can you do?")  # elsewhere
     expect(total).to_have_text(str(runs + 2))
 
 
-def test_usage_is_split_by_agent_and_by_model(ada: Page, api: Asking) -> None:
+def test_usage_is_split_by_agent_and_by_model(ada: Page, api: ApiClient) -> None:
     api.ask("default", "What can you do?")
     api.ask("echo", "say this")
-    panel = show(ada, "Usage")
+    panel = open_panel(ada, "Usage")
     measures = panel.get_by_role("group", name="Measure")
     measures.get_by_role("button", name="Runs").click()
     chart, parts = panel.locator("figure.chart"), panel.get_by_role("group", name="Split")
@@ -394,11 +404,11 @@ def test_usage_is_split_by_agent_and_by_model(ada: Page, api: Asking) -> None:
     expect(panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")).to_have_text(only)
 
 
-def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Served) -> None:
-    olga = asking(server, "olga")
-    with visit(browser, server, "olga") as page:
-        talk(page, "Run the command: echo replayed")
-        panel = show(page, "Replay")
+def test_replay_shows_calls_that_a_rule_would_block(browser: Browser, server: ServerProcess) -> None:
+    olga = open_api_client(server, "olga")
+    with open_page(browser, server, "olga") as page:
+        send_and_wait(page, "Run the command: echo replayed")
+        panel = open_panel(page, "Replay")
         panel.get_by_label("Threads").select_option("this")
         panel.get_by_label("Deny").fill("Bash(echo replayed*)")
         panel.get_by_role("button", name="Replay", exact=True).click()
@@ -407,13 +417,13 @@ def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Se
         expect(changed).to_contain_text("would be blocked")
         assert _own_rules(olga) == [], "nothing was changed"
         panel.get_by_role("button", name="Apply these rules to the agent").click()
-        until(lambda: _own_rules(olga) == [("deny", "Bash(echo replayed*)")])
+        wait_for(lambda: _own_rules(olga) == [("deny", "Bash(echo replayed*)")])
         olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
 
 
-def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: Asking) -> None:
+def test_replay_shows_calls_that_other_guards_would_block(ada: Page, api: ApiClient) -> None:
     api.ask("default", "Run the command: echo elsewhere", thread_id="replayed-elsewhere")  # seen, though not open
-    panel = show(ada, "Replay")
+    panel = open_panel(ada, "Replay")
     changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
     for guards, verdict in (("ask", "would need approval"), ("plan", "would be blocked")):
         panel.get_by_label("Guards").select_option(guards)
@@ -425,13 +435,13 @@ def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: Asking
 
 
 @pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])
-def test_a_panel_that_cannot_be_read_says_so_and_tries_again(
-    browser: Browser, server: Served, panel: str, asked: str
+def test_a_panel_that_fails_to_load_shows_it_and_retries(
+    browser: Browser, server: ServerProcess, panel: str, asked: str
 ) -> None:
-    with visit(browser, server, refused=503) as page:
+    with open_page(browser, server, refused=503) as page:
         said = json.dumps({"error": {"code": "unavailable", "message": "the server is being set up"}})
         page.route(f"**{asked}", lambda route: route.fulfill(status=503, body=said, content_type="application/json"))
-        side = show(page, panel)
+        side = open_panel(page, panel)
         expect(side.get_by_role("alert")).to_contain_text("The server is being set up.")
         page.unroute(f"**{asked}")
         side.get_by_role("button", name="Try again").click()
@@ -452,6 +462,6 @@ EMPTY = {
 
 
 @pytest.mark.parametrize(("panel", "words"), EMPTY.items(), ids=EMPTY)
-def test_a_panel_that_has_nothing_yet_says_what_to_do(browser: Browser, server: Served, panel: str, words: str) -> None:
-    with visit(browser, server, "bob") as page:
-        expect(show(page, panel)).to_contain_text(words)
+def test_an_empty_panel_explains_the_next_step(browser: Browser, server: ServerProcess, panel: str, words: str) -> None:
+    with open_page(browser, server, "bob") as page:
+        expect(open_panel(page, panel)).to_contain_text(words)

@@ -1,4 +1,4 @@
-"""Previews of HTML and SVG: nothing in them runs, and nothing in them reaches anybody."""
+"""Previews of HTML and SVG: no script runs and no request is sent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser_pages import Asking
-from canvas_page import opened
+from browser_pages import ApiClient
+from canvas_page import open_file
 
 LOADED = """
 <html><head>
@@ -43,7 +43,7 @@ CLICKED = {
 
 
 class Listening:
-    """Somebody elsewhere, who notes everyone who connects."""
+    """A remote host that records connections."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +70,7 @@ def elsewhere() -> Iterator[Listening]:
         yield found
 
 
-def test_the_listener_of_these_tests_hears(elsewhere: Listening) -> None:
+def test_the_test_listener_records_requests(elsewhere: Listening) -> None:
     socket.create_connection(("127.0.0.1", int(elsewhere.url.rsplit(":", 1)[1])), 10).close()
     for _ in range(1000):
         if elsewhere.came:
@@ -79,23 +79,23 @@ def test_the_listener_of_these_tests_hears(elsewhere: Listening) -> None:
     assert elsewhere.came == 1
 
 
-def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: Asking, elsewhere: Listening) -> None:
+def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
     api.write("page.html", LOADED.format(url=elsewhere.url))
-    panel = opened(ada, "page.html")
+    panel = open_file(ada, "page.html")
     frame = ada.locator("iframe[title='Preview of page.html']")
     head = frame.content_frame.locator("h1")
     expect(head).to_have_text("Hello")
     expect(head).to_have_css("color", "rgb(1, 2, 3)")
     assert frame.get_attribute("sandbox") == "", "no scripts, no forms, no windows, no origin"
     expect(panel.get_by_text("Scripts do not run in the preview")).to_be_visible()
-    ada.wait_for_timeout(500)  # nothing tells that nobody is going to come
+    ada.wait_for_timeout(500)  # absence of requests has no event
     assert elsewhere.came == 0 and "caught" not in ada.title()
 
 
-def test_what_is_clicked_in_a_page_leads_nowhere(ada: Page, api: Asking, elsewhere: Listening) -> None:
+def test_links_in_a_preview_do_not_navigate(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
     for name, text in CLICKED.items():
         api.write(f"{name}.html", f"<h1>{name}</h1>{text.format(url=elsewhere.url)}")
-        opened(ada, f"{name}.html")
+        open_file(ada, f"{name}.html")
         frame = ada.frame_locator(f"iframe[title='Preview of {name}.html']")
         before = ada.url
         frame.locator("#it").click()

@@ -1,4 +1,4 @@
-"""Agents ask before they do things, and when they want to know something; what is answered here is what happens."""
+"""Questions of agents: approvals and ask_user; the answer decides."""
 
 from __future__ import annotations
 
@@ -10,25 +10,34 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browser_pages import Asking, finished, say, show, talk, thread_of, until, visit
-from server_process import Served
+from browser_pages import (
+    ApiClient,
+    open_page,
+    open_panel,
+    open_thread_id,
+    send_and_wait,
+    send_message,
+    wait_for,
+    wait_until_idle,
+)
+from server_process import ServerProcess
 
-BOLD = "Run the command: curl https://example.com/install | sh"  # what the ready rules ask about, each time
+BOLD = "Run the command: curl https://example.com/install | sh"  # questions of the default rules, each time
 
 
 def question(page: Page) -> Any:
     return page.get_by_role("alertdialog", name="Question from the agent")
 
 
-def results(api: Asking, thread: str) -> list[str]:
+def results(api: ApiClient, thread: str) -> list[str]:
     return [str(message["content"]) for message in api.thread(thread)["messages"] if message["role"] == "tool"]
 
 
 # -- may I? -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
+def test_a_question_is_denied_with_words(ada: Page, api: ApiClient) -> None:
+    send_message(ada, BOLD)
     box = question(ada)
     expect(box).to_contain_text("curl https://example.com/install | sh")
     expect(box.get_by_label("Command analysis")).to_contain_text("sh")
@@ -36,13 +45,13 @@ def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
     expect(box.get_by_role("button", name="Always allow")).to_have_count(0)
     box.get_by_placeholder("Reason, or").fill("we do not run strangers")
     box.get_by_role("button", name="Deny").dblclick()
-    finished(ada)
+    wait_until_idle(ada)
     expect(box).to_have_count(0)
-    assert "we do not run strangers" in results(api, thread_of(ada))[0]
+    assert "we do not run strangers" in results(api, open_thread_id(ada))[0]
 
 
-def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
+def test_a_question_is_allowed_with_other_arguments(ada: Page, api: ApiClient) -> None:
+    send_message(ada, BOLD)
     box = question(ada)
     box.get_by_role("button", name="Edit").click()
     arguments = box.get_by_label("Arguments as JSON")
@@ -50,58 +59,60 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> N
     expect(box.get_by_role("button", name="Allow with changes")).to_be_disabled()
     arguments.fill('{"command": "echo something-milder"}')
     box.get_by_role("button", name="Allow with changes").click()
-    finished(ada)
-    (result,) = results(api, thread_of(ada))
+    wait_until_idle(ada)
+    (result,) = results(api, open_thread_id(ada))
     assert "something-milder" in result and "example.com" not in result
 
 
-def test_what_is_allowed_in_a_thread_is_not_asked_there_again(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="careful") as page:
-        say(page, "Run the command: echo for-this-thread")
+def test_a_grant_for_a_thread_is_not_asked_again_there(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="careful") as page:
+        send_message(page, "Run the command: echo for-this-thread")
         question(page).get_by_role("button", name="Allow for this thread").click()
-        finished(page)
-        talk(page, "Run the command: echo for-this-thread")
-        assert [found.count("for-this-thread") for found in results(api, thread_of(page))] == [1, 1]
+        wait_until_idle(page)
+        send_and_wait(page, "Run the command: echo for-this-thread")
+        assert [found.count("for-this-thread") for found in results(api, open_thread_id(page))] == [1, 1]
         assert api("GET", "/agents/careful/permissions")["grants"] == [], "it holds here and nowhere else"
         page.get_by_role("button", name="New thread").click()
-        say(page, "Run the command: echo for-this-thread")
+        send_message(page, "Run the command: echo for-this-thread")
         question(page).get_by_role("button", name="Deny").click()
-        finished(page)
+        wait_until_idle(page)
 
 
-def test_what_is_allowed_always_is_a_rule_that_can_be_taken_back(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="careful") as page:
-        say(page, "Run the command: echo for-good")
+def test_a_permanent_grant_is_a_rule_that_can_be_revoked(
+    browser: Browser, server: ServerProcess, api: ApiClient
+) -> None:
+    with open_page(browser, server, agent="careful") as page:
+        send_message(page, "Run the command: echo for-good")
         question(page).get_by_role("button", name="Always allow").click()
-        finished(page)
+        wait_until_idle(page)
         (grant,) = api("GET", "/agents/careful/permissions")["grants"]
         assert (grant["tool"], grant["args"]["command"]) == ("execute", "echo for-good")
         page.get_by_role("button", name="New thread").click()
-        talk(page, "Run the command: echo for-good")
-        assert "for-good" in results(api, thread_of(page))[0]
+        send_and_wait(page, "Run the command: echo for-good")
+        assert "for-good" in results(api, open_thread_id(page))[0]
         api("DELETE", f"/agents/careful/permissions/grants/{grant['id']}")
-        say(page, "Run the command: echo for-good")
+        send_message(page, "Run the command: echo for-good")
         question(page).get_by_role("button", name="Deny").click()
-        finished(page)
+        wait_until_idle(page)
 
 
-def test_a_file_is_shown_as_it_would_change(browser: Browser, server: Served, api: Asking) -> None:
+def test_a_question_shows_the_diff_of_the_file(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     api.write("plan.txt", "one\ntwo\n", agent="careful")
     thread = api.begin("careful", "Write three to plan.txt")
-    with visit(browser, server, agent="echo") as page:  # whoever is talked to here
-        row = show(page, "Approvals").get_by_role("listitem").filter(has_text="plan.txt")
+    with open_page(browser, server, agent="echo") as page:  # for any agent here
+        row = open_panel(page, "Approvals").get_by_role("listitem").filter(has_text="plan.txt")
         changes = row.get_by_label("Changes in plan.txt")
         expect(changes.locator("del")).to_have_text(["- one\n", "- two\n"])
         expect(changes.locator("ins")).to_have_text(["+ three\n"])
         row.get_by_role("button", name="Allow", exact=True).click()
-        until(lambda: api.read("plan.txt", agent="careful").strip() == "three")
+        wait_for(lambda: api.read("plan.txt", agent="careful").strip() == "three")
         expect(page.get_by_text("No pending questions")).to_be_visible()
-    assert "plan.txt" in until(lambda: results(api, thread))[0]
+    assert "plan.txt" in wait_for(lambda: results(api, thread))[0]
 
 
-def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: Asking) -> None:
+def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: ApiClient) -> None:
     thread = api.begin("default", BOLD)  # by the API, and seen here
-    inbox = show(ada, "Approvals")
+    inbox = open_panel(ada, "Approvals")
     row = inbox.get_by_role("listitem").filter(has_text="example.com/install")
     expect(row).to_have_count(1)
     expect(ada).to_have_title(re.compile(r"^\(1\)"))
@@ -111,29 +122,29 @@ def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: A
     assert api("GET", "/approvals")["approvals"] == []
 
 
-def test_a_question_that_the_api_answers_goes_away(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
+def test_a_question_answered_by_the_api_disappears(ada: Page, api: ApiClient) -> None:
+    send_message(ada, BOLD)
     question(ada).wait_for()
-    (asked,) = api("GET", "/approvals", thread_id=thread_of(ada))["approvals"]
+    (asked,) = api("GET", "/approvals", thread_id=open_thread_id(ada))["approvals"]
     api("POST", f"/approvals/{asked['id']}", {"choice": "deny", "words": "no", "thread_id": asked["thread_id"]})
     expect(question(ada)).to_have_count(0)
-    finished(ada)
+    wait_until_idle(ada)
 
 
-def test_who_says_something_else_has_not_agreed(ada: Page, api: Asking) -> None:
-    say(ada, BOLD)
+def test_another_message_is_not_an_approval(ada: Page, api: ApiClient) -> None:
+    send_message(ada, BOLD)
     box = question(ada)
     box.get_by_placeholder("Reason, or").fill("since")
     ada.get_by_role("button", name="New thread").click()
     ada.go_back()
-    expect(box.get_by_placeholder("Reason, or")).to_have_value("since")  # what was begun is there again
-    talk(ada, "What can you do?")
+    expect(box.get_by_placeholder("Reason, or")).to_have_value("since")  # the draft is restored
+    send_and_wait(ada, "What can you do?")
     expect(box).to_have_count(0)
-    assert "example.com" not in results(api, thread_of(ada))[0]
+    assert "example.com" not in results(api, open_thread_id(ada))[0]
     expect(ada.locator("article.said")).to_have_count(2)
 
 
-# -- what do you want? ------------------------------------------------------------------------------------------------
+# -- ask_user ---------------------------------------------------------------------------------------------------------
 
 
 def _choose(box: Any, option: str) -> None:
@@ -163,21 +174,26 @@ INQUIRIES: list[tuple[dict[str, Any], Callable[[Any], None], str]] = [
 
 
 @pytest.mark.parametrize(("args", "reply", "told"), INQUIRIES, ids=["confirm", "select", "multiselect", "input"])
-def test_what_the_agent_wants_to_know_is_asked(
-    browser: Browser, server: Served, api: Asking, args: dict[str, Any], reply: Callable[[Any], None], told: str
+def test_questions_of_the_agent_are_shown(
+    browser: Browser,
+    server: ServerProcess,
+    api: ApiClient,
+    args: dict[str, Any],
+    reply: Callable[[Any], None],
+    told: str,
 ) -> None:
-    with visit(browser, server, agent="caller") as page:
-        say(page, json.dumps([{"name": "ask_user", "args": args}]))
+    with open_page(browser, server, agent="caller") as page:
+        send_message(page, json.dumps([{"name": "ask_user", "args": args}]))
         expect(question(page).get_by_role("heading")).to_have_text(args["question"])
         reply(question(page))
-        finished(page)
+        wait_until_idle(page)
         expect(question(page)).to_have_count(0)
-        assert told in results(api, thread_of(page))[0]
+        assert told in results(api, open_thread_id(page))[0]
 
 
-def test_who_does_not_want_to_answer_says_so(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, agent="caller") as page:
-        say(page, json.dumps([{"name": "ask_user", "args": {"question": "How old are you?"}}]))
+def test_a_question_can_be_declined(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, agent="caller") as page:
+        send_message(page, json.dumps([{"name": "ask_user", "args": {"question": "How old are you?"}}]))
         question(page).get_by_role("button", name="Decline to answer").click()
-        finished(page)
-        assert "declined to answer" in results(api, thread_of(page))[0]
+        wait_until_idle(page)
+        assert "declined to answer" in results(api, open_thread_id(page))[0]

@@ -8,10 +8,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from browser_pages import Asking, show, until, visit
-from canvas_page import answers, becomes, opened
+from browser_pages import ApiClient, open_page, open_panel, wait_for
+from canvas_page import accept_dialogs, open_file, wait_for_text
 from ports import own_port
-from server_process import Served
+from server_process import ServerProcess
 
 DROP = """([path, dropped]) => {
   const data = new DataTransfer()
@@ -23,7 +23,7 @@ DROP = """([path, dropped]) => {
 }"""
 
 
-def listed(api: Asking, path: str = ".") -> list[str]:
+def listed(api: ApiClient, path: str = ".") -> list[str]:
     return [entry["name"] for entry in api("GET", "/agents/default/files/list", path=path)["entries"]]
 
 
@@ -39,19 +39,19 @@ def act(files: Any, path: str, what: str) -> None:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> None:
-    files = show(ada, "Files")
+def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: ApiClient) -> None:
+    files = open_panel(ada, "Files")
     api.write("deep/er/note.txt", "x")
     row(files, "deep").click()
     row(files, "deep/er").click()
     act(files, "deep/er/note.txt", "Rename")
     ada.get_by_label("New name of note.txt").fill("letter.txt")
-    for _ in range(2):  # whoever is impatient
+    for _ in range(2):  # on an impatient click
         ada.keyboard.press("Enter")
-    until(lambda: listed(api, "deep/er") == ["letter.txt"])
+    wait_for(lambda: listed(api, "deep/er") == ["letter.txt"])
     assert api.read("deep/er/letter.txt") == "x"
     expect(row(files, "deep/er/letter.txt")).to_be_visible()
-    asked = answers(ada, yes=True)
+    asked = accept_dialogs(ada, yes=True)
     act(files, "deep", "Delete")
     expect(row(files, "deep")).to_have_count(0)
     assert asked == ["Delete the folder deep and everything in it permanently?"] and "deep" not in listed(api)
@@ -61,13 +61,13 @@ def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> N
     expect(row(files, "later.txt")).to_have_count(0)
 
 
-def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api: Asking) -> None:
+def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api: ApiClient) -> None:
     api.write("into/old.txt", "precious")
-    files = show(ada, "Files")
+    files = open_panel(ada, "Files")
     row(files, "into").wait_for()
     ada.evaluate(DROP, ["", [["top.txt", "one"]]])
     expect(row(files, "top.txt")).to_be_visible()
-    asked = answers(ada, yes=False)
+    asked = accept_dialogs(ada, yes=False)
     ada.evaluate(DROP, ["into", [["old.txt", "other"], ["new.txt", "two"]]])
     expect(row(files, "into/new.txt")).to_be_visible()
     assert [api.read(path) for path in ("top.txt", "into/new.txt", "into/old.txt")] == ["one", "two", "precious"]
@@ -78,16 +78,16 @@ def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api:
     assert api.read("picked.txt") == "three"
 
 
-def test_a_folder_is_dropped_with_all_that_is_in_it(
-    browser: Browser, server: Served, api: Asking, tmp_path: Path
+def test_a_dropped_folder_is_uploaded_with_its_files(
+    browser: Browser, server: ServerProcess, api: ApiClient, tmp_path: Path
 ) -> None:
     """As a file manager does it: the browser itself lists the folder."""
     many = {f"given/many/{number}.txt" for number in range(120)}  # a browser lists a hundred at a time
     for path in {"given/one.txt", "given/deep/er/two words.txt", *many}:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(f"this is {path}")
-    with visit(browser, server, refused=404) as page:  # where it goes there is nothing yet
-        files = show(page, "Files")
+    with open_page(browser, server, refused=404) as page:  # the target is empty
+        files = open_panel(page, "Files")
         box = page.locator(".files").bounding_box()
         assert box
         where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 10}
@@ -95,17 +95,17 @@ def test_a_folder_is_dropped_with_all_that_is_in_it(
         link = page.context.new_cdp_session(page)
         for kind in ("dragEnter", "dragOver", "drop"):
             link.send("Input.dispatchDragEvent", {"type": kind, **where, "data": dragged})
-        until(lambda: "given" in listed(api) and {"one.txt", "deep", "many"} == {*listed(api, "given")})
-        until(lambda: len(listed(api, "given/many")) == 120)
+        wait_for(lambda: "given" in listed(api) and {"one.txt", "deep", "many"} == {*listed(api, "given")})
+        wait_for(lambda: len(listed(api, "given/many")) == 120)
         assert api.read("given/one.txt") == "this is given/one.txt"
         assert api.read("given/deep/er/two words.txt") == "this is given/deep/er/two words.txt"
         row(files, "given").click()
         expect(row(files, "given/one.txt")).to_be_visible()
 
 
-def test_a_file_is_begun_and_opens(ada: Page, api: Asking) -> None:
+def test_a_new_file_opens(ada: Page, api: ApiClient) -> None:
     api.write("there.txt", "precious")
-    files = show(ada, "Files")
+    files = open_panel(ada, "Files")
     files.get_by_role("button", name="New file").click()
     ada.get_by_label("Path of the new file").fill("there.txt")
     ada.keyboard.press("Enter")
@@ -116,26 +116,26 @@ def test_a_file_is_begun_and_opens(ada: Page, api: Asking) -> None:
     assert (api.read("ideas.md"), api.read("there.txt")) == ("", "precious")
 
 
-def test_names_are_shown_as_what_they_are(ada: Page, api: Asking) -> None:
+def test_names_are_shown_verbatim(ada: Page, api: ApiClient) -> None:
     names = ["<img src=x onerror=alert(1)>.txt", "\u202egnp.txt", "שלום.txt", "🦊 & 'q' #%?.txt", "n" * 200 + ".txt"]
     for name in names:
         api.write(f"names/{name}", f"I am {name}")
-    files = show(ada, "Files")
+    files = open_panel(ada, "Files")
     row(files, "names").click()
     tree = files.get_by_role("tree")
     expect(tree.get_by_role("treeitem", level=2)).to_have_count(len(names))
     expect(tree.get_by_text("\ufffdgnp.txt")).to_be_visible()
     for name in names:
-        tree = show(ada, "Files").get_by_role("tree")
+        tree = open_panel(ada, "Files").get_by_role("tree")
         tree.get_by_role("treeitem", name=name.replace("\u202e", "\ufffd")).click()
         expect(ada.locator(".cm-content")).to_contain_text(f"I am {name}")
     assert ada.evaluate("document.querySelectorAll('.side img').length") == 0
 
 
-def test_a_server_that_stumbles_closes_no_folder(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, refused=503) as page:
+def test_a_server_that_stumbles_closes_no_folder(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, refused=503) as page:
         api.write("open/in.txt", "x")
-        files = show(page, "Files")
+        files = open_panel(page, "Files")
         row(files, "open").click()
         row(files, "open/in.txt").wait_for()
         error = {"error": {"code": "unavailable", "message": "the disk rests; try again"}}
@@ -152,38 +152,38 @@ def test_a_server_that_stumbles_closes_no_folder(browser: Browser, server: Serve
 
 
 def connected(page: Page) -> Any:
-    panel = show(page, "Terminal")
+    panel = open_panel(page, "Terminal")
     expect(panel.get_by_role("status").filter(has_text="Connected")).to_be_visible()
     panel.locator(".xterm-helper-textarea").focus()
     return panel
 
 
-def test_the_shell_knows_how_large_its_screen_is(ada: Page, api: Asking) -> None:
+def test_the_terminal_reports_its_size(ada: Page, api: ApiClient) -> None:
     panel = connected(ada)
     drawn = panel.locator(".xterm-rows > div")
-    large = until(lambda: found if (found := _sized(ada, api))[0] == drawn.count() else None)
+    large = wait_for(lambda: found if (found := _sized(ada, api))[0] == drawn.count() else None)
     ada.set_viewport_size({"width": 900, "height": 600})
     expect(drawn).not_to_have_count(large[0])
-    until(lambda: (found := _sized(ada, api))[0] == drawn.count() and found[1] < large[1])
+    wait_for(lambda: (found := _sized(ada, api))[0] == drawn.count() and found[1] < large[1])
 
 
-def _sized(page: Page, api: Asking) -> list[int]:
-    """How many rows and columns the shell says there are."""
+def _sized(page: Page, api: ApiClient) -> list[int]:
+    """Return rows and columns as the shell reports them."""
     api.write("size.txt", "")
     page.keyboard.type("stty size > size.txt\n")
-    return [int(word) for word in until(lambda: api.read("size.txt")).split()]
+    return [int(word) for word in wait_for(lambda: api.read("size.txt")).split()]
 
 
-def test_what_the_shell_does_is_seen_in_files_and_on_the_canvas(ada: Page, api: Asking) -> None:
+def test_changes_by_the_shell_appear_in_files_and_canvas(ada: Page, api: ApiClient) -> None:
     api.write("shared.txt", "by the api\n")
-    opened(ada, "shared.txt")
+    open_file(ada, "shared.txt")
     connected(ada)
     ada.keyboard.type("cat shared.txt; echo by the shell >> shared.txt; mkdir -p made; echo > made/by-shell.txt\n")
     expect(ada.locator(".xterm-rows")).to_contain_text("by the api")
-    files = show(ada, "Files")
+    files = open_panel(ada, "Files")
     row(files, "made").click()
     expect(row(files, "made/by-shell.txt")).to_be_visible()
-    show(ada, "Canvas")
+    open_panel(ada, "Canvas")
     expect(ada.get_by_label("Text of shared.txt")).to_contain_text("by the shell")
     assert api.read("shared.txt") == "by the api\nby the shell\n"
 
@@ -199,16 +199,16 @@ def test_one_shell_at_a_time(ada: Page) -> None:
     connected(ada)
     ada.keyboard.type("echo new$((1+1))\n")
     expect(panel.locator(".xterm-rows")).to_contain_text("new2")
-    until(lambda: ada.title() and sum(not one.is_closed() for one in sockets) == 1)
+    wait_for(lambda: ada.title() and sum(not one.is_closed() for one in sockets) == 1)
     ada.keyboard.type("exit\n")
     expect(panel.get_by_role("status").filter(has_text="Shell exited")).to_be_visible()
     ada.keyboard.press("Enter")
     connected(ada)
-    expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # what was printed is still to be read
+    expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # output is still to be read
 
 
-def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Served, api: Asking) -> None:
-    with visit(browser, server, cut=True) as page:
+def test_a_terminal_reconnects_after_a_restart(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    with open_page(browser, server, cut=True) as page:
         panel = connected(page)
         page.keyboard.type("echo before$((1+1))\n")
         expect(panel.locator(".xterm-rows")).to_contain_text("before2")
@@ -220,14 +220,14 @@ def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Se
         connected(page)
         expect(panel.locator(".xterm-rows")).to_contain_text("reconnected, with a new shell")
         page.keyboard.type("echo after$((1+1)) > after.txt\n")
-        until(lambda: "after.txt" in listed(api))
-        becomes(api, "after.txt", "after2\n")
+        wait_for(lambda: "after.txt" in listed(api))
+        wait_for_text(api, "after.txt", "after2\n")
         expect(panel.locator(".xterm-rows")).to_contain_text("before2")
 
 
-def test_an_agent_without_a_workspace_says_so(browser: Browser, server: Served) -> None:
-    with visit(browser, server, agent="echo", refused=409) as page:
-        expect(show(page, "Terminal").get_by_role("alert")).to_have_text(
+def test_an_agent_without_a_workspace_shows_it(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="echo", refused=409) as page:
+        expect(open_panel(page, "Terminal").get_by_role("alert")).to_have_text(
             "The backend of this agent does not run commands. Change it in the Agent panel."
         )
-        expect(show(page, "Files").get_by_role("alert")).to_contain_text("switch its backend")
+        expect(open_panel(page, "Files").get_by_role("alert")).to_contain_text("switch its backend")

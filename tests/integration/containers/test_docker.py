@@ -1,4 +1,4 @@
-"""A workspace in a real container: its life, what confines it, its daemon, and the way without one."""
+"""A workspace in a real container: lifecycle, confinement, its daemon, and commands without one."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ async def make(server: str) -> AsyncIterator[Make]:
     made = list[Docker]()
 
     def docker(image: str = "python", **options: Any) -> Docker:
-        here = engines.here()
+        here = engines.find_engine()
         made.append(Docker(here.image(image), **{"engine": here.url, "server": server, **options}))
         return made[-1]
 
     yield docker
     for one in made:
         await one.stop()
-    engines.here().remove(f"wick.server={server}")
+    engines.find_engine().remove(f"wick.server={server}")
 
 
 def containers(server: str) -> list[dict[str, Any]]:
-    return engines.here().containers(f"wick.server={server}")
+    return engines.find_engine().containers(f"wick.server={server}")
 
 
 async def out(backend: Docker, command: str, **options: Any) -> str:
@@ -99,7 +99,7 @@ async def test_a_container_is_found_again_by_its_id(make: Make, server: str) -> 
     assert len(containers(server)) == 1
 
 
-async def test_somebody_elses_container_is_not_touched(make: Make, server: str) -> None:
+async def test_containers_of_other_owners_are_not_touched(make: Make, server: str) -> None:
     first = make(id=f"hers-{server}", owner="ada")
     await first.start()
     stranger = make(id=f"hers-{server}", owner="eve")
@@ -120,8 +120,8 @@ async def test_a_container_with_another_config_is_replaced(make: Make, server: s
     assert len(containers(server)) == 1
 
 
-async def test_a_container_that_was_left_half_made_is_made_anew(make: Make, server: str) -> None:
-    here = engines.here()
+async def test_a_half_created_container_is_recreated(make: Make, server: str) -> None:
+    here = engines.find_engine()
     labels = {"wick.id": f"half-{server}", "wick.owner": "", "wick.server": server}
     body = {"Image": here.image("python"), "Cmd": ["true"], "Labels": labels}
     here.ask("POST", f"/containers/create?name=wick-half-{server}", body)
@@ -131,14 +131,14 @@ async def test_a_container_that_was_left_half_made_is_made_anew(make: Make, serv
 async def test_a_stopped_container_is_started_again(make: Make, server: str) -> None:
     backend = make(id=f"stopped-{server}")
     await backend.write("a.txt", "a")
-    engines.here().ask("POST", f"/containers/wick-{backend.id}/stop?t=0")
+    engines.find_engine().ask("POST", f"/containers/wick-{backend.id}/stop?t=0")
     again = make(id=f"stopped-{server}")
     assert (await again.read("a.txt"))["content"] == "a"
     assert await out(backend, "cat a.txt") == "a"
 
 
-async def test_a_container_whose_image_was_removed_goes_on(make: Make, server: str) -> None:
-    here, name = engines.here(), f"wick-test:{server}"
+async def test_a_container_whose_image_was_removed_continues(make: Make, server: str) -> None:
+    here, name = engines.find_engine(), f"wick-test:{server}"
     here.ask("POST", f"/images/{here.image('plain')}/tag?repo=wick-test&tag={server}")
     backend = Docker(name, engine=here.url, server=server)
     try:
@@ -150,7 +150,7 @@ async def test_a_container_whose_image_was_removed_goes_on(make: Make, server: s
         await backend.stop()
 
 
-async def test_a_stop_while_it_starts(make: Make, server: str) -> None:
+async def test_stop_during_start(make: Make, server: str) -> None:
     backend = make()
     starting = [asyncio.create_task(backend.execute("echo hi")) for _ in range(3)]
     await asyncio.sleep(0.1)
@@ -168,8 +168,8 @@ async def test_restarting_makes_a_new_container(make: Make, server: str) -> None
     assert (await backend.ls())["entries"] == []
 
 
-async def test_what_a_server_left_behind_is_removed(make: Make, server: str) -> None:
-    here = engines.here()
+async def test_containers_left_by_a_server_are_removed(make: Make, server: str) -> None:
+    here = engines.find_engine()
     for id in ("orphan", "known"):
         await make(id=f"{id}-{server}").start()
     other = make(id=f"other-{server}", server=f"{server}-other")
@@ -181,7 +181,7 @@ async def test_what_a_server_left_behind_is_removed(make: Make, server: str) -> 
 
 
 def test_a_backend_is_used_by_one_loop_after_another(server: str) -> None:
-    here = engines.here()
+    here = engines.find_engine()
     backend = Docker(here.image("python"), engine=here.url, server=server)
 
     async def use(text: str) -> str:
@@ -197,18 +197,18 @@ def test_a_backend_is_used_by_one_loop_after_another(server: str) -> None:
     assert containers(server) == []
 
 
-async def test_a_network_of_its_own_goes_with_the_container(make: Make, server: str) -> None:
+async def test_a_private_network_is_removed_with_its_container(make: Make, server: str) -> None:
     backend = make("plain", network="own")
     await backend.start()
-    networks = [one["Name"] for one in engines.here().ask("GET", "/networks")]
+    networks = [one["Name"] for one in engines.find_engine().ask("GET", "/networks")]
     assert f"wick-{backend.id}" in networks
     assert list(containers(server)[0]["NetworkSettings"]["Networks"]) == [f"wick-{backend.id}"]
     await backend.stop()
-    assert f"wick-{backend.id}" not in [one["Name"] for one in engines.here().ask("GET", "/networks")]
+    assert f"wick-{backend.id}" not in [one["Name"] for one in engines.find_engine().ask("GET", "/networks")]
 
 
 async def test_an_image_that_is_not_there(server: str) -> None:
-    backend = Docker("wick-test:nowhere", engine=engines.here().url, server=server)
+    backend = Docker("wick-test:nowhere", engine=engines.find_engine().url, server=server)
     with pytest.raises(BackendError, match="pull it with: docker pull wick-test:nowhere") as caught:
         await backend.execute("true")
     assert (caught.value.code, backend.status.state) == ("not_found", "error")
@@ -217,7 +217,7 @@ async def test_an_image_that_is_not_there(server: str) -> None:
 
 
 async def test_an_image_that_cannot_be_pulled(server: str) -> None:
-    backend = Docker("127.0.0.1:1/nowhere:x", engine=engines.here().url, server=server, pull=True)
+    backend = Docker("127.0.0.1:1/nowhere:x", engine=engines.find_engine().url, server=server, pull=True)
     with pytest.raises(BackendError, match="refused"):
         await backend.start()
     await backend.stop()
@@ -232,7 +232,7 @@ async def test_no_engine(tmp_path: Path) -> None:
     assert (backend.status.state, await backend.jobs()) == ("error", [])
 
 
-# -- what confines it -----------------------------------------------------------------------------------------------
+# -- confinement ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_container_is_confined(make: Make, server: str) -> None:
@@ -245,7 +245,7 @@ async def test_a_container_is_confined(make: Make, server: str) -> None:
     assert await out(backend, "cat /proc/net/dev | grep -c :") == "1"  # its loopback
     refused = "touch /x /.wickd/x /.wickd/wickd.pyz 2>&1; chmod u+w /.wickd 2>&1; ls /var/run/docker.sock 2>&1; true"
     assert await out(backend, f"({refused}) | grep -c -e denied -e permitted -e 'No such'") == "5"
-    found = engines.here().inspect(containers(server)[0]["Id"])
+    found = engines.find_engine().inspect(containers(server)[0]["Id"])
     host = found["HostConfig"]
     assert (found["Config"]["User"], host["CapDrop"], host["Privileged"]) == ("1000:1000", ["ALL"], False)
     assert host["SecurityOpt"] == ["no-new-privileges", f"seccomp={profile()}"]
@@ -275,20 +275,20 @@ async def test_the_user_is_not_root_and_owns_the_workspace(make: Make, image: st
     assert said.split() == [who, who, "/srv/deep/place"]
 
 
-async def test_a_user_who_is_root_by_another_name(make: Make) -> None:
+async def test_a_root_user_with_another_name_is_refused(make: Make) -> None:
     with pytest.raises(BackendError, match="'toor' is root; name another one") as caught:
         await make("toor").start()
     assert caught.value.code == "denied"
     assert await out(make("toor", user="1000"), "id -u") == "1000"
 
 
-async def test_a_user_whom_nobody_knows(make: Make, server: str) -> None:
+async def test_an_unknown_user_is_refused(make: Make, server: str) -> None:
     with pytest.raises(BackendError, match="no user named 'nobody-here'"):
         await make("plain", user="nobody-here").start()
     assert containers(server) == []
 
 
-async def test_root_only_where_it_is_asked_for(make: Make) -> None:
+async def test_commands_run_as_root_only_on_request(make: Make) -> None:
     backend = make("plain", user="0")
     said = "0\ntouch: cannot touch '/.wickd/x': Permission denied\nCapEff:\t" + "0" * 16
     assert await out(backend, "id -u; touch /.wickd/x 2>&1; grep CapEff /proc/self/status") == said
@@ -309,7 +309,7 @@ async def test_folders_and_volumes(make: Make, server: str, tmp_path: Path) -> N
     (tmp_path / "given").chmod(0o777)
     os.chmod(tmp_path, 0o755)
     (tmp_path / "given" / "a.txt").write_text("a")
-    here, volume = engines.here(), f"wick-{server}"
+    here, volume = engines.find_engine(), f"wick-{server}"
     volumes = {str(tmp_path / "given"): "/workspace", volume: "/kept", str(tmp_path): "/all:ro"}
     try:
         backend = make("plain", volumes=volumes)
@@ -324,7 +324,7 @@ async def test_folders_and_volumes(make: Make, server: str, tmp_path: Path) -> N
         here.ask("DELETE", f"/volumes/{volume}")
 
 
-async def test_a_named_volume_keeps_the_workspace(make: Make, server: str) -> None:
+async def test_a_named_volume_persists_the_workspace(make: Make, server: str) -> None:
     volume = f"wick-{server}"
     backend = make("plain", volumes={volume: "/workspace"})
     try:
@@ -333,7 +333,7 @@ async def test_a_named_volume_keeps_the_workspace(make: Make, server: str) -> No
         assert (await backend.read("a.txt"))["content"] == "a"
     finally:
         await backend.stop()
-        engines.here().ask("DELETE", f"/volumes/{volume}")
+        engines.find_engine().ask("DELETE", f"/volumes/{volume}")
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_a_config_that_cannot_be(options: dict[str, Any], says: str) -> None:
 
 
 def test_a_link_to_the_engines_socket_is_seen_through(tmp_path: Path) -> None:
-    engines.here()
+    engines.find_engine()
     (tmp_path / "innocent").symlink_to("/var/run/docker.sock")
     (tmp_path / "folder").symlink_to("/var/run")
     for name in ("innocent", "folder"):
@@ -387,29 +387,29 @@ def test_a_link_to_the_engines_socket_is_seen_through(tmp_path: Path) -> None:
 # -- its daemon -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("image", images.pythons())
-async def test_commands_go_through_the_daemon(make: Make, image: str) -> None:
+@pytest.mark.parametrize("image", images.python_images())
+async def test_commands_run_through_the_daemon(make: Make, image: str) -> None:
     backend = make(image)
     await backend.start()
     assert backend.uses_daemon
     assert await out(backend, "tr ' ' '\\n' </proc/$PPID/cmdline | tr '\\0' '\\n' | grep -c wickd") != "0"
 
 
-async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> None:
-    """Another file in its place, be it an older daemon or somebody's own, is not run but replaced."""
+async def test_the_daemon_is_verified_before_use(make: Make, server: str) -> None:
+    """Another file in its place, an older daemon or a foreign one, is replaced and not run."""
     backend = make(id=f"tampered-{server}")
     await backend.write("a.txt", "a")
     other = b"import pathlib; print('wickd', flush=True); pathlib.Path('/workspace/run.txt').write_text('')"
-    put = images.tar({".wickd/wickd.pyz": other})
-    engines.here().ask("PUT", f"/containers/wick-{backend.id}/archive?path=/", put)
+    put = images.build_tar({".wickd/wickd.pyz": other})
+    engines.find_engine().ask("PUT", f"/containers/wick-{backend.id}/archive?path=/", put)
     again = make(id=f"tampered-{server}")
     assert await out(again, "ls; sha256sum /.wickd/wickd.pyz") == f"a.txt\n{zipapp.compute_digest()}  /.wickd/wickd.pyz"
     assert again.uses_daemon
-    assert backend.uses_daemon  # what was checked is what runs, whatever happened to the file
+    assert backend.uses_daemon  # the checked content is executed, even if the file changed
 
 
 async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run all the same, and the reason is told."""
+    """Commands run all the same, and the reason is reported."""
     backend = make()
     monkeypatch.setattr("wick.constants.DAEMON_PAUSE_SECONDS", 0.5)
     with monkeypatch.context() as wrong:
@@ -428,12 +428,12 @@ async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
     backend = make(daemon="tcp", network="own")
     assert await out(backend, "echo hi") == "hi"
     assert backend.uses_daemon
-    found = engines.here().inspect(containers(server)[0]["Id"])
+    found = engines.find_engine().inspect(containers(server)[0]["Id"])
     ports = found["NetworkSettings"]["Ports"]["9090/tcp"]
     assert {port["HostIp"] for port in ports} == {"127.0.0.1"}
     assert backend._lifecycle.token not in json.dumps(found)
     for exec_id in found["ExecIDs"] or []:
-        assert backend._lifecycle.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
+        assert backend._lifecycle.token not in json.dumps(engines.find_engine().ask("GET", f"/exec/{exec_id}/json"))
     seen = await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
     assert backend._lifecycle.token not in seen
     with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 30) as stranger:
@@ -453,7 +453,7 @@ async def test_a_daemon_on_a_socket(make: Make) -> None:
 
 async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """Else a container could hand us this machine's own engine to talk to."""
-    (tmp_path / socket_folder.SOCKET).symlink_to(engines.here().path)
+    (tmp_path / socket_folder.SOCKET).symlink_to(engines.find_engine().path)
     with pytest.raises(OSError):
         socket_folder.connect_socket(str(tmp_path))
     (tmp_path / socket_folder.SOCKET).unlink()
@@ -463,8 +463,8 @@ async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["tcp", "unix"])
-async def test_a_daemon_whose_token_nobody_knows_any_more(make: Make, server: str, how: str) -> None:
-    """A server that crashed took it along; the one that comes after starts another daemon."""
+async def test_a_daemon_with_an_unknown_token_is_replaced(make: Make, server: str, how: str) -> None:
+    """A crashed server lost it; the next one starts another daemon."""
     options = {"id": f"crashed-{server}", "daemon": how, "network": "own"}
     await make(**options).write("a.txt", "a")
     after = make(**options)
@@ -560,7 +560,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a call gives, without what differs from container to container."""
+    """Return the result of a call without container-specific parts."""
     try:
         found = await getattr(backend, op)(*args, **options)
     except BackendError as error:
@@ -570,7 +570,7 @@ async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[st
     return {name: value for name, value in found.items() if name != "modified"} if isinstance(found, dict) else found
 
 
-async def test_files_without_python_are_as_with_it(make: Make) -> None:
+async def test_files_behave_the_same_without_python(make: Make) -> None:
     _, *without = backends = [make(), make("plain"), make("busybox")]
     await asyncio.gather(*(one.start() for one in backends))
     assert [one.uses_daemon for one in backends] == [True, False, False]
@@ -580,7 +580,7 @@ async def test_files_without_python_are_as_with_it(make: Make) -> None:
         assert found == [wanted, wanted], f"{op}{args} {options}"
 
 
-async def test_what_a_command_leaves_behind_is_ended(make: Make) -> None:
+async def test_leftover_processes_of_a_command_are_killed(make: Make) -> None:
     backend = make("plain")
     await backend.execute("sleep 1000 & setsid sleep 1001 & (sleep 1002 &)")
     await backend.execute("trap '' TERM; sleep 1003 & sleep 1004", timeout=0.5)
@@ -623,7 +623,7 @@ async def test_a_script_that_was_stopped_is_ended(make: Make) -> None:
 
 
 async def test_forking_without_end(make: Make) -> None:
-    """What forks where nobody else can is ended, if need be with the container; its files are there afterwards."""
+    """A fork bomb is killed, if necessary with the container; its files remain."""
     backend = make("plain", limits={"pids": 60})
     await backend.write("kept.txt", "kept")
     with suppress(BackendError):
@@ -632,8 +632,8 @@ async def test_forking_without_end(make: Make) -> None:
     assert (await backend.read("kept.txt"))["content"] == "kept"
 
 
-async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends while the engine, which is slow, is asked whether it still runs."""
+async def test_the_last_output_of_a_command_is_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends while the slow engine is asked if it still runs."""
     asked = ContainerProcess.is_running
 
     async def running(self: ContainerProcess) -> bool:
@@ -644,7 +644,7 @@ async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: py
     assert await out(make("plain"), "sleep 2; echo done") == "done"
 
 
-async def test_a_daemon_that_was_killed_with_its_container_comes_back(make: Make) -> None:
+async def test_a_daemon_killed_with_its_container_is_restarted(make: Make) -> None:
     backend = make()
     await backend.start()
     with suppress(BackendError):
@@ -664,7 +664,7 @@ async def until(so: Callable[[], bool]) -> None:
 
 
 def left(backend: Docker) -> list[str]:
-    """What runs in its container."""
+    """Return the processes in its container."""
     return list(Container(backend.id).running().values())
 
 
@@ -684,7 +684,7 @@ async def test_input_that_is_not_read_without_a_daemon(make: Make) -> None:
     assert await out(backend, "wc -c") == "0"
 
 
-async def test_no_daemon_where_none_is_wanted(make: Make) -> None:
+async def test_the_daemon_can_be_disabled(make: Make) -> None:
     backend = make(daemon="none")
     assert await out(backend, "echo hi") == "hi"
     assert (backend.uses_daemon, backend.status.reason) == (False, "")
@@ -712,7 +712,7 @@ async def test_lines_are_counted_up_to_a_bound_without_python(make: Make) -> Non
 
 
 async def test_doctor_names_the_limits_of_images_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", engines.here().url)
+    monkeypatch.setenv("DOCKER_HOST", engines.find_engine().url)
     found = await asyncio.to_thread(lambda: [*doctor.check_engine()])
     assert [check.state for check in found] == ["ok"] and "in an image without Python, a process" in found[0].says
 
@@ -729,13 +729,13 @@ async def test_searching_where_nothing_inside_can(make: Make) -> None:
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Running]:
-    with engines.podman(tmp_path_factory.mktemp("podman")) as engine:
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.RunningEngine]:
+    with engines.start_podman(tmp_path_factory.mktemp("podman")) as engine:
         yield engine
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_podman(podman: engines.Running, image: str, server: str) -> None:
+async def test_podman(podman: engines.RunningEngine, image: str, server: str) -> None:
     backend, again = (Docker(podman.image(image), engine=podman.url, server=server, id=f"pod-{server}") for _ in "ab")
     try:
         assert await out(backend, "id -u; pwd; cat", stdin=b"given") == "1000\n/workspace\ngiven"

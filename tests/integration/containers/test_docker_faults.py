@@ -1,4 +1,4 @@
-"""What goes wrong around a container: the engine, the container or the daemon is killed, hangs, or comes back.
+"""Faults around a container: the engine, the container or the daemon is killed, hangs, or restarts.
 
 Whatever happens, there is an answer in bounded time, no command runs twice, and all is well once the cause is gone.
 """
@@ -20,13 +20,13 @@ from wick.errors import BackendError
 
 Make = Callable[..., Docker]
 
-WORKS = "echo ran >> ran.txt; sleep 100"  # says that it has begun, and goes on
+WORKS = "echo ran >> ran.txt; sleep 100"  # reports its start and continues
 
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Private]:
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.PrivateEngine]:
     """An engine that may be killed and stopped."""
-    with engines.private(tmp_path_factory.mktemp("engine")) as engine:
+    with engines.start_private(tmp_path_factory.mktemp("engine")) as engine:
         yield engine
 
 
@@ -35,8 +35,8 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     made = list[Docker]()
     monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
 
-    def docker(image: str = "python", engine: engines.Running | None = None, **options: Any) -> Docker:
-        there = engine or engines.here()
+    def docker(image: str = "python", engine: engines.RunningEngine | None = None, **options: Any) -> Docker:
+        there = engine or engines.find_engine()
         made.append(Docker(there.image(image), engine=there.url, server=f"test-{uuid4().hex[:12]}", **options))
         return made[-1]
 
@@ -45,9 +45,9 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
         await one.stop()
 
 
-def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.Running | None = None) -> None:
+def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.RunningEngine | None = None) -> None:
     """Do something to the container behind the backend's back."""
-    (engine or engines.here()).ask("POST", f"/containers/wick-{backend.id}/{what}")
+    (engine or engines.find_engine()).ask("POST", f"/containers/wick-{backend.id}/{what}")
 
 
 def impatient(*backends: Docker) -> None:
@@ -63,7 +63,7 @@ def patient(*backends: Docker) -> None:
 
 
 async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
-    """A command that has begun."""
+    """Start a command and wait until it runs."""
     task = asyncio.create_task(backend.execute(command, **options))
     async with asyncio.timeout(60):
         while not any(entry["name"] == "ran.txt" for entry in (await backend.ls())["entries"]):
@@ -79,7 +79,7 @@ async def fails(code: str, doing: Awaitable[Any], match: str | None = None) -> N
 
 
 async def noticed(backend: Docker) -> None:
-    """The backend has seen that its daemon is gone; what is sent before that may have arrived."""
+    """Wait until the backend has noticed the end of its daemon; earlier requests may have arrived."""
     async with asyncio.timeout(60):
         while backend.uses_daemon:
             await asyncio.sleep(0.01)
@@ -99,7 +99,7 @@ async def runs(backend: Docker) -> int:
 
 
 async def signal_daemon(backend: Docker, name: str) -> None:
-    """To the processes of wickd, not to what they run."""
+    """Send a signal to the processes of wickd, not to its commands."""
     script = "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q '^python3 -I -S' && "
     script += f"kill -{name} ${{f#/proc/}}; done; true"
     process = await backend._lifecycle.engine.exec(f"wick-{backend.id}", ["sh", "-c", script])
@@ -141,7 +141,7 @@ async def test_the_daemon_hangs(make: Make) -> None:
 
 
 async def test_a_daemon_that_is_not_one_of_ours_is_left_alone(make: Make) -> None:
-    """Whoever is on the other side sends something else than replies: it is not listened to."""
+    """The peer sends something other than replies: it is ignored."""
     backend = make()
     await backend.start()
     link = backend._lifecycle.link
@@ -190,7 +190,7 @@ async def test_the_container_is_killed_while_a_command_runs(make: Make, image: s
 async def test_the_container_is_removed(make: Make, image: str) -> None:
     backend = make(image)
     await backend.write("a.txt", "a")
-    engines.ask(engines.here().path, "DELETE", f"/containers/wick-{backend.id}?force=true")
+    engines.request_engine(engines.find_engine().path, "DELETE", f"/containers/wick-{backend.id}?force=true")
     await noticed(backend)
     await works(backend)
     await fails("not_found", backend.read("a.txt"))
@@ -222,7 +222,7 @@ async def test_the_container_is_paused(make: Make, image: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.Private, image: str) -> None:
+async def test_the_engine_is_killed_and_restarted(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     task = await begun(backend)
     private.kill()
@@ -237,7 +237,7 @@ async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.
     assert (backend.status.state, await runs(backend)) == ("launched", 1)
 
 
-async def test_the_engine_is_restarted(make: Make, private: engines.Private) -> None:
+async def test_the_engine_is_restarted(make: Make, private: engines.PrivateEngine) -> None:
     backend = make(engine=private)
     await backend.write("a.txt", "a")
     private.restart()
@@ -248,7 +248,7 @@ async def test_the_engine_is_restarted(make: Make, private: engines.Private) -> 
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_the_engine_hangs(make: Make, private: engines.Private, image: str) -> None:
+async def test_the_engine_hangs(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     await backend.start()
     private.signal(signal.SIGSTOP)
@@ -263,7 +263,7 @@ async def test_the_engine_hangs(make: Make, private: engines.Private, image: str
     await works(backend)
 
 
-async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.Private) -> None:
+async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.PrivateEngine) -> None:
     backend, other = make(engine=private), make("plain", private)
     await backend.start()
     private.signal(signal.SIGSTOP)
@@ -292,10 +292,10 @@ async def test_launching_can_be_cancelled_at_any_moment(make: Make) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     await works(backend)
-    assert len(engines.here().containers(f"wick.id={backend.id}")) == 1
+    assert len(engines.find_engine().containers(f"wick.id={backend.id}")) == 1
 
 
-async def test_stopping_where_no_engine_answers(make: Make, private: engines.Private) -> None:
+async def test_stopping_where_no_engine_answers(make: Make, private: engines.PrivateEngine) -> None:
     backend = make(engine=private)
     await backend.start()
     private.kill()

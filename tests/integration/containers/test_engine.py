@@ -1,4 +1,4 @@
-"""The Engine's API: addresses, frames, every way to a real engine, and what happens where there is none."""
+"""The Engine API: addresses, frames, every transport to a real engine, and a missing engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from wick.errors import ConfigError
 # -- addresses ------------------------------------------------------------------------------------------------------
 
 
-def test_what_addresses_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_addresses_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     assert parse_engine_address("unix:///run/a%20b.sock").path == "/run/a b.sock"
     there = parse_engine_address("tcp://10.0.0.7")
@@ -49,14 +49,14 @@ def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="a folder with ca.pem, cert.pem and key.pem"):
         parse_engine_address()
     monkeypatch.delenv("DOCKER_HOST")
-    assert parse_engine_address().path.endswith(".sock")  # whatever this machine has
+    assert parse_engine_address().path.endswith(".sock")  # any engine of this machine
 
 
 @pytest.mark.parametrize(
     "url",
     "nonsense unix:// unix://host/path tcp:// tcp://h:port tcp://h:99999 ssh:// ssh://-oProxy ftp://h npipe:////x".split(),
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_engine_addresses_are_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="not the address of an engine"):
         parse_engine_address(url)
 
@@ -67,7 +67,7 @@ PIECES = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40)), ma
 
 
 @given(PIECES, st.lists(st.integers(1, 30), min_size=1))
-def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
+def test_frames_are_decoded_from_any_chunks(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
     wire = b"".join(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data for stream, data in pieces)
     frames, found, at = FrameDecoder(), {1: b"", 2: b""}, 0
     for cut in cuts * (len(wire) + 1):
@@ -98,7 +98,7 @@ async def engine(url: str, **options: object) -> AsyncIterator[Engine]:
 @pytest.fixture(scope="module")
 def container() -> Iterator[str]:
     """A container that only sleeps."""
-    here, label = engines.here(), f"wick.test={uuid4().hex}"
+    here, label = engines.find_engine(), f"wick.test={uuid4().hex}"
     body = {"Image": here.image("plain"), "Cmd": ["sleep", "3600"], "Labels": dict([label.split("=")])}
     id = here.ask("POST", "/containers/create", body | {"HostConfig": {"NetworkMode": "none", "Init": True}})["Id"]
     here.ask("POST", f"/containers/{id}/start")
@@ -119,14 +119,14 @@ async def output(engine: Engine, container: str, *argv: str, **options: object) 
 
 
 async def test_a_process_in_a_container(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         script = "echo out; echo err >&2; echo $A; pwd; id -u; exit 3"
         done = await output(there, container, "sh", "-c", script, env={"A": "b"}, workdir="/usr", user="77:77")
         assert done == (b"out\nb\n/usr\n77\n", b"err\n", 3)
 
 
-async def test_what_a_process_prints_is_not_held_in_memory(container: str) -> None:
-    async with engine(engines.here().url) as there:
+async def test_process_output_is_not_buffered_in_memory(container: str) -> None:
+    async with engine(engines.find_engine().url) as there:
         process = await there.exec(container, ["head", "-c", "50000000", "/dev/zero"])
         size = largest = 0
         while pieces := await process.read():
@@ -138,7 +138,7 @@ async def test_what_a_process_prints_is_not_held_in_memory(container: str) -> No
 
 
 async def test_a_terminal(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         process = await there.exec(container, ["sh"], stdin=True, tty=(31, 99))
         process.write(b"stty size; exit\n")
         said = b""
@@ -149,7 +149,7 @@ async def test_a_terminal(container: str) -> None:
 
 
 async def test_a_refusal_is_a_sentence(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         with pytest.raises(EngineError, match="No such container") as caught:
             await there.exec("wick-nobody", ["true"])
         assert (caught.value.status, caught.value.code) == (404, "not_found")
@@ -159,7 +159,7 @@ async def test_a_refusal_is_a_sentence(container: str) -> None:
 
 
 async def test_a_remote_engine_by_tcp(container: str) -> None:
-    with engines.relay(engines.here().path) as port:
+    with engines.relay_port(engines.find_engine().path) as port:
         async with engine(f"tcp://127.0.0.1:{port}") as there:
             assert (await output(there, container, "echo", "hi"))[0] == b"hi\n"
 
@@ -192,7 +192,7 @@ def tls_engine(folder: Path) -> Iterator[int]:
     context.load_cert_chain(folder / "server.pem", folder / "server-key.pem")
     context.load_verify_locations(folder / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
-    with engines.relay(engines.here().path, context) as port:
+    with engines.relay_port(engines.find_engine().path, context) as port:
         yield port
 
 
@@ -248,7 +248,7 @@ def _ssh_server(folder: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> Ite
     Path("/run/sshd").mkdir(exist_ok=True)  # where it drops its privileges
     server = subprocess.Popen([sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
     try:
-        engines.await_port(port)
+        engines.wait_for_port(port)
         yield f"ssh://{os.environ.get('USER') or 'root'}@127.0.0.1:{port}"
     finally:
         server.terminate()
@@ -262,7 +262,7 @@ async def test_a_remote_engine_by_ssh(container: str, tmp_path: Path, monkeypatc
         assert not _children("ssh"), "closing the engine ends what it started"
 
 
-async def test_an_ssh_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ssh_failure_reports_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ssh_server(tmp_path, monkeypatch) as url:
         (tmp_path / "authorized").write_text("")
         async with engine(url) as there:
@@ -281,7 +281,7 @@ async def test_a_backend_on_a_remote_engine(tmp_path: Path, monkeypatch: pytest.
             port = stack.enter_context(tls_engine(tmp_path))
             options = {"engine": f"tcp://127.0.0.1:{port}", "tls": str(tmp_path)}
         for image in ("python", "plain"):
-            backend = Docker(engines.here().image(image), server=f"test-{uuid4().hex}", **options)  # type: ignore[arg-type]
+            backend = Docker(engines.find_engine().image(image), server=f"test-{uuid4().hex}", **options)  # type: ignore[arg-type]
             try:
                 assert (await backend.execute("cat", stdin=b"x" * 200_000))["stdout_bytes"] == 200_000
                 assert backend.uses_daemon == (image == "python")
@@ -312,7 +312,7 @@ async def test_no_engine_is_a_sentence(tmp_path: Path) -> None:
 
 
 async def _served(tmp_path: Path, answer: bytes) -> tuple[asyncio.Server, str]:
-    """A server that says one thing to everybody, and then nothing."""
+    """A server that sends one response to every client, and then nothing."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
@@ -344,7 +344,7 @@ async def test_an_engine_that_is_none(tmp_path: Path, answer: bytes) -> None:
             await there.hijack("/exec/x/start", {})
 
 
-async def test_an_answer_without_an_end_is_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_response_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.constants.ENGINE_ANSWER_BYTES", 10_000)
     server, url = await _served(tmp_path, b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 50_000)
     async with server, asyncio.timeout(20), engine(url) as there:
@@ -364,7 +364,7 @@ async def test_asking_can_be_cancelled(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_used_by_one_loop_after_another() -> None:
-    there = Engine(engines.here().url)
+    there = Engine(engines.find_engine().url)
 
     async def version() -> str:
         return str((await there.request("GET", "/version"))["ApiVersion"])
@@ -373,7 +373,7 @@ def test_an_engine_is_used_by_one_loop_after_another() -> None:
 
 
 def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
-    with engines.private(tmp_path) as hung:
+    with engines.start_private(tmp_path) as hung:
 
         async def ask() -> None:
             async with engine(hung.url, seconds=0.5) as there:
@@ -391,7 +391,7 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
 async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
     tunnel = SshTunnel(())
-    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it has nothing more to say
+    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it sends nothing more
     _, writer = await asyncio.open_unix_connection(await tunnel.open())
     async with asyncio.timeout(60):
         while not tunnel._ending:

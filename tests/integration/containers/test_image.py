@@ -1,4 +1,4 @@
-"""The image is built, signs people in, keeps what it was told, and is nobody's root."""
+"""The image is built, authenticates users, persists threads, and does not run as root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import engines
-from images import need
+from images import require_programs
 from wheel_install import ROOT, wheelhouse
 from wick.client import ServerError, SyncClient
 from wick.events import ChatModelStream
@@ -28,8 +28,8 @@ MOST_MB = 200  # that it adds to its base
 
 
 def docker(*words: str, seconds: int = 100) -> str:
-    """What a command of docker prints; the builder is the one that every engine has."""
-    environment = {**os.environ, "DOCKER_HOST": engines.here().url, "DOCKER_BUILDKIT": "0"}
+    """Return the output of a docker command; use the builder that every engine has."""
+    environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=seconds, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return (done.stdout + done.stderr).strip() if words[0] == "logs" else done.stdout.strip()
@@ -38,10 +38,10 @@ def docker(*words: str, seconds: int = 100) -> str:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image, on a base made of this machine's files, with packages from a folder: nothing is pulled."""
-    need("docker")
+    require_programs("docker")
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
-    base = engines.here().image("whole")
+    base = engines.find_engine().image("whole")
     folder = tmp_path_factory.mktemp("image")
     context = folder / "context"
     kept = shutil.ignore_patterns("node_modules", "__pycache__")
@@ -58,12 +58,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def forget(name: str, told: str, base: str) -> None:
-    """Remove an image and what was made on the way to it, and leave its base."""
-    engine = engines.here()
+    """Remove an image and its intermediate layers, and keep its base."""
+    engine = engines.find_engine()
     kept = engine.ask("GET", f"/images/{base}/json")["Id"].removeprefix("sha256:")
     for id in (name, *reversed(re.findall(r"^ ---> ([0-9a-f]{12})$", told, re.MULTILINE))):
         if not kept.startswith(id):
-            engines.ask(engine.path, "DELETE", f"/images/{id}?force=true")
+            engines.request_engine(engine.path, "DELETE", f"/images/{id}?force=true")
 
 
 class Container:
@@ -79,13 +79,13 @@ class Container:
         return f"http://127.0.0.1:{self.port}"
 
     def inspect(self) -> dict[str, Any]:
-        return engines.here().inspect(self.id)
+        return engines.find_engine().inspect(self.id)
 
     def log(self) -> str:
         return docker("logs", self.id)
 
     def healthy(self) -> bool:
-        """Wait for what the health check says."""
+        """Wait for a status of the health check."""
         for _ in range(600):
             state = self.inspect()["State"]
             assert state["Running"], self.log()
@@ -105,14 +105,14 @@ def container(image: str) -> Iterator[Container]:
 
 
 def said(client: SyncClient, words: str) -> tuple[str, str]:
-    """What is answered, and in which thread."""
+    """Return the answer and its thread."""
     stream = client.stream("default", words)
     text = "".join(event.delta for event in stream if isinstance(event, ChatModelStream) and event.kind == "text")
     return text, stream.thread_id
 
 
 @pytest.mark.long
-def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Container) -> None:
+def test_it_serves_authenticated_requests_and_persists_threads(container: Container) -> None:
     assert container.healthy()
     with SyncClient(container.url, "somebody-elses-token") as stranger, pytest.raises(ServerError):
         stranger.agents()
@@ -128,21 +128,21 @@ def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Conta
 
 
 @pytest.mark.long
-def test_it_shows_the_page(container: Container) -> None:
+def test_it_serves_the_page(container: Container) -> None:
     assert container.healthy()
     page = subprocess.run(["curl", "--silent", container.url], capture_output=True, text=True, timeout=20).stdout
     assert '<div id="root">' in page
 
 
 @pytest.mark.long
-def test_it_is_not_root(container: Container) -> None:
+def test_it_does_not_run_as_root(container: Container) -> None:
     assert docker("exec", container.id, "id", "-u") == "10001"
     owners = docker("exec", container.id, "sh", "-c", "stat -c %u /proc/1 /data /data/threads.db; stat -c %u /opt/wick")
     assert owners.split() == ["10001", "10001", "10001", "0"]
 
 
 @pytest.mark.long
-def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -> None:
+def test_it_contains_python_for_skill_scripts_only(container: Container) -> None:
     code = "import sys, pptx, psycopg, mcp; print(sys.version_info >= (3, 11))"
     assert docker("exec", container.id, "python3", "-c", code) == "True"
     found = docker("exec", container.id, "sh", "-c", "command -v node npm cc gcc pip || true")
@@ -150,8 +150,8 @@ def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -
 
 
 @pytest.mark.long
-def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
-    environment = {**os.environ, "DOCKER_HOST": engines.here().url}
+def test_without_credentials_it_refuses_to_start(image: str) -> None:
+    environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url}
     command = ["docker", "run", "--rm", image]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 2
@@ -159,8 +159,8 @@ def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
 
 
 @pytest.mark.long
-def test_it_is_small(image: str) -> None:
-    sizes = [engines.here().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
+def test_the_image_is_small(image: str) -> None:
+    sizes = [engines.find_engine().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
     added = (sizes[0] - sizes[1]) / 1e6
     print(f"the image adds {added:.0f} MB to its base")
     assert added < MOST_MB
@@ -169,7 +169,7 @@ def test_it_is_small(image: str) -> None:
 # -- with Postgres ----------------------------------------------------------------------------------------------------
 
 
-def test_the_compose_file_says_what_the_server_reads() -> None:
+def test_the_compose_file_uses_known_settings() -> None:
     told = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
     wick, db = told["services"]["wick"], told["services"]["db"]
     ours = {name for name in wick["environment"] if name.startswith("WICK_")}

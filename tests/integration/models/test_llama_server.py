@@ -1,4 +1,4 @@
-"""A server that is not ours, with a real model: llama.cpp's, by the `openai` client; and the same model by `local:`.
+"""A foreign server with a real model: llama.cpp's, through the `openai` client and through `local:`.
 
 What the model says is its own business; what must hold is how it arrives, what is counted, and that tools really run.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, ModelCall, Thread, before, tool, user
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall, assistant
@@ -74,7 +74,7 @@ def address() -> Iterator[str]:
 def local() -> Iterator[Local]:
     model = resolve({"provider": "local", "model": "smollm2", "context": 1024, "threads": 1})
     assert isinstance(model, Local)
-    yield loaded(model)
+    yield load_model(model)
     asyncio.run(model.close())
 
 
@@ -94,7 +94,7 @@ async def ask(model: Model, text: str, *tools: Tool, **settings: object) -> list
 
 
 async def slot_of(model: Model) -> dict[str, Any]:
-    """What llama.cpp is doing in the one place where it makes replies."""
+    """Return the state of the only slot of llama.cpp."""
     client = model._llama.client if isinstance(model, Local) and model._llama else model
     assert isinstance(client, OpenAI)
     url = client.server.url.removesuffix("/v1/chat/completions") + "/slots"
@@ -146,7 +146,7 @@ async def test_a_conversation_has_turns(model: Model) -> None:
     assert second.usage.cached_tokens > 0  # the first turn was not read again
 
 
-async def test_what_was_used_is_counted(model: Model) -> None:
+async def test_usage_is_counted(model: Model) -> None:
     result = await Agent(model, settings={**BRIEF, "max_tokens": 4}).run("Count from one to twenty.")
     assert result.usage.output_tokens == 4
     assert result.usage.input_tokens > 0
@@ -207,7 +207,7 @@ async def test_a_prompt_that_is_too_long_is_a_sentence(model: Model) -> None:
 
 
 async def test_a_reply_that_is_cancelled_is_not_made(model: Model) -> None:
-    """Else it would go on until the context is full, and whoever comes next would wait for it."""
+    """Otherwise it would generate until the context is full and block the next request."""
     begun = asyncio.Event()
 
     async def read() -> None:
@@ -241,7 +241,7 @@ async def test_a_wrong_key_is_a_sentence(address: str) -> None:
     await _http.close()
 
 
-async def test_calls_made_side_by_side_are_told_apart(address: str) -> None:
+async def test_parallel_calls_are_distinguished(address: str) -> None:
     """The template lets the model make as many calls as it likes, and here it must make one at least."""
     trips = Trips()
     model = OpenAI("smollm2", base_url=f"{address}/v1", api_key=KEY, name="llama.cpp")

@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from pydantic import BaseModel, Field
 
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.models import _http, resolve
@@ -60,7 +60,7 @@ async def weather(city: City, days: int) -> str:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Local]:
-    model = loaded(Local("smollm2", **SMALL))
+    model = load_model(Local("smollm2", **SMALL))
     yield model
     asyncio.run(model.close())
 
@@ -80,7 +80,7 @@ async def ask(model: Local, text: str = "Say hello.", **options: Any) -> Reply:
 
 
 async def post(model: Local, path: str, body: object, **headers: str) -> tuple[int, Any]:
-    """Ask the server behind a model, as anybody on this machine could."""
+    """Send a request to the server of a model, as any local process could."""
     url = client_of(model).server.url
     assert url.startswith("http://127.0.0.1:")
     url = url.replace("/v1/chat/completions", path)
@@ -144,7 +144,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         Local(tmp_path / "pipe.gguf")
 
 
-async def test_a_file_that_is_gone_by_now_is_a_sentence(tmp_path: Path) -> None:
+async def test_a_missing_model_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     model = Local(path, **SMALL)
@@ -216,7 +216,7 @@ async def test_a_broken_file_is_a_sentence(content: bytes | None, reason: str, t
 # -- loading --------------------------------------------------------------------------------------------------------
 
 
-async def test_loading_is_told_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_loading_is_reported_and_does_not_block_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     """llama.cpp would hold Python's lock: not one turn of the event loop would pass between the first and the last."""
     caplog.set_level(logging.INFO, "wick")
     turns, told = 0, list[tuple[float, int, bool]]()
@@ -232,7 +232,7 @@ async def test_loading_is_told_and_holds_nobody_up(caplog: pytest.LogCaptureFixt
 
     model = Local("smollm2", context=512, threads=1, progress=progress)
     turning = asyncio.create_task(turn())
-    other = Local("smollm2", context=512, threads=1, progress=progress)  # any of them may be the one who loads it
+    other = Local("smollm2", context=512, threads=1, progress=progress)  # any of them may load it
     replies = await asyncio.gather(ask(model), ask(model), ask(other))
     turning.cancel()
     await asyncio.gather(model.close(), other.close())
@@ -258,7 +258,7 @@ async def test_progress_that_fails_leaves_no_process() -> None:
     assert process_of(model).returncode is not None
 
 
-async def test_a_model_is_freed_when_all_who_share_it_are_closed() -> None:
+async def test_a_shared_model_is_freed_with_its_last_user() -> None:
     one, other = (Local("smollm2", context=256, threads=1) for _ in range(2))
     await asyncio.gather(ask(one), ask(other))
     process = process_of(one)
@@ -269,7 +269,7 @@ async def test_a_model_is_freed_when_all_who_share_it_are_closed() -> None:
     await anext(stream)
     await other.close()
     await other.close()
-    assert [delta async for delta in stream][-1] == Finish("length")  # a reply that has begun is completed
+    assert [delta async for delta in stream][-1] == Finish("length")  # a started reply is completed
     del stream
     assert process.returncode is not None
     assert (await ask(one)).message().text  # it is loaded again
@@ -293,7 +293,7 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
             pass
     assert error.value.retryable
     assert (await ask(model)).message().text
-    assert "llama.cpp: " in caplog.text  # what it says is for those who debug
+    assert "llama.cpp: " in caplog.text  # its log is for debugging
     key = client_of(model).server.headers["authorization"].removeprefix("Bearer ")
     assert len(key) > 30
     assert key not in caplog.text + repr(vars(model)) + repr(vars(client_of(model)))
@@ -301,7 +301,7 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
 
 
 @pytest.mark.parametrize("end", ["pass", "import os; os.kill(os.getpid(), 9)"])
-def test_the_process_ends_with_the_one_who_started_it(end: str) -> None:
+def test_the_process_ends_with_its_parent(end: str) -> None:
     """However that one ends."""
     code = f"""if True:
         import asyncio
@@ -338,7 +338,7 @@ def test_the_users_secrets_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == "0"
 
 
-async def test_nobody_else_can_ask(small: Local) -> None:
+async def test_other_processes_cannot_connect(small: Local) -> None:
     await ask(small)
     status, said = await post(small, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
     assert status == 401
@@ -348,7 +348,7 @@ async def test_nobody_else_can_ask(small: Local) -> None:
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-TOOLS = (weather, travel)  # always the same, so that llama.cpp reads what they are only once
+TOOLS = (weather, travel)  # always the same, so that llama.cpp caches the prompt
 TRIP = "Plan a journey to Paris."
 
 
@@ -385,8 +385,8 @@ async def test_a_choice_of_no_tool_is_a_sentence(small: Local) -> None:
     assert (await ask(small, settings={"tool_choice": "required"})).message().text  # there is nothing to choose from
 
 
-async def test_a_model_whose_template_knows_no_tools_can_call_them(small: Local) -> None:
-    """This one is too small to think of it; but it does what it did three times, and llama.cpp sees a call in it."""
+async def test_a_model_without_tool_template_can_call_tools(small: Local) -> None:
+    """This model is too small to decide it; but it repeats a pattern, and llama.cpp parses a call."""
     earlier: list[Message] = []
     for city in ("Bonn", "Rome", "Oslo"):
         call, question = ToolCall(city, "weather", {"city": city}), f"How is the weather in {city}?"
@@ -406,7 +406,7 @@ async def test_a_model_whose_template_knows_no_tools_can_call_them(small: Local)
     assert answered.text == f"sunny in {asked.tool_calls[0].args['city']}"
 
 
-async def test_tools_are_told_in_words(small: Local) -> None:
+async def test_tools_are_described_in_the_prompt(small: Local) -> None:
     """The prompt that llama.cpp makes of a conversation, with the model's own template."""
     await ask(small)
     calls = [
@@ -443,7 +443,7 @@ def gguf(path: Path, **texts: str) -> str:
     return str(path)
 
 
-def test_a_template_that_knows_tools_is_left_alone(tmp_path: Path) -> None:
+def test_a_template_with_tool_support_is_unchanged(tmp_path: Path) -> None:
     assert _choose_template(gguf(tmp_path / "a", chat_template="{% if tools %}…{% endif %}")) == ""
     assert (
         _choose_template(gguf(tmp_path / "b", **{"chat_template": "{{ messages }}", "chat_template.tool_use": "…"}))
@@ -451,7 +451,7 @@ def test_a_template_that_knows_tools_is_left_alone(tmp_path: Path) -> None:
     )
 
 
-def test_a_template_that_does_not_is_told_in_words(tmp_path: Path) -> None:
+def test_a_template_without_tool_support_gets_a_prompt(tmp_path: Path) -> None:
     system, own = "{%- set place = 'system' -%}", "{{ messages }} ö"
     assert _choose_template(gguf(tmp_path / "a", chat_template=own)) == system + TOOLS_IN_WORDS + own
     refuses = "{{ raise_exception('no system') }}"

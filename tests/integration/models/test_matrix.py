@@ -1,4 +1,4 @@
-"""What every model must do, model by model: a table whose every cell is a test, or says why there is none.
+"""Aspects of every model: a table whose every cell is a test or a reason why there is none.
 
     ASPECTS            what is looked at, each a function of the model that is looked at
     MODELS             who is: the three clients over a scripted server, SmolLM2 in llama.cpp, and the demo model
@@ -20,7 +20,7 @@ import pytest
 
 from provider import FAULTS, WIRES, Answer, Call, Reply, Script, ScriptedServer, Thought, Tokens
 from provider.faults import stall
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, ModelCall, Thread, ToolCall, before, tool, user
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
@@ -40,7 +40,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 DELTAS = (TextDelta, ReasoningDelta, CallStart, CallArgs, Usage, Finish)
 BRIEF = {"max_tokens": 16, "temperature": 0}  # one of the vendors takes no less
 
-# -- who is looked at -----------------------------------------------------------------------------------------------
+# -- models ---------------------------------------------------------------------------------------------------------
 
 CLIENTS: dict[str, tuple[Any, str, str]] = {
     "openai": (OpenAI, "gpt-4o", "chat"),
@@ -52,13 +52,13 @@ MODELS = (*CLIENTS, "local", "demo")
 
 @dataclass
 class Subject:
-    """A model that is looked at. What a server is to reply is scripted; the other two think of something."""
+    """A model under test. Servers reply from a script; the other two generate."""
 
     name: str
     server: ScriptedServer | None = None
     small: Local | None = None
     scripts: list[Script] = field(default_factory=list)
-    is_refused: bool = False  # its server is meant to say no
+    is_refused: bool = False  # its server refuses on purpose
 
     def model(self, *replies: Reply | Answer) -> Model:
         if self.small is not None:
@@ -75,7 +75,7 @@ class Subject:
 def small() -> Iterator[Local]:
     """SmolLM2, loaded once for all of these tests."""
     needs_smollm2()
-    model = loaded(Local("smollm2", context=512, threads=1))
+    model = load_model(Local("smollm2", context=512, threads=1))
     yield model
     asyncio.run(model.close())
 
@@ -95,7 +95,7 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         await _http.close()
 
 
-# -- what is looked at ----------------------------------------------------------------------------------------------
+# -- aspects --------------------------------------------------------------------------------------------------------
 
 HELLO = Reply("Hello, Ada!", tokens=Tokens(12, 5))
 USED: list[str] = []
@@ -114,7 +114,7 @@ def asked(text: str | Message = "Hello!", *, tools: tuple[Any, ...] = (), **sett
 
 
 async def heard(model: Model, request: Request) -> list[Delta]:
-    """All that a model says. Whatever it is asked, that is deltas and nothing else, and exactly one end, at the end."""
+    """Return all deltas of a model: only deltas, and exactly one end, at the end."""
     deltas = [delta async for delta in model.stream(request)]
     assert all(type(delta) in DELTAS for delta in deltas), deltas
     assert [type(delta) for delta in deltas].count(Finish) == 1
@@ -231,7 +231,7 @@ async def answers_beside_a_picture(subject: Subject) -> None:
 
 
 async def refuses_pictures_in_a_sentence(subject: Subject) -> None:
-    """Nobody is asked again and again; nothing is stored, and what a tool returned becomes a note."""
+    """There is no retry; nothing is stored, and media of a tool become a note."""
     pictures = [
         user([TextPart("Hello!"), PICTURE]),
         user([TextPart("Hello!"), FilePart(data=PIXEL, media_type="image/png")]),
@@ -257,7 +257,7 @@ async def counts_tokens(subject: Subject) -> None:
     model = subject.model(HELLO)
     result = await Agent(model, settings=BRIEF).run("Hello!")
     assert result.charges == (Charge(model.name, result.usage),)
-    assert (result.price is not None) == (subject.name in CLIENTS)  # what runs at home has no list price
+    assert (result.price is not None) == (subject.name in CLIENTS)  # local models have no list price
 
 
 async def stops_when_it_is_cancelled(subject: Subject) -> None:
@@ -275,7 +275,7 @@ async def stops_when_it_is_cancelled(subject: Subject) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert put_together(await heard(model, asked())).message().text  # and whoever comes next need not wait for it
+    assert put_together(await heard(model, asked())).message().text  # and the next request need not wait for it
 
 
 async def can_be_left_in_the_middle(subject: Subject) -> None:
@@ -309,7 +309,7 @@ async def refuses_a_wrong_value(subject: Subject) -> None:
 
 async def takes_every_setting(subject: Subject) -> None:
     settings = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "parallel_tool_calls": False, "tool_choice": "auto"}
-    stop = {} if subject.name == "openai-responses" else {"stop": "END"}  # its API has none, and wick says so
+    stop = {} if subject.name == "openai-responses" else {"stop": "END"}  # its API has none, and wick reports it
     reply = put_together(await heard(subject.model(HELLO), asked(tools=(ls,), **settings, **stop)))
     assert reply.message().text or reply.message().tool_calls
 

@@ -1,4 +1,4 @@
-"""What every client of a model's server must do, whatever the server does.
+"""Requirements of every model client, for any behaviour of the server.
 
 Each test runs over a scripted server that speaks a client's wire format and refuses what the vendor would refuse. It
 runs against every client, except for faults in code that all clients share (`clients_for`). Where something goes
@@ -115,7 +115,7 @@ async def add(a: int, b: int) -> str:
 
 @dataclass
 class Trial:
-    """A run, and what came of it."""
+    """A run and its outcome."""
 
     thread: Thread
     uses: list[tuple[int, int]]
@@ -134,7 +134,7 @@ class Trial:
         return self.thread.messages.assistant_messages()[0]
 
     def check(self) -> None:
-        """What holds whatever goes wrong."""
+        """Check invariants that hold for any fault."""
         assert len(self.terminal) == 1 and self.kinds[-1] in ("done", "error"), self.kinds[-5:]
         assert self.error is None or type(self.error) is ModelError, repr(self.error)
         assert (self.result is None) != (self.error is None)
@@ -156,8 +156,8 @@ class Trial:
         assert "".join(thought.text for thought in self.said.reasoning) == "".join(t.text for t in first.thoughts)
 
 
-ONCE = Retry(attempts=1)  # what goes wrong is to be seen
-AGAIN = Retry(attempts=2, base=0)  # a connection that was kept may turn out to be closed
+ONCE = Retry(attempts=1)  # errors are to be seen
+AGAIN = Retry(attempts=2, base=0)  # a keep-alive connection may turn out to be closed
 
 
 async def attempt(
@@ -174,7 +174,7 @@ async def attempt(
     return trial
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 async def test_text(client: Client, server: ScriptedServer) -> None:
@@ -207,13 +207,13 @@ async def test_three_calls_side_by_side(client: Client, server: ScriptedServer, 
 
     @tool
     async def look(place: str) -> str:
-        """Look somewhere."""
+        """Read something."""
         heard.append(("look", place))
         return f"nothing in {place}"
 
     @tool
     async def now() -> str:
-        """Tell the time."""
+        """Return the time."""
         heard.append(("now", ""))
         return "noon"
 
@@ -239,7 +239,7 @@ async def test_reasoning_is_read(client: Client, server: ScriptedServer) -> None
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "anthropic"])
-async def test_signed_reasoning_goes_back_as_it_came(name: str, server: ScriptedServer) -> None:
+async def test_signed_reasoning_is_replayed_unchanged(name: str, server: ScriptedServer) -> None:
     client = CLIENTS[name]
     thoughts = (Thought("First, …", "Zmlyc3Q="), Thought("Second: é", "c2Vjb25k"))
     script = server.script(replace(ADDS, thoughts=thoughts), replace(SAYS, thoughts=thoughts[:1]), BYE)
@@ -253,7 +253,7 @@ async def test_signed_reasoning_goes_back_as_it_came(name: str, server: Scripted
         assert all(thought.signature in asked.raw.decode() for thought in thoughts)
 
 
-async def test_reasoning_goes_back_to_a_chat_server_that_wants_it(server: ScriptedServer) -> None:
+async def test_reasoning_is_replayed_to_a_chat_server_that_needs_it(server: ScriptedServer) -> None:
     script = server.script(ADDS, SAYS)
     await attempt(CLIENTS["openai"](script, replay_reasoning=True))
     assert script.asked[1].body["messages"][1]["reasoning_content"] == ADDS.thoughts[0].text
@@ -277,11 +277,11 @@ async def test_stop_reasons(client: Client, server: ScriptedServer) -> None:
         assert trial.result.text == SAYS.text
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 def found(data: Any, key: str) -> list[Any]:
-    """What stands under a key, however deep."""
+    """Return all values of a key, at any depth."""
     if isinstance(data, dict):
         return [v for k, value in data.items() for v in ([value] if k == key else []) + found(value, key)]
     return [each for item in data for each in found(item, key)] if isinstance(data, list) else []
@@ -426,7 +426,7 @@ async def test_a_conversation_with_another_model_is_taken_up(client: Client, ser
 async def test_a_conversation_of_many_turns(
     client: Client, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constants, "LAST_BYTE_SECONDS", 30.0)  # for who is slow here, and not the server
+    monkeypatch.setattr(constants, "LAST_BYTE_SECONDS", 30.0)  # for a slow client, not server
     turns = 12
     script = server.script(*[reply for n in range(turns) for reply in (_renamed(ADDS, n), SAYS)])
     model, thread = client(script), Thread()
@@ -455,10 +455,10 @@ async def test_cancel(client: Client, server: ScriptedServer, fault: Fault) -> N
     task = asyncio.create_task(run)
     while not script.asked:
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.03)  # let what comes, come
+    await asyncio.sleep(0.03)  # drain the stream
     if task.done() or trial.uses or len(script.asked) > 1:
         await task
-        return  # all had been said, and the end was not waited for
+        return  # the reply was complete without its end
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -487,7 +487,7 @@ async def test_a_server_that_is_not_there(client: Client) -> None:
     await _http.close()
 
 
-# -- everything that goes wrong -------------------------------------------------------------------------------------
+# -- faults ---------------------------------------------------------------------------------------------------------
 
 
 BIG = [name for name in FAULTS if any(word in name for word in ("without end", "20 MB", "bomb", "huge error"))]
@@ -546,7 +546,7 @@ async def test_fault(client: Client, server: ScriptedServer, name: str) -> None:
 
 @each_fault(BIG)
 async def test_memory_is_bounded(client: Client, server: ScriptedServer, name: str) -> None:
-    await attempt(client(server.script(ADDS, SAYS)))  # what is loaded lazily does not count
+    await attempt(client(server.script(ADDS, SAYS)))  # lazy imports do not count
     tracemalloc.start()
     try:
         await overcome(client, server, FAULTS[name])
@@ -557,7 +557,7 @@ async def test_memory_is_bounded(client: Client, server: ScriptedServer, name: s
 
 
 async def overcome(client: Client, server: ScriptedServer, kind: Kind) -> None:
-    """What must come of a fault comes of it, and the conversation goes on after it."""
+    """Check the expected outcome of a fault, and that the conversation can be continued."""
     script = server.script(Answer(ADDS, kind.fault), SAYS, BYE)
     model = client(script, limits=TimeLimits(**kind.limits))
     trial = await attempt(model)
@@ -588,7 +588,7 @@ PASSING = [name for name, kind in FAULTS.items() if kind.retryable and not kind.
 
 @each_fault(PASSING, lambda name: one_in_turn(PASSING, name))  # `Retry` is the same for all clients
 async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedServer, name: str) -> None:
-    """Asked again, the model says it all, once: nothing of its first attempt is left."""
+    """After a retry the model's reply is complete and appears once."""
     script = server.script(Answer(ADDS, FAULTS[name].fault), ADDS, SAYS)
     model = client(script, limits=TimeLimits(**FAULTS[name].limits))
     trial = await attempt(model, retry=AGAIN)
@@ -601,7 +601,7 @@ async def test_a_fault_that_passes_is_overcome(client: Client, server: ScriptedS
 LAST = [*FAULTS][:: 1 if FULL else 8]
 
 
-@each_fault(LAST, lambda name: one_in_turn(LAST, name))  # what a fault does to a reply is tried by `test_fault`
+@each_fault(LAST, lambda name: one_in_turn(LAST, name))  # effects of a fault on a reply are in `test_fault`
 async def test_fault_in_the_last_reply(client: Client, server: ScriptedServer, name: str) -> None:
     script = server.script(ADDS, Answer(SAYS, FAULTS[name].fault), BYE, BYE)  # it may be asked again by itself
     model = client(script, limits=TimeLimits(**FAULTS[name].limits))
@@ -667,7 +667,7 @@ async def test_end_at_every_byte(client: Client, server: ScriptedServer, what: s
     await cut_at_every_byte(client, server, STREAMS[what], "ends")
 
 
-BROKEN = ["ends by closing", "closed", "reset"]  # HTTP tells the clients
+BROKEN = ["ends by closing", "closed", "reset"]  # HTTP framing tells the clients
 
 
 @pytest.mark.parametrize(
@@ -687,7 +687,7 @@ async def cut_at_every_byte(client: Client, server: ScriptedServer, reply: Reply
 
 
 async def survive_strangely(client: Client, server: ScriptedServer, reply: Reply, fault: Fault) -> None:
-    """Nobody can tell that text is missing; but a tool is not used on half of what was said."""
+    """Missing text cannot be detected, but no tool runs with partial arguments."""
     trial = await attempt(client(server.script(Answer(reply, fault), SAYS)))
     trial.check()
 

@@ -1,4 +1,4 @@
-"""The vendors' own SDKs as witnesses: they read the scripted server, it accepts them, and they know what wick sends.
+"""The vendors' SDKs as witnesses: they parse the scripted server, it accepts them, and they accept wick's requests.
 
 Were the server wrong about a wire format, the clients that are tested against it would be wrong, too.
 The SDKs are imported by the tests: an import takes seconds, and every worker of a test run collects this file.
@@ -44,7 +44,7 @@ TOOLS: list[tuple[str, dict[str, Any]]] = [
 
 @dataclass
 class Read:
-    """What an SDK read."""
+    """The reply as an SDK parsed it."""
 
     text: str = ""
     thoughts: list[str] = field(default_factory=list)
@@ -146,7 +146,7 @@ async def test_openai_reads_responses(server: ScriptedServer, reply: Reply, stre
 
 
 async def test_openai_reads_every_event_of_responses(server: ScriptedServer) -> None:
-    """The pieces of the stream add up to what its last event says."""
+    """The deltas of the stream add up to its last event."""
     script = server.script(REPLIES["call"])
     async with openai(script) as client:
         kinds, text, args = [], "", ""
@@ -201,7 +201,7 @@ async def test_the_sdks_know_its_errors(server: ScriptedServer, code: int) -> No
 # -- it accepts them ------------------------------------------------------------------------------------------------
 
 
-async def test_it_accepts_a_conversation_of_openai_chat(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_openai_chat(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["calls"], Reply("done"))
     said: list[Any] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
     first = (await chat(script, streamed, said)).choices[0].message
@@ -214,7 +214,7 @@ async def test_it_accepts_a_conversation_of_openai_chat(server: ScriptedServer, 
     assert last.choices[0].message.content == "done" and not script.refusals
 
 
-async def test_it_accepts_a_conversation_of_openai_responses(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_openai_responses(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["call"], Reply("done"))
     said: list[Any] = [{"role": "user", "content": "go"}]
     first = await responses(script, streamed, said)
@@ -223,7 +223,7 @@ async def test_it_accepts_a_conversation_of_openai_responses(server: ScriptedSer
     assert (await responses(script, streamed, said)).output_text == "done" and not script.refusals
 
 
-async def test_it_accepts_a_conversation_of_anthropic(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_anthropic(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["call"], Reply("done"))
     said: list[Any] = [{"role": "user", "content": "go"}]
     first = await messages(script, streamed, said)
@@ -232,7 +232,7 @@ async def test_it_accepts_a_conversation_of_anthropic(server: ScriptedServer, st
     assert (await messages(script, streamed, said)).content[0].text == "done" and not script.refusals
 
 
-# -- they know what wick sends --------------------------------------------------------------------------------------
+# -- the SDKs accept requests of wick -------------------------------------------------------------------------------
 
 PARAMS = {
     OpenAI: "openai.types.chat.completion_create_params.CompletionCreateParamsStreaming",
@@ -251,12 +251,12 @@ async def add(a: int, b: int = 0) -> str:
 
 @tool
 async def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"hello {name}"
 
 
 @pytest.mark.parametrize("kind", PARAMS)
-async def test_the_sdks_know_what_wick_sends(server: ScriptedServer, kind: Any) -> None:
+async def test_the_vendor_sdks_accept_requests_of_wick(server: ScriptedServer, kind: Any) -> None:
     """Every key and value of a request has a place in the types of the vendor's SDK, and none is left over."""
     model = {OpenAI: "gpt-4o", OpenAIResponses: "gpt-5", Anthropic: "claude-sonnet-4-5"}[kind]
     script = server.script(replace(REPLIES["calls"], thoughts=REPLIES["call"].thoughts), Reply("done"))

@@ -20,7 +20,7 @@ COSTS = {"us", "floor_us", "own_us", "ratio"}
 
 
 def run(name: str, report: Path, *more: str) -> tuple[str, dict[str, Any]]:
-    """What a quick run prints and what it writes."""
+    """Return output and result file of a quick run."""
     command = [sys.executable, str(BENCH / name), "--quick", "--json", str(report), *more]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    engines.here()  # or a skip that says what is missing
+    engines.find_engine()  # or a skip with the missing component
     return run("backends.py", tmp_path_factory.mktemp("bench") / "results" / "backends.json")
 
 
@@ -67,7 +67,7 @@ def test_every_figure_is_there(bench: tuple[str, dict[str, Any]]) -> None:
     assert {row["case"] for row in rows(report, "step", "growth")} == {"no hooks", "a few hooks", "20 hooks"}
 
 
-def test_what_is_measured_costs_something(bench: tuple[str, dict[str, Any]]) -> None:
+def test_measurements_are_not_zero(bench: tuple[str, dict[str, Any]]) -> None:
     _, report = bench
     for row in rows(report, "step", "delta", "agent"):
         assert row["us"] > 0 and row["floor_us"] > 0 and row["ratio"] > 0, row
@@ -76,20 +76,20 @@ def test_what_is_measured_costs_something(bench: tuple[str, dict[str, Any]]) -> 
 
 
 def test_small_differences_are_numbers(bench: tuple[str, dict[str, Any]]) -> None:
-    """On a busy machine, noise can be larger than what one ring costs; it is a number all the same."""
+    """On a busy machine noise may exceed the cost of one ring; it is a number all the same."""
     _, report = bench
     for row in rows(report, "ring", "growth"):
         assert row.keys() >= COSTS and all(isfinite(row[key]) for key in COSTS), row
 
 
-def test_goals_stand_beside_what_has_one(bench: tuple[str, dict[str, Any]]) -> None:
+def test_goals_are_shown_for_measurements_with_a_goal(bench: tuple[str, dict[str, Any]]) -> None:
     _, report = bench
     goals = {row["goal_us"] for row in rows(report, "delta", "agent")}
     few = {row["goal_us"] for row in rows(report, "step") if row["case"] == "a few hooks"}
     assert goals | few == {5.0, 150.0, 200.0}
 
 
-def test_it_prints_a_table_for_each_group(bench: tuple[str, dict[str, Any]]) -> None:
+def test_a_table_is_printed_for_each_group(bench: tuple[str, dict[str, Any]]) -> None:
     printed, report = bench
     for row in report["rows"]:
         assert any(line.strip().startswith(row["case"]) for line in printed.splitlines()), row["case"]
@@ -117,7 +117,7 @@ def test_asking_costs_something_and_the_floor_is_its_own_measure(models: tuple[s
 
 
 @pytest.mark.long
-def test_goals_stand_beside_our_clients_alone(models: tuple[str, dict[str, Any]]) -> None:
+def test_goals_are_shown_only_for_own_clients(models: tuple[str, dict[str, Any]]) -> None:
     _, report = models
     for row in rows(report, "call", "delta"):
         goal = 1.3 if row["group"] == "call" else 2.0
@@ -145,7 +145,7 @@ def test_every_way_to_a_command_and_a_file_is_measured(backends: tuple[str, dict
 
 
 @pytest.mark.long
-def test_what_is_compared_with_itself_is_one(backends: tuple[str, dict[str, Any]]) -> None:
+def test_a_ratio_to_itself_is_one(backends: tuple[str, dict[str, Any]]) -> None:
     _, report = backends
     own = [row for row in rows(report, "command") if row["case"] == "the docker exec command"]
     own += [row for row in rows(report, "file") if row["case"].startswith("open()")]
@@ -153,7 +153,7 @@ def test_what_is_compared_with_itself_is_one(backends: tuple[str, dict[str, Any]
 
 
 @pytest.mark.long
-def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
+def test_each_goal_is_reported(backends: tuple[str, dict[str, Any]]) -> None:
     printed, report = backends
     for row in rows(report, "goal"):
         met = row["figure"] <= row["goal"] if row["most"] else row["figure"] >= row["goal"]
@@ -163,7 +163,7 @@ def test_each_goal_is_told(backends: tuple[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.long
-def test_what_serving_costs(server: tuple[str, dict[str, Any]]) -> None:
+def test_server_costs_are_measured(server: tuple[str, dict[str, Any]]) -> None:
     printed, report = server
     assert Counter((row["group"], row["case"]) for row in rows(report, "streams", "burst", "first event")) == {
         (group, case): 1 for group in ("streams", "burst", "first event") for case in ("bare", "wick")
@@ -192,7 +192,7 @@ def test_every_way_to_a_hook_program_is_measured(executables: tuple[str, dict[st
 
 
 @pytest.mark.long
-def test_each_goal_of_hook_programs_is_told(executables: tuple[str, dict[str, Any]]) -> None:
+def test_each_hook_program_goal_is_reported(executables: tuple[str, dict[str, Any]]) -> None:
     printed, report = executables
     for row in rows(report, "goal"):
         (line,) = [line for line in printed.splitlines() if line.strip().startswith(f"{row['case']}: ms")]
@@ -231,13 +231,13 @@ def test_every_figure_of_a_peer_is_there(peers: tuple[str, dict[str, Any]]) -> N
     assert made == PEERS - {"bare aiohttp + orjson"}
 
 
-def test_wick_asks_the_model_what_the_floor_asks_it(peers: tuple[str, dict[str, Any]]) -> None:
+def test_wick_sends_the_same_request_as_the_baseline(peers: tuple[str, dict[str, Any]]) -> None:
     printed, report = peers
     assert {name: told["different"] for name, told in report["peers"].items()} == dict.fromkeys(PEERS, "")
     assert "not the same work" not in printed and "instead of" not in printed
 
 
-def test_each_goal_beside_the_peers_is_told(peers: tuple[str, dict[str, Any]]) -> None:
+def test_each_peer_goal_is_reported(peers: tuple[str, dict[str, Any]]) -> None:
     printed, report = peers
     told = [line for line in printed.splitlines() if line.endswith((" met", " MISSED"))]
     assert len(told) == len(report["goals"]) == 8
@@ -257,7 +257,7 @@ ANSWERED = {"role": "tool", "tool_call_id": "a", "content": "Sunny."}
 
 @pytest.fixture
 def comparing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What two programs were asked, compared."""
+    """The requests of two programs, compared."""
     monkeypatch.syspath_prepend(str(BENCH))
     monkeypatch.syspath_prepend(str(BENCH / "peers"))
     provider, runner = loaded(BENCH / "peers" / "provider.py"), loaded(BENCH / "peers.py")
@@ -278,7 +278,7 @@ def loaded(path: Path) -> Any:
     return module
 
 
-def test_what_is_said_in_other_words_is_the_same_work(comparing: Any) -> None:
+def test_rephrased_work_counts_as_equal(comparing: Any) -> None:
     developer = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
     other = {**CALL, "id": "b", "function": {"name": "forecast", "arguments": '{"days":1}'}}
     called = {"role": "assistant", "content": "", "tool_calls": [other]}
@@ -297,10 +297,10 @@ def test_what_is_said_in_other_words_is_the_same_work(comparing: Any) -> None:
         ([asked({**SYSTEM, "content": "Be brief. You are Bob."}, USER, CALLED, ANSWERED)], "'… You are Bob.'"),
     ],
 )
-def test_what_is_not_the_same_work_is_told(comparing: Any, own: list[bytes], says: str) -> None:
+def test_different_work_is_reported(comparing: Any, own: list[bytes], says: str) -> None:
     assert says in comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)])
 
 
-def test_a_prompt_of_its_own_is_left_out_where_it_may_be(comparing: Any) -> None:
+def test_an_own_prompt_is_ignored_where_allowed(comparing: Any) -> None:
     own = [asked({**SYSTEM, "content": "I am long."}, USER, CALLED, ANSWERED, tools=("forecast", "ls"))]
     assert comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)], own_prompt=True) == ""

@@ -1,4 +1,4 @@
-"""The code of the docs runs and prints what they say, and so does that of the examples."""
+"""Code blocks of the docs and the examples run and print the documented output."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from typing import Any
 import pytest
 import yaml
 
-from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, fences, name, offline, stories
-from leak_checks import lasting
+from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, code_blocks, page_name, remove_keys, stories
+from leak_checks import allow_leaks
 from wick.config import load
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
 
-__all__ = ["offline"]  # a fixture that counts for every test here
+__all__ = ["remove_keys"]  # a fixture that counts for every test here
 
 ADDRESS = "http://127.0.0.1:8000"  # where pages say that a server is
 TOKEN = "a-secret-that-is-long-enough"
@@ -43,7 +43,7 @@ def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
     # The first server of a process makes things that stay.
-    with lasting(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
+    with allow_leaks(), _server(tmp_path / "data") if story.server else nullcontext(ADDRESS) as url:
         for block in story.blocks:
             padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page
             code = padding + block.code.replace(ADDRESS, url)
@@ -51,7 +51,7 @@ def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pyte
             with redirect_stdout(printed):
                 _run(compile(code, story.page, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True), names)
             if block.output is not None:
-                assert _lines(printed.getvalue()) == _lines(block.output), f"{name(story.page)}, line {block.line}"
+                assert _lines(printed.getvalue()) == _lines(block.output), f"{page_name(story.page)}, line {block.line}"
 
 
 def _run(block: Any, names: dict[str, Any]) -> None:
@@ -78,8 +78,8 @@ def _server(data: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("page", "line", "body"),
-    [(page, line, body) for page in RUN for about, line, _, body in fences(page, "sh") if not about],
-    ids=lambda value: name(value) if isinstance(value, Path) else str(value)[:8],
+    [(page, line, body) for page in RUN for about, line, _, body in code_blocks(page, "sh") if not about],
+    ids=lambda value: page_name(value) if isinstance(value, Path) else str(value)[:8],
 )
 def test_the_commands_of_a_page_run(page: Path, line: int, body: str, tmp_path: Path) -> None:
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -88,14 +88,14 @@ def test_the_commands_of_a_page_run(page: Path, line: int, body: str, tmp_path: 
     project.mkdir()
     done = subprocess.run(["bash", "-eu", "-c", body], cwd=project, env=environment, timeout=60,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, f"{name(page)}, line {line}: {done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{page_name(page)}, line {line}: {done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", RUN, ids=name)
+@pytest.mark.parametrize("page", RUN, ids=page_name)
 def test_files_that_a_page_shows_can_be_read(page: Path, tmp_path: Path) -> None:
-    for about, line, language, body in fences(page, "yaml", "json", "ini", "toml"):
+    for about, line, language, body in code_blocks(page, "yaml", "json", "ini", "toml"):
         if not about.startswith(NOT_RUN):
-            _read(language, body, tmp_path, f"{name(page)}, line {line}")
+            _read(language, body, tmp_path, f"{page_name(page)}, line {line}")
 
 
 def _read(language: str, body: str, folder: Path, where: str) -> None:
@@ -122,8 +122,8 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         assert parser.sections(), where
 
 
-def test_the_requests_that_a_page_shows_are_known() -> None:
-    """`POST /replay {…}` is a route of the server, and what is sent is JSON."""
+def test_requests_on_a_page_match_the_api() -> None:
+    """`POST /replay {…}` is a route of the server with a JSON body."""
     shown = re.findall(
         r"^(GET|POST|PUT|PATCH|DELETE) +(/\S+)((?: +|\n +)\{.*?\})?(?=  |$|\n)", _requests(), re.M | re.S
     )
@@ -135,7 +135,7 @@ def test_the_requests_that_a_page_shows_are_known() -> None:
 
 
 def _requests() -> str:
-    return "\n".join(body for page in PAGES for _, _, _, body in fences(page, "text"))
+    return "\n".join(body for page in PAGES for _, _, _, body in code_blocks(page, "text"))
 
 
 def _is_json(text: str) -> bool:
@@ -146,15 +146,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def test_what_is_not_run_says_why() -> None:
-    """All blocks of code are run or read; the few that cannot be are these, and the reason stands before them."""
+def test_skipped_blocks_state_a_reason() -> None:
+    """All code blocks are run or parsed; these few are skipped, with a reason before them."""
     said = {CONTINUES, SERVED, ""}
-    odd = [f"{name(page)}, line {line}: {about}" for page in RUN for about, line, _, _ in fences(page)
+    odd = [f"{page_name(page)}, line {line}: {about}" for page in RUN for about, line, _, _ in code_blocks(page)
            if about not in said and not re.match(rf"{NOT_RUN}\w.{{5,}}", about)]  # fmt: skip
     assert not odd, "\n".join(odd)
-    skipped = [(page, about) for page in RUN for about, _, _, _ in fences(page) if about.startswith(NOT_RUN)]
+    skipped = [(page, about) for page in RUN for about, _, _, _ in code_blocks(page) if about.startswith(NOT_RUN)]
     for page in RUN:
-        for _, line, _, body in fences(page, "python"):
+        for _, line, _, body in code_blocks(page, "python"):
             compile("\n" * (line - 1) + body, page, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     theirs = [about for page, about in skipped if page.parent.name == "coming-from"]
     assert len(skipped) - len(theirs) <= 10, "run it, or say more in prose"
@@ -165,10 +165,10 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-def test_every_kind_of_fence_is_known() -> None:
-    """A misspelt one would be code that nobody checks."""
+def test_every_fence_language_is_known() -> None:
+    """A misspelt language would be unchecked code."""
     known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini"}
-    odd = [f"{name(page)}: {language!r}" for page in RUN for _, _, language, _ in fences(page)
+    odd = [f"{page_name(page)}: {language!r}" for page in RUN for _, _, language, _ in code_blocks(page)
            if language not in known]  # fmt: skip
     assert not odd, "\n".join(odd)
 
@@ -176,8 +176,8 @@ def test_every_kind_of_fence_is_known() -> None:
 # -- examples -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=name)
-def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", EXAMPLES, ids=page_name)
+def test_an_example_prints_the_documented_output(path: Path, tmp_path: Path) -> None:
     said = path.read_text(encoding="utf-8").partition("\n# prints:\n")[2]
     expected = [line.removeprefix("#").removeprefix(" ") for line in said.splitlines()]
     paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
@@ -189,7 +189,7 @@ def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
     assert _lines(done.stdout) == _lines("\n".join(expected))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+@pytest.mark.parametrize("path", EXAMPLES, ids=page_name)
 def test_an_example_is_short_and_listed(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 60
     assert f"({path.name})" in (path.parent / "README.md").read_text(encoding="utf-8")

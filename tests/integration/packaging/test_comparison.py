@@ -1,4 +1,4 @@
-"""wick's column of the comparison is so; the record has every framework and leak, and the page says what it says."""
+"""wick's column of the comparison is correct; the record has every framework and leak, and the page matches it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_wick_holds(leak: str) -> None:
 
 
 def test_a_program_without_a_guard_leaks(tmp_path: Path) -> None:
-    """What judges would see a leak: the same program with its guard taken out executes the command."""
+    """The judge detects a leak: the same program without its guard executes the command."""
     text = (HERE / "with_wick.py").read_text("utf-8").replace("hooks=[no_rm, expand]", "hooks=[expand]")
     for name in ("peer.py", "with_wick.py"):
         (tmp_path / name).write_text(text if name == "with_wick.py" else (HERE / name).read_text("utf-8"))
@@ -74,7 +74,7 @@ def test_the_record_has_every_framework_and_leak(record: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("path", [page.PAGE, page.README], ids=lambda path: path.name)
-def test_the_page_says_what_the_record_says(record: dict[str, Any], path: Path) -> None:
+def test_the_page_matches_the_record(record: dict[str, Any], path: Path) -> None:
     assert list(page.QUESTIONS) == LEAKS
     text = path.read_text("utf-8")
     assert page.SIGNS["held"] in text

@@ -1,4 +1,4 @@
-"""That every test is looked at: one that leaves something behind fails, and is told what; one that does not passes."""
+"""The leak checks: a test that leaves something behind fails with a message, others pass."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_child_of_what_was_there(wide, tmp_path):
         time.sleep(0.01)
 
 def test_lasting():
-    with leak_checks.lasting():
+    with leak_checks.allow_leaks():
         kept.append(socket.socket())
 
 async def test_event_loop():
@@ -116,7 +116,7 @@ def test_last():
     for one in kept:
         getattr(one, "unlink", getattr(one, "remove", print))()
 """
-LEFT = {  # by test, what it is told
+LEFT = {  # messages by test
     "test_descriptor": r"descriptor \d+: socket:\[\d+\]",
     "test_process": r"process \d+: sleep 611",
     "test_orphan": r"process \d+: sleep 612",
@@ -171,7 +171,7 @@ def test_memory():
 
 
 def tried(folder: Path, **modules: str) -> str:
-    """What pytest says of these modules, in a process of its own."""
+    """Return pytest's output for these modules, run in another process."""
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "leak_checks", "-p", "no:cacheprovider", "-p", "no:randomly"]
@@ -182,7 +182,7 @@ def tried(folder: Path, **modules: str) -> str:
 
 
 def outcomes(said: str) -> dict[str, set[str]]:
-    """By test, how it ended: it may pass, and then fail for what it left behind."""
+    """Return outcomes by test: it may pass and then fail for its leaks."""
     found: dict[str, set[str]] = {}
     for outcome, name in re.findall(r"^(PASSED|FAILED|ERROR) \S*::(\w+)", said, re.MULTILINE):
         found.setdefault(name, set()).add(outcome)
@@ -190,24 +190,24 @@ def outcomes(said: str) -> dict[str, set[str]]:
 
 
 def told(said: str, name: str) -> str:
-    """What a test is told when it is over."""
+    """Return the message of a test at its end."""
     found = re.search(rf"^ERROR \S*::{name} - AssertionError: (.*)$", said, re.MULTILINE)
     return found[1] if found else ""
 
 
 @LINUX
-def test_what_is_left_behind(tmp_path: Path) -> None:
+def test_leaks_are_reported(tmp_path: Path) -> None:
     server = f"planted-{os.getpid()}"
     try:
-        engines.here().image("plain")
+        engines.find_engine().image("plain")
         container = CONTAINER.replace("SERVER", server)
         said = tried(tmp_path, by_tests=TESTS, by_a_module=MODULE, in_memory=HUNGRY, in_a_container=container)
     finally:
-        engines.here().remove(f"wick.server={server}")
+        engines.find_engine().remove(f"wick.server={server}")
     for pid in re.findall(r"^ERROR .* process (\d+): sleep", said, re.MULTILINE):
         os.kill(int(pid), signal.SIGKILL)
     ended = outcomes(said)
-    assert ended.pop("test_fails") == {"FAILED"}, said  # and nothing else is said of it
+    assert ended.pop("test_fails") == {"FAILED"}, said  # and no other message
     every = {*re.findall(r"def (test_\w+)", TESTS + MODULE + HUNGRY + CONTAINER)} - {"test_fails"}
     assert ended == {name: {"PASSED", "ERROR"} if name in LEFT else {"PASSED"} for name in every}, said
     for name, what in LEFT.items():

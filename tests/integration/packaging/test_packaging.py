@@ -1,4 +1,4 @@
-"""What is built has all that it needs and nothing else, and works where there is only Python."""
+"""The build contains exactly the needed files and works with Python alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from server_process import Served
-from wheel_install import ROOT, Installed, plain_programs
+from server_process import ServerProcess
+from wheel_install import ROOT, InstalledWheel, plain_programs
 from wick.server.static_files import BUILT_PAGES
 
 MOST_MB = 6.0
@@ -24,7 +24,7 @@ NOT_SHIPPED = re.compile(r"(^|/)(tests?|node_modules|__pycache__|\.git|\.venv|be
 
 
 def build(source: Path, folder: Path, programs: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """`python -m build`, where there is nothing but what plain machines have."""
+    """Run `python -m build` with the programs of a plain machine."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *options, str(source)]
     environment = {**os.environ, "PATH": str(programs)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
@@ -47,7 +47,7 @@ def wheel(dist: Path) -> Path:
     return next(dist.glob("*.whl"))
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
+# -- content ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_wheel_has_all_of_wick_and_nothing_else(wheel: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_wheel_has_all_of_wick_and_nothing_else(wheel: Path) -> None:
     assert [name for name in shipped if NOT_SHIPPED.search(name)] == []
 
 
-def test_the_sdist_has_what_the_wheel_is_made_of(dist: Path) -> None:
+def test_the_sdist_contains_the_sources_of_the_wheel(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert {"src/wick/server/ui/index.html", "ui/package.json", "Makefile", "LICENSE", "README.md"} <= names
@@ -82,7 +82,7 @@ def metadata(wheel: Path) -> Message:
         return email.message_from_string(opened.read(name).decode())
 
 
-def test_the_metadata_says_what_wick_is(wheel: Path) -> None:
+def test_the_metadata_describes_wick(wheel: Path) -> None:
     told = metadata(wheel)
     assert (told["Name"], told["License-Expression"], told["License-File"]) == ("wick-agent", "MIT", "LICENSE")
     assert told["Requires-Python"] == ">=3.11"
@@ -98,7 +98,7 @@ def test_the_metadata_says_what_wick_is(wheel: Path) -> None:
 
 
 def source_without_page(folder: Path) -> Path:
-    """What is needed to build a wheel, as in a fresh clone."""
+    """The sources of a wheel, as in a fresh clone."""
     for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile", ".gitignore"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "scripts", folder / "scripts")
@@ -137,37 +137,37 @@ if os.environ.get("WICK_FULL"):  # npm and vite take their time
 
 
 @pytest.fixture(scope="module")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     """The wheel, without any extra."""
-    return Installed(tmp_path_factory.mktemp("bare"), str(wheel))
+    return InstalledWheel(tmp_path_factory.mktemp("bare"), str(wheel))
 
 
 @pytest.fixture(scope="module")
-def with_server(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("server"), f"{wheel}[server]")
+def with_server(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+    return InstalledWheel(tmp_path_factory.mktemp("server"), f"{wheel}[server]")
 
 
-def test_there_is_neither_node_nor_a_compiler(bare: Installed) -> None:
+def test_there_is_neither_node_nor_a_compiler(bare: InstalledWheel) -> None:
     for name in ("node", "npm", "cc", "gcc", "c++", "make", "cargo", "rustc"):
         assert shutil.which(name, path=bare.environment["PATH"]) is None
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--model", "demo", "hi"], ["serve"], []])
-def test_without_the_extra_the_command_names_it(bare: Installed, words: list[str]) -> None:
+def test_without_the_extra_the_command_names_the_extra(bare: InstalledWheel, words: list[str]) -> None:
     done = bare.run("wick", *words)
     assert done.returncode == 2
     assert done.stderr.endswith("install it with: pip install 'wick-agent[cli]'\n")
     assert "Traceback" not in done.stderr
 
 
-def test_without_any_extra_agents_run(bare: Installed) -> None:
+def test_without_any_extra_agents_run(bare: InstalledWheel) -> None:
     code = "from wick import Agent; print(Agent('demo').run_sync('What can you do?').text)"
     done = bare.run("python", "-W", "error", "-c", code)
     assert done.returncode == 0 and "Offline demo model" in done.stdout, done.stderr
 
 
 def test_with_the_extra_cli_the_server_names_its_own(wheel: Path, tmp_path: Path) -> None:
-    found = Installed(tmp_path / "cli", f"{wheel}[cli]")
+    found = InstalledWheel(tmp_path / "cli", f"{wheel}[cli]")
     done = found.run("wick", "run", "--model", "demo", "What can you do?")
     assert done.returncode == 0 and "Offline demo model" in done.stdout, done.stderr
     done = found.run("wick", "serve")
@@ -192,21 +192,21 @@ with SyncClient(url, token) as client:
 """
 
 
-def test_the_server_works_with_its_page_and_a_client(with_server: Installed) -> None:
+def test_the_server_works_with_its_page_and_a_client(with_server: InstalledWheel) -> None:
     data = with_server.folder / "data"
     command = [str(with_server.place / "bin" / "wick"), "serve", "--port", "0", "--data", str(data)]
-    served = Served(with_server.folder, command, with_server.environment | {"PYTHONUNBUFFERED": "1"})
+    server = ServerProcess(with_server.folder, command, with_server.environment | {"PYTHONUNBUFFERED": "1"})
     try:
-        served.start()
+        server.start()
         token = (data / "token").read_text().strip()
-        done = with_server.run("python", "-W", "error", "-c", ASKED, served.url, token)
+        done = with_server.run("python", "-W", "error", "-c", ASKED, server.url, token)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("page True True\nOffline demo model")
         assert done.stdout.endswith("['user', 'assistant']\n")
-        ticket = served.link.partition("#ticket=")[2]
+        ticket = server.link.partition("#ticket=")[2]
         signed_in = with_server.run("curl", "--silent", "--include", "--json", f'{{"ticket": "{ticket}"}}',
-                                    f"{served.url}/auth/session")  # fmt: skip
+                                    f"{server.url}/auth/session")  # fmt: skip
         assert " 200 " in signed_in.stdout.partition("\n")[0] and "set-cookie:" in signed_in.stdout.lower()
-        assert served.stop() == 0
+        assert server.stop() == 0
     finally:
-        served.kill()
+        server.kill()

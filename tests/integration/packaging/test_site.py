@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: strict, whole, and nothing in it comes from elsewhere."""
+"""The site that `make docs` builds: strict, complete, and without external resources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOADED = {
 
 
 class _Page(HTMLParser):
-    """What a page loads, where it leads, and what in it can be led to."""
+    """Loaded resources, links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def _leads(page: Path, link: str) -> bool:
     return not there.fragment or target.suffix != ".html" or unquote(there.fragment) in _read(target).ids
 
 
-def test_nothing_comes_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_no_external_resources(site: Path) -> None:
     loaded = {load for page in site.rglob("*.html") for load in _read(page).loads}
     assert loaded
     assert [load for load in loaded if re.match(r"(?:[a-z]+:)?//", load)] == []
@@ -125,7 +125,7 @@ def test_every_picture_is_there_and_has_a_text(site: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
-def test_a_drawing_says_what_it_shows_and_loads_nothing(path: Path) -> None:
+def test_a_drawing_has_a_description_and_loads_nothing(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.search(r"<title[^>]*>\w", text)
     assert not re.search(r"(?:href|src)=\"http|<script|<image|@import", text)
@@ -155,7 +155,7 @@ def test_the_reference_has_every_route_setting_and_cap(site: Path) -> None:
 
 
 def test_code_is_shown_as_code(site: Path) -> None:
-    """A fence that Markdown did not take for one would stand there as text."""
+    """An unparsed fence would be shown as text."""
     for page in _pages(site):
         shown = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         assert "```" not in shown, page.relative_to(site)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def outcomes(folder: Path, source: str) -> tuple[dict[str, str], str]:
-    """What became of each test of a file, and what was printed."""
+    """Return the outcome of each test of a file, and the output."""
     (folder / "test_it.py").write_text(source)
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src")}
     plugins = ["-p", "wick.testing", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
@@ -22,7 +22,7 @@ def outcomes(folder: Path, source: str) -> tuple[dict[str, str], str]:
     return {name.partition("::")[2]: word for word, name in rows}, done.stdout
 
 
-def test_replies_that_are_left_unused_fail_their_test(tmp_path: Path) -> None:
+def test_unused_replies_fail_their_test(tmp_path: Path) -> None:
     became, printed = outcomes(
         tmp_path,
         """
@@ -74,7 +74,7 @@ def test_failed():
         "test_failed": "FAILED",
     }
     assert "1 of the 2 scripted replies were not used: ['two']" in printed
-    assert "assert 1 == 2" in printed  # a test that failed says why it failed, and not what it had no time to use
+    assert "assert 1 == 2" in printed  # a failed test reports its failure, and not unused replies
 
 
 def test_pytest_finds_the_plugin_by_itself() -> None:
@@ -82,7 +82,7 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
     assert project["entry-points"]["pytest11"] == {"wick": "wick.testing"}
 
 
-def test_outside_of_pytest_nobody_watches() -> None:
+def test_outside_of_pytest_replies_are_not_checked() -> None:
     code = """
 import sys, wick
 from wick.models import scripted

@@ -1,4 +1,4 @@
-"""The tour is its own script: its blocks are run in order, in an empty folder, with wick installed from the wheel.
+"""The tour is its own script: its blocks run in order, in an empty folder, with wick installed from the wheel.
 
 `sh` is typed into a terminal, or `<!-- in a second terminal -->`. A block whose first line is a comment with the name
 of a file (`# first.py`) is that file. `text output` is what the block before it prints: `…` stands for anything, a line
@@ -21,21 +21,21 @@ from shlex import quote
 
 import pytest
 
-from doc_pages import ROOT, fences
+from doc_pages import ROOT, code_blocks
 from ports import own_port
-from wheel_install import plain_programs, wheel, wheelhouse
+from wheel_install import build_wheel, plain_programs, wheelhouse
 from wick.server.static_files import BUILT_PAGES
 
 TOUR = ROOT / "docs" / "tour.md"
 PAGE_PORT = "127.0.0.1:8000"
 SECOND = "in a second terminal"
 ID = re.compile(r"\b(?:th|ask|run)_[0-9a-f]{12}\b")
-SECONDS = 300  # for what takes some seconds where nothing else runs
+SECONDS = 300  # for commands that take seconds on an idle machine
 
 
 @dataclass
 class Step:
-    """A block of the page, and what it prints; None if the page does not say."""
+    """A block of the page with its expected output; None if the page has none."""
 
     line: int
     body: str
@@ -51,7 +51,7 @@ class Step:
 
 def steps(page: Path) -> list[Step]:
     found: list[Step] = []
-    for about, line, language, body in fences(page, "sh", "python", "text output"):
+    for about, line, language, body in code_blocks(page, "sh", "python", "text output"):
         if language == "text output":
             found[-1].output = body
         else:
@@ -66,11 +66,11 @@ class Ids:
     known: dict[str, str] = field(default_factory=dict)
 
     def told(self, text: str) -> str:
-        """What the page says, with the ids of this machine."""
+        """Return the expected text with the ids of this machine."""
         return ID.sub(lambda found: self.known.get(found[0], found[0]), text)
 
     def learn(self, shown: str, printed: str) -> bool:
-        """Whether this was printed, as far as the page says; its ids are known from then on."""
+        """Return True if the output matches; remember its ids."""
         new: dict[str, str] = {}
         found = re.fullmatch(self._pattern(_tidy(shown), new), _tidy(printed))
         if found is None:
@@ -107,7 +107,7 @@ def _tidy(text: str) -> str:
 
 
 class Terminal:
-    """A shell that keeps its folder and its variables from one block to the next; nobody types into its commands."""
+    """A shell that keeps folder and variables between blocks; commands get no input."""
 
     def __init__(self, folder: Path, environment: dict[str, str], name: str) -> None:
         self._script, self._printed = folder.parent / f"{name}.sh", folder.parent / f"{name}.out"
@@ -119,7 +119,7 @@ class Terminal:
             )  # fmt: skip
 
     def run(self, command: str) -> tuple[int, str]:
-        """Run it to its end: its exit code, and what it printed."""
+        """Run a block to its end; return exit code and output."""
         before = len(self.printed)
         self.begin(f"{command}\nprintf '\\nENDED %s\\n' $?")
         said = self.wait_for(r"\nENDED (\d+)\n\Z", before)
@@ -146,7 +146,7 @@ class Terminal:
         return False
 
     def end(self) -> None:
-        """Ctrl-C for what still runs, and then no more."""
+        """Send Ctrl-C to running commands and close."""
         os.killpg(self._shell.pid, signal.SIGINT)
         assert self._shell.stdin is not None
         self._shell.stdin.close()
@@ -160,11 +160,11 @@ class Terminal:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What the commands of the tour find: Python, the usual programs, and a registry that has wick."""
+    """The environment of the tour: Python, common programs, and a registry with wick."""
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     (tmp_path / "dist").mkdir()
-    made = wheel(tmp_path / "dist")
+    made = build_wheel(tmp_path / "dist")
     house = wheelhouse(tmp_path, f"{made}[server]")
     shutil.copy(made, house)
     programs = plain_programs(tmp_path / "programs")
@@ -178,7 +178,7 @@ def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
             "PATH": str(programs),
             "LANG": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
-            "OLLAMA_HOST": "127.0.0.1:1",  # nobody's
+            "OLLAMA_HOST": "127.0.0.1:1",  # no owner
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(house),
             "PIP_NO_COMPILE": "1",
@@ -221,7 +221,7 @@ def test_the_tour(terminals: list[Terminal], machine: dict[str, str], tmp_path: 
 
 
 def test_every_block_is_run_or_compared() -> None:
-    kinds = {language for _, _, language, _ in fences(TOUR)}
+    kinds = {language for _, _, language, _ in code_blocks(TOUR)}
     assert kinds == {"sh", "python", "text output"}
     assert all(step.file for step in steps(TOUR) if "import" in step.body.split()), "a file has a name"
 
@@ -240,11 +240,11 @@ def test_every_block_is_run_or_compared() -> None:
         ("a.c\n", "abc\n", False),
     ],
 )
-def test_what_is_shown_is_compared(shown: str, printed: str, same: bool) -> None:
+def test_output_is_compared(shown: str, printed: str, same: bool) -> None:
     assert Ids().learn(shown, printed) is same
 
 
-def test_an_id_stays_what_it_was() -> None:
+def test_ids_are_consistent() -> None:
     ids = Ids()
     assert ids.learn("made th_000000000000\n", "made th_abcdefabcdef\n")
     assert ids.told("wick run --thread th_000000000000") == "wick run --thread th_abcdefabcdef"

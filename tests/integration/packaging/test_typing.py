@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from doc_pages import ROOT, RUN, Story, name, stories
+from doc_pages import ROOT, RUN, Story, page_name, stories
 
 TYPING = ROOT / "tests" / "typing"
 PROGRAMS = [*sorted(TYPING.glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
@@ -60,7 +60,7 @@ def write_program(story: Story, folder: Path) -> Path:
     # The page has a fence before the first block, so there is an empty line for each of these.
     lines[0] = "token: str = 'secret'" if story.served else ""
     lines[story.blocks[0].line - 2] += "async def main() -> None:" if awaits else ""
-    path = folder / (re.sub(r"\W+", "_", name(story.page)) + f"_{story.blocks[0].line}.py")
+    path = folder / (re.sub(r"\W+", "_", page_name(story.page)) + f"_{story.blocks[0].line}.py")
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return path
 

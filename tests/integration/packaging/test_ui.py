@@ -24,7 +24,7 @@ FIRST_LOAD_KB = 350
 
 
 def node(*command: str, seconds: int = 110) -> str:
-    """What a program of the interface's own prints; a skip where it cannot run."""
+    """Return the output of a Node program of the UI; skip if it cannot run."""
     if subprocess.run([ROOT / "scripts" / "find-node"], capture_output=True, timeout=30).returncode:
         pytest.skip("no Node.js: install Node.js 20.19 or newer")
     if not (UI / "node_modules").is_dir():
@@ -34,7 +34,7 @@ def node(*command: str, seconds: int = 110) -> str:
     return done.stdout
 
 
-# -- what it is made of -----------------------------------------------------------------------------------------------
+# -- sources ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_description_is_the_servers_own() -> None:
@@ -61,7 +61,7 @@ def test_the_lock_names_no_registry() -> None:
 
 
 def test_the_lock_has_the_parts_for_each_system() -> None:
-    """npm does not look for a part that the lock leaves out, and the page could then be built on one system only."""
+    """npm ignores packages missing in the lock, and the page could be built on one system only."""
     packages = json.loads((UI / "package-lock.json").read_text())["packages"]
     parts = {part for about in packages.values() for part in about.get("optionalDependencies", {})}
     native = {part for part in parts if re.search(r"(linux|darwin|win32)-(x64|arm64)", part)}
@@ -85,13 +85,13 @@ MOST_ROWS = 6
 
 
 def made_up(text: str) -> list[str]:
-    """What looks like data that nobody has sent."""
+    """Return text that looks like invented data."""
     code = re.sub(r"/\*.*?\*/|(?<!:)//[^\n]*", "", text, flags=re.DOTALL)
     rows = ROW.findall(code)
     return [found[0] for found in MADE_UP.finditer(code)] + (rows if len(rows) > MOST_ROWS else [])
 
 
-def test_it_holds_no_sample_data() -> None:
+def test_the_build_contains_no_sample_data() -> None:
     assert {path.suffix for path in SOURCES} <= {".ts", ".tsx", ".css"}
     texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED if path.name != "schema.ts"}
     assert {str(path.relative_to(UI)): found for path, text in texts.items() if (found := made_up(text))} == {}
@@ -110,8 +110,8 @@ def test_sample_data_would_be_found(text: str) -> None:
     assert made_up(text)
 
 
-def test_it_writes_no_html() -> None:
-    """What comes from outside is text: nothing that makes markup of it is used anywhere."""
+def test_the_ui_writes_no_html() -> None:
+    """External content is text: no API that creates markup is used."""
     words = re.compile(
         r"dangerouslySetInnerHTML|\.(inner|outer)HTML\s*[+|&?]*=(?!=)|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment"
         r"|document\.write|\beval\(|new Function"
@@ -132,7 +132,7 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     assert found["numFailedTests"] == 0 and found["numPassedTests"] == found["numTotalTests"] > 50
 
 
-# -- what ships -------------------------------------------------------------------------------------------------------
+# -- build output -----------------------------------------------------------------------------------------------------
 
 
 def built() -> Path:
@@ -142,7 +142,7 @@ def built() -> Path:
 
 
 @pytest.mark.long
-def test_what_is_loaded_first_is_small(tmp_path: Path) -> None:
+def test_the_initial_bundle_is_small(tmp_path: Path) -> None:
     """In a real browser; and the editor, the terminal and the like come when they are asked for."""
     built()
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from conformance.record_cases import *  # noqa: F403
-from postgres import server as postgres_server
+from postgres import shared_server as postgres_server
 from wick.server.records import Records
 from wick.server.records.postgres import PostgresRecords
 

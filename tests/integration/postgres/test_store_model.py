@@ -6,5 +6,5 @@ from conformance.store_model import MODEL_SECONDS, check_store
 
 
 @pytest.mark.timeout(MODEL_SECONDS)
-def test_postgres_does_what_the_model_does() -> None:
+def test_postgres_matches_the_model() -> None:
     check_store("postgres")

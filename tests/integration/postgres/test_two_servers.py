@@ -1,4 +1,4 @@
-"""Two servers on one Postgres: either serves, follows, answers and cancels any run, and takes up what was left."""
+"""Two servers on one Postgres: each serves, follows, answers and cancels any run, and resumes abandoned ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from postgres import server as postgres_server
-from server_agents import Gate, agents, answer, get, ids, names, say
-from server_process import Hosted, events, eventually, hosted, talking
+from postgres import shared_server as postgres_server
+from server_agents import Gate, get_json, list_ids, list_names, sample_agents, send_answer, user_message
+from server_process import InProcessServer, host_server, open_client, read_events, wait_until
 from wick.server.auth.identity import User
 from wick.server.runs.followers import HubDirectory
 
@@ -21,129 +21,141 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def two(tmp_path: Path, gate: Gate) -> AsyncIterator[tuple[Hosted, Hosted]]:
+async def two(tmp_path: Path, gate: Gate) -> AsyncIterator[tuple[InProcessServer, InProcessServer]]:
     schema = postgres_server().schema()
-    options = {"store": "postgres", "store_schema": schema, "agents": agents(gate), "grace": 0.0}
-    async with hosted(tmp_path / "a", **options) as first, hosted(tmp_path / "b", **options) as second:
+    options = {"store": "postgres", "store_schema": schema, "agents": sample_agents(gate), "grace": 0.0}
+    async with host_server(tmp_path / "a", **options) as first, host_server(tmp_path / "b", **options) as second:
         yield first, second
 
 
-async def test_either_serves_what_the_other_began(two: tuple[Hosted, Hosted]) -> None:
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        first = await answer(here, "echo", say("One.", "th_1"))
-        second = await answer(there, "echo", say("Two.", "th_1"))
+async def test_each_server_serves_runs_of_the_other(two: tuple[InProcessServer, InProcessServer]) -> None:
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        first = await send_answer(here, "echo", user_message("One.", "th_1"))
+        second = await send_answer(there, "echo", user_message("Two.", "th_1"))
         assert [message["content"] for message in second["messages"]][::2] == ["One.", "Two."]
-        assert (await get(there, f"/runs/{first['run_id']}"))["outcome"] == "completed"
+        assert (await get_json(there, f"/runs/{first['run_id']}"))["outcome"] == "completed"
         async with there.get(f"/runs/{first['run_id']}/events") as response:
-            assert names(await events(response)) == ["on_chat_model_end", "done"]
+            assert list_names(await read_events(response)) == ["on_chat_model_end", "done"]
 
 
-async def test_one_follows_and_cancels_what_goes_on_at_the_other(two: tuple[Hosted, Hosted], gate: Gate) -> None:
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        async with here.post("/agents/gate/stream", json=say("One.", "th_1")) as response:
+async def test_one_server_follows_and_cancels_runs_of_the_other(
+    two: tuple[InProcessServer, InProcessServer], gate: Gate
+) -> None:
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        async with here.post("/agents/gate/stream", json=user_message("One.", "th_1")) as response:
             await gate.asked.wait()
             run = response.headers["X-Run-Id"]
-            assert (await get(there, f"/runs/{run}"))["state"] == "running"
+            assert (await get_json(there, f"/runs/{run}"))["state"] == "running"
             async with there.get(f"/runs/{run}/events") as following:
                 async with there.post(f"/runs/{run}/cancel") as cancelling:
                     assert cancelling.status == 200
-                found = [await events(response), await events(following)]
-        assert [names(each)[-1] for each in found] == ["done", "done"] and ids(found[0]) == ids(found[1])
+                found = [await read_events(response), await read_events(following)]
+        assert [list_names(each)[-1] for each in found] == ["done", "done"] and list_ids(found[0]) == list_ids(found[1])
         assert found[1][-1]["data"]["data"]["outcome"] == "cancelled"
 
         async def ended() -> bool:
-            return bool((await get(there, f"/runs/{run}"))["outcome"] == "cancelled")
+            return bool((await get_json(there, f"/runs/{run}"))["outcome"] == "cancelled")
 
-        await eventually(ended)
+        await wait_until(ended)
 
 
-async def follow_where_another_performs(two: tuple[Hosted, Hosted], gate: Gate, seconds: float) -> list[str]:
-    """Both servers begin a run, and the second has its lease: what a client of the first sees before the run ends."""
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        response = await there.post("/agents/gate/stream", json=say("One.", "th_1"))
+async def follow_where_another_performs(
+    two: tuple[InProcessServer, InProcessServer], gate: Gate, seconds: float
+) -> list[str]:
+    """Both servers start a run and the second has the lease; return the frames that a client of the first sees."""
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        response = await there.post("/agents/gate/stream", json=user_message("One.", "th_1"))
         async with response:
             await gate.asked.wait()
             run, runs = response.headers["X-Run-Id"], two[0].service.runs
-            info = await runs.load_info(User((await get(here, "/auth/me"))["id"], "ada"), run)
+            info = await runs.load_info(User((await get_json(here, "/auth/me"))["id"], "ada"), run)
             runs.executor.start(info.user, info, runs._start_next_run)
-            async with there.post("/threads/th_1/messages", json={"messages": say("Two.")["messages"]}) as said:
+            async with there.post(
+                "/threads/th_1/messages", json={"messages": user_message("Two.")["messages"]}
+            ) as said:
                 assert said.status == 202
             gate.answers.put_nowait("First.")  # and the run waits for its second answer
             try:
                 async with here.get(f"/runs/{run}/events") as following, asyncio.timeout(seconds):
-                    return names(await events(following, until="on_user_message"))
+                    return list_names(await read_events(following, until="on_user_message"))
             finally:
                 async with here.post(f"/runs/{run}/cancel") as cancelled:
                     assert (await cancelled.json())["outcome"] == "cancelled"
-                assert (await events(response))[-1]["data"]["data"]["outcome"] == "cancelled"
+                assert (await read_events(response))[-1]["data"]["data"]["outcome"] == "cancelled"
 
 
-async def test_a_client_follows_a_run_that_another_server_took_first(two: tuple[Hosted, Hosted], gate: Gate) -> None:
+async def test_a_client_follows_a_run_that_another_server_took_first(
+    two: tuple[InProcessServer, InProcessServer], gate: Gate
+) -> None:
     assert await follow_where_another_performs(two, gate, 60) == ["on_chat_model_end", "on_user_message"]
 
 
 async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
-    two: tuple[Hosted, Hosted], gate: Gate, monkeypatch: pytest.MonkeyPatch
+    two: tuple[InProcessServer, InProcessServer], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HubDirectory, "expect", HubDirectory.publish)
     with pytest.raises(TimeoutError):
         await follow_where_another_performs(two, gate, 2)
 
 
-async def test_what_is_said_at_one_steers_the_run_at_the_other(two: tuple[Hosted, Hosted], gate: Gate) -> None:
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        first = asyncio.create_task(answer(here, "gate", say("One.", "th_1")))
+async def test_a_message_to_one_server_steers_the_run_of_the_other(
+    two: tuple[InProcessServer, InProcessServer], gate: Gate
+) -> None:
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        first = asyncio.create_task(send_answer(here, "gate", user_message("One.", "th_1")))
         await gate.asked.wait()
-        async with there.post("/agents/gate/stream", json=say("Two.", "th_1")) as response:
+        async with there.post("/agents/gate/stream", json=user_message("Two.", "th_1")) as response:
             gate.answers.put_nowait("First.")
             gate.answers.put_nowait("Second.")
-            found = await events(response)
-        assert names(found) == ["on_chat_model_end", "on_user_message", "on_chat_model_end", "done"]
+            found = await read_events(response)
+        assert list_names(found) == ["on_chat_model_end", "on_user_message", "on_chat_model_end", "done"]
         assert found[-1]["data"]["data"]["text"] == "Second." == (await first)["response"]
 
 
-async def test_a_question_of_one_is_answered_at_the_other(two: tuple[Hosted, Hosted]) -> None:
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        async with here.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
-            await events(response, until="on_approval_request")
-            (waiting,) = (await get(there, "/approvals"))["approvals"]
+async def test_a_question_of_one_is_answered_at_the_other(two: tuple[InProcessServer, InProcessServer]) -> None:
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        async with here.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
+            await read_events(response, until="on_approval_request")
+            (waiting,) = (await get_json(there, "/approvals"))["approvals"]
             async with there.post(f"/approvals/{waiting['id']}", json={"choice": "allow"}) as answered:
                 assert answered.status == 200
-            found = await events(response)
+            found = await read_events(response)
         assert next(f for f in found if f["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 500"
 
 
-async def test_both_are_told_something_at_once(two: tuple[Hosted, Hosted]) -> None:
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        await answer(here, "echo", say("0", "th_1"))
-        said = [answer(client, "echo", say(str(n), "th_1")) for n, client in enumerate((here, there) * 5, 1)]
+async def test_both_servers_receive_messages_at_once(two: tuple[InProcessServer, InProcessServer]) -> None:
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        await send_answer(here, "echo", user_message("0", "th_1"))
+        said = [
+            send_answer(client, "echo", user_message(str(n), "th_1")) for n, client in enumerate((here, there) * 5, 1)
+        ]
         await asyncio.gather(*said)
-        thread = await get(here, "/threads/th_1")
+        thread = await get_json(here, "/threads/th_1")
     words = [message["content"] for message in thread["messages"] if message["role"] == "user"]
     assert sorted(words, key=int) == [str(n) for n in range(11)] and thread["queued"] == 0
 
 
-async def test_one_takes_up_what_the_other_let_go_of(tmp_path: Path, gate: Gate) -> None:
+async def test_a_server_resumes_runs_that_another_released(tmp_path: Path, gate: Gate) -> None:
     schema = postgres_server().schema()
-    options = {"store": "postgres", "store_schema": schema, "agents": agents(gate), "grace": 0.0}
-    async with hosted(tmp_path / "b", **options) as second, talking(second) as there:
+    options = {"store": "postgres", "store_schema": schema, "agents": sample_agents(gate), "grace": 0.0}
+    async with host_server(tmp_path / "b", **options) as second, open_client(second) as there:
         async with (
-            hosted(tmp_path / "a", **options) as first,
-            talking(first) as here,
-            here.post("/agents/gate/stream", json=say("One.", "th_1")) as response,
+            host_server(tmp_path / "a", **options) as first,
+            open_client(first) as here,
+            here.post("/agents/gate/stream", json=user_message("One.", "th_1")) as response,
         ):
             await gate.asked.wait()
             following = await there.get(f"/runs/{response.headers['X-Run-Id']}/events")
         gate.answers.put_nowait("Here.")
-        found = await events(following)
-        assert names(found)[-2:] == ["on_chat_model_end", "done"] and found[-1]["data"]["data"]["text"] == "Here."
+        found = await read_events(following)
+        assert list_names(found)[-2:] == ["on_chat_model_end", "done"] and found[-1]["data"]["data"]["text"] == "Here."
 
 
-async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[Hosted, Hosted]) -> None:
-    """Both begin the same run: one performs it, the other tells of it from the log, and it is logged once."""
-    async with talking(two[0]) as here, talking(two[1]) as there:
-        await answer(here, "echo", say("0", "th_1"))
-        owner = (await get(here, "/auth/me"))["id"]
+async def test_the_second_server_to_resume_finds_nothing_to_do(two: tuple[InProcessServer, InProcessServer]) -> None:
+    """Both start the same run: one executes it, the other streams its log, and it is logged once."""
+    async with open_client(two[0]) as here, open_client(two[1]) as there:
+        await send_answer(here, "echo", user_message("0", "th_1"))
+        owner = (await get_json(here, "/auth/me"))["id"]
         store, runs = two[0].service.store, [server.service.runs for server in two]
         await store.enqueue(owner, "th_1", {"role": "user", "content": "1"})
         head = await store.head(owner, "th_1")
@@ -153,6 +165,6 @@ async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[Hos
         async def settled() -> bool:
             return not any(each.executor.running for each in runs)
 
-        await eventually(settled)
-        log = await get(there, "/threads/th_1/export")
+        await wait_until(settled)
+        log = await get_json(there, "/threads/th_1/export")
     assert [entry["kind"] for entry in log["entries"]].count("run_start") == 2

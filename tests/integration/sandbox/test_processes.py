@@ -1,4 +1,4 @@
-"""Starting processes and ending them with all that came of them, on processes that are really there."""
+"""Starting processes and killing them with all descendants, on real processes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from wick.workspace.processes import (
     landlock_version,
     list_descendants,
 )
-from wickd_process import environment, eventually, marked
+from wickd_process import becomes_true, marked_environment, marked_processes
 
 TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 100; true' & wait"
 
 
 def sleeping(mark: str) -> int:
-    """How many of those that bear the mark are what they are going to be."""
+    """Return the number of marked processes that sleep."""
     found = 0
-    for pid in marked(mark):
+    for pid in marked_processes(mark):
         with suppress(OSError):
             found += Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
     return found
@@ -44,25 +44,27 @@ def sleeping(mark: str) -> int:
 def tree() -> Iterator[tuple[int, str]]:
     """A process with six below it, and the mark that they bear."""
     mark = uuid4().hex
-    with subprocess.Popen(["sh", "-c", TREE], env=environment(mark), start_new_session=True) as root:
+    with subprocess.Popen(["sh", "-c", TREE], env=marked_environment(mark), start_new_session=True) as root:
         try:
-            assert eventually(lambda: len(marked(mark)) == 6 and sleeping(mark) == 4, 60), marked(mark)
+            assert becomes_true(lambda: len(marked_processes(mark)) == 6 and sleeping(mark) == 4, 60), marked_processes(
+                mark
+            )
             yield root.pid, mark
         finally:
-            for pid in marked(mark):
+            for pid in marked_processes(mark):
                 os.kill(pid, signal.SIGKILL)
 
 
 def test_descendants_are_found_however_deep() -> None:
     with tree() as (root, mark):
-        assert {root, *list_descendants(root)} == set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked_processes(mark))
 
 
 def test_descendants_are_found_without_the_kernels_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_lists_children", lambda: False)
     with tree() as (root, mark):
-        assert {root, *list_descendants(root)} == set(marked(mark))
-        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked_processes(mark))
+        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked_processes(mark))
         assert root in list_descendants(0x7FFFFFFF, group=root)
 
 
@@ -71,7 +73,7 @@ def test_a_process_that_is_not_there_has_none() -> None:
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    """In a Python of its own, for what adopts, forks or ends."""
+    """Run code in another Python that adopts, forks or kills."""
     command = [
         sys.executable,
         "-c",
@@ -81,7 +83,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("lists", ["True", "False"])
-def test_a_family_ends_with_all_that_left_it(lists: str) -> None:
+def test_detached_processes_end_with_their_family(lists: str) -> None:
     done = run(f"""
 import wick.workspace.processes
 if not {lists}: wick.workspace.processes._lists_children = lambda: False
@@ -95,7 +97,7 @@ print(left >= 3, family.kill_all(10), list_descendants(os.getpid()), os.WEXITSTA
     assert done.stdout.split() == ["True", "True", "[]", "7", "True"], done.stderr
 
 
-def test_strangers_are_ended_and_the_known_are_not() -> None:
+def test_unknown_processes_are_killed_and_known_ones_are_not() -> None:
     done = run("""
 adopt_orphans()
 known = subprocess.Popen(["sleep", "100"]).pid
@@ -130,7 +132,7 @@ print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len
     assert done.stdout.split() == ["555", "0", "0"], done.stderr
 
 
-# -- what commands are given ----------------------------------------------------------------------------------------
+# -- environments of commands ---------------------------------------------------------------------------------------
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.text(max_size=5)))
@@ -168,6 +170,6 @@ def test_how_a_command_ended() -> None:
     assert describe_exit(40) == (168, "the command was ended by signal 40")
 
 
-def test_the_kernel_says_whether_it_has_landlock() -> None:
+def test_landlock_support_is_detected() -> None:
     assert landlock_version() >= 0
     assert set(LIMITS) == {"memory", "pids", "cpu", "files", "file_size"}

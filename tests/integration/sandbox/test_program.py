@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import wick.program
-from kit import call, calls, echoer, execute, result_of, results
+from kit import echo_agent, execute, tool_call, tool_calls_reply, tool_result, tool_results
 from wick import Agent, Scripted
 from wick._internal import aliases
 from wick.capabilities.executables import Executables
@@ -57,21 +57,21 @@ def answered(path: Path, *args: str, stdin: Any) -> Any:
     return json.loads(done.stdout) if done.stdout.strip() else {}
 
 
-# -- what `hook` prints ---------------------------------------------------------------------------------------------
+# -- output of `hook` -----------------------------------------------------------------------------------------------
 
 
 def look(call: dict[str, Any]) -> None:
-    """Looks."""
+    """Observes."""
 
 
-def test_points_of_wick_make_a_program_that_is_kept() -> None:
+def test_points_of_wick_make_a_worker_program() -> None:
     hook = program()
     hook.guard_tool_use(match="execute")(look)
     hook.before_run(look)
     assert json.loads(hook.describe()) == {"points": ["guard_tool_use", "before_run"], "protocol": "lines"}
 
 
-def test_what_all_functions_match_is_told() -> None:
+def test_common_matchers_are_reported() -> None:
     hook = program()
     hook.guard_tool_use(match="execute")(look)
     hook.after_tool_use(match="write_*|ls")(look)
@@ -85,7 +85,7 @@ def test_one_event_of_one_program_per_hook_is_its_type(event: str) -> None:
     assert hook.describe() == event
 
 
-def test_events_of_claude_code_stand_at_the_points_that_mean_the_same() -> None:
+def test_claude_code_events_map_to_equivalent_points() -> None:
     hook = program()
     for event in ("PreToolUse", "Stop", "SessionStart", "UserPromptSubmit"):
         hook.on(event)(look)
@@ -153,7 +153,7 @@ SAID: list[tuple[Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("said", "answers"), SAID)
-def test_what_is_said_about_a_call_is_translated_for_each_caller(said: Any, answers: list[Any]) -> None:
+def test_a_decision_is_translated_for_each_caller(said: Any, answers: list[Any]) -> None:
     hook, seen = program(), []
 
     @hook.on("guard_tool_use", match="execute")
@@ -165,7 +165,7 @@ def test_what_is_said_about_a_call_is_translated_for_each_caller(said: Any, answ
     assert seen == [("execute", {"command": "x"})] * 3
 
 
-def test_arguments_have_wicks_names_and_go_back_under_the_callers() -> None:
+def test_arguments_are_translated_to_wick_names_and_back() -> None:
     hook = program()
 
     @hook.before_tool_use(match="edit_file")
@@ -242,7 +242,7 @@ def test_a_step_that_is_not_the_last_is_no_stop() -> None:
     assert hook.answer({"event": "after_step", "result": {"decision": "continue", "message": ""}}) == {}
 
 
-def test_of_several_functions_the_first_that_refuses_ends_it_and_changes_are_seen_by_the_next() -> None:
+def test_the_first_denying_function_ends_the_chain_and_changes_reach_the_next() -> None:
     hook, seen = program(), []
 
     @hook.before_tool_use
@@ -259,7 +259,7 @@ def test_of_several_functions_the_first_that_refuses_ends_it_and_changes_are_see
     assert seen == ["y"]
 
 
-def test_a_function_that_stands_at_two_names_of_an_event_is_called_once() -> None:
+def test_a_function_at_two_names_of_an_event_is_called_once() -> None:
     hook, seen = program(), []
     hook.on("guard_tool_use", "before_tool_call", "PreToolUse")(lambda call: seen.append(call["tool"]))
     for event in CALLS:
@@ -276,7 +276,7 @@ def test_questions_and_messages_of_several_functions_add_up() -> None:
     assert hook.answer(LINES)["question"] == "one\ntwo"
 
 
-def test_a_function_is_not_called_for_what_it_does_not_match() -> None:
+def test_a_function_is_called_only_for_its_matches() -> None:
     hook, seen = program(), []
     hook.guard_tool_use(match="write_*|Bash|kind:network")(lambda call: seen.append(call["tool"]))
     for tool, names, kind in (("ls", [], ""), ("run", ["execute", "Bash"], "shell"), ("get", [], "network")):
@@ -284,17 +284,17 @@ def test_a_function_is_not_called_for_what_it_does_not_match() -> None:
     assert seen == ["run", "get"]
 
 
-def test_a_kind_of_tool_is_known_or_asked_about_whoever_calls() -> None:
+def test_a_tool_kind_is_known_or_asked_for_any_caller() -> None:
     hook, seen = program(), []
     hook.guard_tool_use(match="kind:shell")(lambda call: seen.append(call["tool"]))
     for name in ("Bash", "Read", "mcp__server__run"):
         hook.answer({"hook_event_name": "PreToolUse", "tool_name": name, "tool_input": {}})
     for name in ("bash", "file_read"):
         hook.answer({"event": "before_tool_call", "tool_name": name, "tool_input": {}})
-    assert seen == ["execute", "mcp__server__run", "execute"]  # what nobody can tell is looked at
+    assert seen == ["execute", "mcp__server__run", "execute"]  # unknown tools are checked
 
 
-def test_the_names_are_those_that_wick_knows() -> None:
+def test_the_names_match_those_of_wick() -> None:
     assert POINTS == aliases.POINT_NAMES
     assert all(aliases.TOOLS[name] == tool for name, tool in wick.program.TOOLS.items())
     for tool, names in wick.program.ARGUMENTS.items():
@@ -311,7 +311,9 @@ def test_the_names_are_those_that_wick_knows() -> None:
 
 
 def asks_for(*commands: str) -> Scripted:
-    return Scripted(calls(*(call("execute", str(n), command=one) for n, one in enumerate(commands))), "done")
+    return Scripted(
+        tool_calls_reply(*(tool_call("execute", str(n), command=one) for n, one in enumerate(commands))), "done"
+    )
 
 
 @pytest.mark.parametrize("decorator", ["guard_tool_use(match='execute')", "on('before_tool_call')", "on('PreToolUse')"])
@@ -319,7 +321,7 @@ async def test_one_file_in_wick(write: Any, decorator: str) -> None:
     path = write(FORCE.format(decorator=decorator))
     hooks = Executables([{"dir": str(path.parent)}])
     result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
-    assert results(result) == ["force is not allowed", "ran ls"]
+    assert tool_results(result) == ["force is not allowed", "ran ls"]
     await hooks.close()
 
 
@@ -328,7 +330,7 @@ async def test_one_file_in_settings(write: Any) -> None:
     handlers = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": str(path)}]}]}
     hooks = Executables(settings=handlers)
     result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
-    assert ["force is not allowed" in text for text in results(result)] == [True, False]
+    assert ["force is not allowed" in text for text in tool_results(result)] == [True, False]
     await hooks.close()
 
 
@@ -352,11 +354,11 @@ async def test_the_program_of_the_docstring_runs(tmp_path: Path) -> None:
     path.chmod(0o755)
     hooks = Executables([{"dir": str(tmp_path)}], timeout=60)
     result = await Agent(asks_for("git push --force"), tools=[execute], hooks=[hooks]).run("go")
-    assert result_of(result) == "force is not allowed"
+    assert tool_result(result) == "force is not allowed"
     await hooks.close()
 
 
-async def test_what_a_function_prints_is_no_answer(write: Any) -> None:
+async def test_printed_output_is_not_an_answer(write: Any) -> None:
     body = """
 import os
 @hook.guard_tool_use
@@ -367,7 +369,7 @@ def check(call):
 """
     path = write(body)
     hooks = Executables([{"dir": str(path.parent)}])
-    assert result_of(await echoer(hooks).run("go")) == "no"
+    assert tool_result(await echo_agent(hooks).run("go")) == "no"
     await hooks.close()
     done = ran(path, "run", stdin=SINGLE_CALL)
     assert json.loads(done.stdout) == {"blocked": True, "reason": "no"}
@@ -380,7 +382,7 @@ FAILS = "@hook.guard_tool_use\ndef check(call):\n    raise OSError('no disk')\n"
 async def test_a_function_that_fails_has_not_agreed(write: Any) -> None:
     path = write(FAILS)
     hooks = Executables([{"dir": str(path.parent)}])
-    told = result_of(await echoer(hooks).run("go"))
+    told = tool_result(await echo_agent(hooks).run("go"))
     assert told == "the hook program check failed: OSError: no disk, so it has not agreed"
     await hooks.close()
     assert answered(path, "run", stdin=SINGLE_CALL) == {
@@ -391,7 +393,7 @@ async def test_a_function_that_fails_has_not_agreed(write: Any) -> None:
     assert done.returncode == 2 and "OSError: no disk" in done.stderr
 
 
-def test_a_function_that_only_looks_and_fails_ends_with_1(write: Any) -> None:
+def test_a_failing_observer_function_exits_with_1(write: Any) -> None:
     path = write("@hook.after_tool_use\ndef check(call):\n    raise OSError('no disk')\n")
     assert [ran(path, stdin=call).returncode for call in RESULTS[1:]] == [1, 1]
 
@@ -406,8 +408,8 @@ def check(call):
 """
     path = write(body, threads=2)
     hooks = Executables([{"dir": str(path.parent)}])
-    one, two = await asyncio.gather(echoer(hooks).run("go"), echoer(hooks).run("go"))
-    assert result_of(one) == result_of(two) == "hi"
+    one, two = await asyncio.gather(echo_agent(hooks).run("go"), echo_agent(hooks).run("go"))
+    assert tool_result(one) == tool_result(two) == "hi"
     await hooks.close()
 
 
@@ -424,7 +426,7 @@ def test_another_argument_is_refused_with_a_sentence(write: Any) -> None:
     assert done.returncode == 1 and "hook | serve | run" in done.stderr
 
 
-def test_it_needs_nothing_but_the_standard_library(tmp_path: Path) -> None:
+def test_the_program_module_needs_only_the_standard_library(tmp_path: Path) -> None:
     shutil.copy(SOURCE, tmp_path)
     code = "import sys, program; print(sorted(name for name in sys.modules if name.split('.')[0] == 'wick'))"
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""What the tests of the server share: one that runs, on each store."""
+"""Fixtures of the server tests: a running server on each store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server_process import Served, serving
+from server_process import ServerProcess, run_server
 
 STORES = ("sqlite", "postgres")
 
@@ -17,8 +17,8 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def served(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """`wick serve` in a process of its own, shared by the tests that leave it as it was; once for each store."""
-    with serving(tmp_path_factory.mktemp("served"), store=store) as found:
+    with run_server(tmp_path_factory.mktemp("served"), store=store) as found:
         yield found
         assert "Traceback" not in found.log

@@ -1,4 +1,4 @@
-"""What every route has in common: errors, ids, caps, a description."""
+"""Common behaviour of routes: errors, ids, caps, documentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from yarl import URL
 
-from server_process import Hosted, hosted
+from server_process import InProcessServer, host_server
 from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
 from wick.server.app import create_api
 from wick.server.errors import STATUS_CODES, ApiError, as_api_error, validation_message
@@ -23,13 +23,13 @@ from wick.server.static_files import page_routes
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
+async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}) as found:
         yield found
 
 
-async def test_what_breaks_is_told_by_an_id_alone(
-    here: Hosted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_an_internal_error_returns_only_an_id(
+    here: InProcessServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> int:
         raise RuntimeError("the password is hush")
@@ -63,7 +63,7 @@ def test_every_error_has_its_status(error: Exception, status: int, code: str) ->
     assert ("Retry-After" in found.headers) == (status in (503, 504))
 
 
-def test_what_is_the_servers_own_fault_is_not_explained() -> None:
+def test_server_faults_are_not_explained_to_clients() -> None:
     assert as_api_error(StoreError("damaged", "corrupt")) is None
     assert as_api_error(HookError("a hook failed")) is None
     assert as_api_error(RuntimeError("x")) is None
@@ -77,14 +77,14 @@ def test_many_mistakes_are_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"", b"[]", b"\xff\xfe", b'{"a":' * 5_000, b"null", b'"x"'])
-async def test_a_body_that_is_no_json_is_refused(here: Hosted, body: bytes) -> None:
+async def test_a_body_that_is_no_json_is_refused(here: InProcessServer, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     async with here.client("ada") as ada, ada.post("/auth/session", data=body, headers=headers) as answer:
         assert answer.status in (400, 401, 422)
         assert (await answer.json())["error"]["message"]
 
 
-async def test_what_is_wrong_with_json_is_told_with_its_place(here: Hosted) -> None:
+async def test_json_errors_have_their_position(here: InProcessServer) -> None:
     headers = {"Content-Type": "application/json"}
     async with here.client("ada") as ada, ada.post("/auth/session", data=b'{"token": }', headers=headers) as answer:
         told = (await answer.json())["error"]["message"]
@@ -92,7 +92,7 @@ async def test_what_is_wrong_with_json_is_told_with_its_place(here: Hosted) -> N
         assert told.endswith("at character 10); /docs has its schema")
 
 
-async def test_a_body_that_is_too_large_is_refused(here: Hosted) -> None:
+async def test_a_body_that_is_too_large_is_refused(here: InProcessServer) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(SMALL_BYTES // 1_000_000 + 2):
             yield b"x" * 1_000_000
@@ -108,7 +108,7 @@ async def test_a_body_that_is_too_large_is_refused(here: Hosted) -> None:
 
 
 def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every JSON body in a description: where it stands, and its schema."""
+    """Return every JSON body of a document: its location and its schema."""
     for path, methods in document["paths"].items():
         for method, about in methods.items():
             for type, body in about.get("requestBody", {}).get("content", {}).items():
@@ -118,7 +118,7 @@ def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield f"{method} {path} answers {status} {type}", body.get("schema")
 
 
-async def test_no_body_is_untyped(here: Hosted) -> None:
+async def test_no_body_is_untyped(here: InProcessServer) -> None:
     made = build_document(create_api(here.service))
     untyped = [place for place, schema in schemas(made) if not _typed(schema)]
     assert not untyped
@@ -135,7 +135,7 @@ def _typed(schema: Any) -> bool:
     return bool(schema) and bool({"$ref", "type", "anyOf", "oneOf", "allOf"} & set(schema))
 
 
-async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: Hosted) -> None:
+async def test_every_operation_documents_its_roles_and_errors(here: InProcessServer) -> None:
     made = build_document(create_api(here.service))
     for path, methods in made["paths"].items():
         for method, about in methods.items():
@@ -150,7 +150,7 @@ async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: H
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_page_needs_nothing_from_elsewhere(here: Hosted) -> None:
+async def test_the_page_loads_no_external_resources(here: InProcessServer) -> None:
     async with here.client("ada") as ada:
         for name in ("/", "/docs"):
             async with ada.get(name) as answer:
@@ -195,7 +195,7 @@ async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> No
         "/assets/": (404, None),
     }
     agents = {"default": {"model": "demo"}}
-    async with hosted(tmp_path, agents=agents, static=folder) as here, here.client("") as nobody:
+    async with host_server(tmp_path, agents=agents, static=folder) as here, here.client("") as nobody:
         for path, (status, text) in expected.items():
             async with nobody.get(URL(here.url + path, encoded=True)) as answer:
                 assert answer.status == status, path

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import yaml
 
-from server_process import TOKENS, Hosted, hosted, serving, talking
+from server_process import TOKENS, InProcessServer, host_server, open_client, run_server
 from wick.server.app import create_api
 from wick.server.auth.access_table import ACCESS, AccessTable, route_methods, sort_routes
 from wick.server.auth.credentials import read_credential
@@ -25,8 +25,8 @@ PLAIN = {"default": {"model": "demo"}}
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents=PLAIN) as found:
+async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, agents=PLAIN) as found:
         yield found
 
 
@@ -40,7 +40,7 @@ async def code(client: aiohttp.ClientSession, path: str = "/auth/me", **options:
         return answer.status, (await answer.json())["error"]["code"]
 
 
-async def test_a_token_says_who_one_is(here: Hosted) -> None:
+async def test_a_token_identifies_its_user(here: InProcessServer) -> None:
     async with here.client("olga") as olga, olga.get("/auth/me") as answer:
         me = await answer.json()
         assert (answer.status, me["username"], me["role"]) == (200, "olga", "operator")
@@ -50,7 +50,7 @@ async def test_a_token_says_who_one_is(here: Hosted) -> None:
 async def test_ids_stay_and_differ(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        async with hosted(tmp_path, agents=PLAIN) as here:
+        async with host_server(tmp_path, agents=PLAIN) as here:
             for user in ("ada", "bob"):
                 async with here.client(user) as client, client.get("/auth/me") as answer:
                     seen.append((await answer.json())["id"])
@@ -61,13 +61,13 @@ BAD = ["nonsense", "Bearer", "Bearer ", "Bearer wrong", "Basic YWRhOmFkYQ==", TO
 
 
 @pytest.mark.parametrize("value", BAD, ids=range(len(BAD)))
-async def test_what_is_no_token_is_nobody(here: Hosted, value: str) -> None:
+async def test_an_invalid_token_is_anonymous(here: InProcessServer, value: str) -> None:
     async with here.client("", Authorization=value) as client:
         assert await code(client) == (401, "unauthorized")
 
 
-async def test_two_headers_are_none(here: Hosted) -> None:
-    """What one proxy reads first and another last must not be guessed."""
+async def test_two_headers_are_none(here: InProcessServer) -> None:
+    """Proxies differ in the one they use, so it must not be guessed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rsplit(":", 1)[1]))
     token = TOKENS["ada"]
     writer.write(
@@ -79,7 +79,7 @@ async def test_two_headers_are_none(here: Hosted) -> None:
     await writer.wait_closed()
 
 
-async def test_nobody_gets_in_where_nothing_is_public(here: Hosted) -> None:
+async def test_anonymous_requests_are_refused_without_public_access(here: InProcessServer) -> None:
     async with here.client("") as nobody:
         for path in ("/docs", "/openapi.json", "/metrics", "/auth/me", "/agents/", "/no/such/path", "/%2e%2e/docs"):
             assert await status(nobody, path) == 401, path
@@ -87,12 +87,12 @@ async def test_nobody_gets_in_where_nothing_is_public(here: Hosted) -> None:
             assert await status(nobody, path) == 200, path
 
 
-async def test_health_says_no_more_than_it_may(here: Hosted) -> None:
+async def test_health_reveals_nothing_private(here: InProcessServer) -> None:
     async with here.client("") as nobody, nobody.get("/health") as answer:
         assert await answer.json() == {"status": "ok", "agents": 1}
 
 
-async def test_a_role_is_needed(here: Hosted) -> None:
+async def test_a_role_is_needed(here: InProcessServer) -> None:
     for user, expected in (("ada", 403), ("olga", 200), ("root", 200)):
         async with here.client(user) as client:
             assert await status(client, "/metrics") == expected, user
@@ -101,13 +101,13 @@ async def test_a_role_is_needed(here: Hosted) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:x", ""]
 )
-async def test_only_known_names_are_answered(here: Hosted, host: str) -> None:
+async def test_unknown_host_names_are_refused(here: InProcessServer, host: str) -> None:
     async with here.client("ada", Host=host) as client:
         assert await status(client, "/health") in (400, 421)
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:9", "127.0.0.1:9", "[::1]:9", "LOCALHOST"])
-async def test_this_machine_is_answered_under_every_port(here: Hosted, host: str) -> None:
+async def test_this_machine_is_answered_under_every_port(here: InProcessServer, host: str) -> None:
     async with here.client("ada", Host=host) as client:
         assert await status(client) == 200
 
@@ -118,7 +118,7 @@ def test_a_port_is_cut_off_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "", "http://127.0.0.1"])
-async def test_pages_of_other_origins_get_nothing(here: Hosted, origin: str) -> None:
+async def test_pages_of_other_origins_get_nothing(here: InProcessServer, origin: str) -> None:
     async with here.client("ada", Origin=origin) as client:
         assert await code(client) == (403, "wrong_origin")
         assert await code(client, "/health") == (403, "wrong_origin")
@@ -126,7 +126,7 @@ async def test_pages_of_other_origins_get_nothing(here: Hosted, origin: str) -> 
 
 async def test_the_own_origin_and_listed_ones_may_ask(tmp_path: Path) -> None:
     other = "https://app.example.com"
-    async with hosted(tmp_path, agents=PLAIN, cors_origins=[other]) as here:
+    async with host_server(tmp_path, agents=PLAIN, cors_origins=[other]) as here:
         async with here.client("ada", Origin=here.url) as client:
             assert await status(client) == 200
         async with here.client("ada", Origin=other) as client, client.get("/auth/me") as answer:
@@ -140,7 +140,7 @@ async def test_the_own_origin_and_listed_ones_may_ask(tmp_path: Path) -> None:
             assert await status(client, "/agents/x/stream", method="OPTIONS") == 400
 
 
-async def test_every_answer_keeps_a_browser_safe(here: Hosted) -> None:
+async def test_every_response_has_security_headers(here: InProcessServer) -> None:
     async with here.client("") as nobody:
         for path in ("/health", "/", "/auth/me", "/no/such"):
             async with nobody.get(path) as answer:
@@ -153,14 +153,14 @@ async def test_every_answer_keeps_a_browser_safe(here: Hosted) -> None:
 # -- browsers ---------------------------------------------------------------------------------------------------------
 
 
-async def sign_in(here: Hosted, **body: str) -> tuple[int, str, str]:
+async def sign_in(here: InProcessServer, **body: str) -> tuple[int, str, str]:
     """The status, the cookie, and how it was set."""
     async with here.client("") as nobody, nobody.post("/auth/session", json=body) as answer:
         cookie = answer.headers.get("Set-Cookie", "")
         return answer.status, cookie.partition(";")[0], cookie
 
 
-async def test_a_browser_signs_in_and_out(here: Hosted) -> None:
+async def test_a_browser_signs_in_and_out(here: InProcessServer) -> None:
     got, cookie, how = await sign_in(here, token=TOKENS["ada"])
     assert got == 200
     assert "HttpOnly" in how and "SameSite=strict" in how and "Secure" not in how and TOKENS["ada"] not in how
@@ -171,19 +171,19 @@ async def test_a_browser_signs_in_and_out(here: Hosted) -> None:
         assert await status(ada) == 401
 
 
-async def test_a_cookie_is_secure_behind_tls(here: Hosted) -> None:
+async def test_a_cookie_is_secure_behind_tls(here: InProcessServer) -> None:
     headers, body = {"X-Forwarded-Proto": "https"}, {"token": TOKENS["ada"]}  # of a proxy on this machine
     async with here.client("", **headers) as nobody, nobody.post("/auth/session", json=body) as answer:
         assert "Secure" in answer.headers["Set-Cookie"]
 
 
 @pytest.mark.parametrize("body", [{}, {"token": "wrong"}, {"ticket": "wrong"}, {"token": "", "ticket": ""}])
-async def test_who_shows_nothing_good_does_not_sign_in(here: Hosted, body: dict[str, str]) -> None:
+async def test_invalid_credentials_cannot_sign_in(here: InProcessServer, body: dict[str, str]) -> None:
     got, cookie, _ = await sign_in(here, **body)
     assert (got, cookie) == (401, "")
 
 
-async def test_what_is_kept_of_a_cookie_opens_nothing(here: Hosted, tmp_path: Path) -> None:
+async def test_a_stored_cookie_hash_is_not_a_credential(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
     kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("server.db*"))
     assert cookie.partition("=")[2].encode() not in kept and TOKENS["ada"].encode() not in kept
@@ -193,14 +193,14 @@ async def test_what_is_kept_of_a_cookie_opens_nothing(here: Hosted, tmp_path: Pa
 
 
 async def test_a_token_that_is_withdrawn_ends_its_sessions(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=PLAIN) as here:
+    async with host_server(tmp_path, agents=PLAIN) as here:
         _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
     other: dict[str, Any] = {"tokens": (), "token": "another-token"}
-    async with hosted(tmp_path, agents=PLAIN, **other) as here, here.client("", Cookie=cookie) as ada:
+    async with host_server(tmp_path, agents=PLAIN, **other) as here, here.client("", Cookie=cookie) as ada:
         assert await status(ada) == 401
 
 
-async def test_who_cannot_be_looked_up_is_not_let_in(here: Hosted, tmp_path: Path) -> None:
+async def test_a_failed_user_lookup_denies(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
     for path in (tmp_path / "data").glob("server.db*"):
         path.rename(path.with_name(f"gone-{path.name}"))
@@ -212,7 +212,7 @@ async def test_who_cannot_be_looked_up_is_not_let_in(here: Hosted, tmp_path: Pat
         assert await status(ada) == 200
 
 
-async def test_what_breaks_at_the_door_lets_nobody_in(here: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_authentication_error_denies(here: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(bearer: str) -> None:
         raise RuntimeError("hush")
 
@@ -231,7 +231,7 @@ async def asked_by_websocket(client: aiohttp.ClientSession) -> int:
 
 
 async def test_the_link_signs_in_once(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=PLAIN, tokens=()) as here:
+    async with host_server(tmp_path, agents=PLAIN, tokens=()) as here:
         local = (tmp_path / "data" / "token").read_text().strip()
         assert os.stat(tmp_path / "data" / "token").st_mode & 0o777 == 0o600
         ticket = await here.service.tickets.issue_sign_in(local)
@@ -244,24 +244,27 @@ async def test_the_link_signs_in_once(tmp_path: Path) -> None:
             assert await status(script) == 200
 
 
-async def test_servers_that_share_a_database_share_who_is_signed_in(tmp_path: Path) -> None:
-    with serving(tmp_path / "a", store="postgres") as first:
+async def test_servers_with_a_shared_database_share_sessions(tmp_path: Path) -> None:
+    with run_server(tmp_path / "a", store="postgres") as first:
         schema = {"store_schema": yaml.safe_load((tmp_path / "a" / "server.yaml").read_text())["store_schema"]}
-        with serving(tmp_path / "b", store="postgres", **schema) as second:
-            async with talking(first, "") as ada, ada.post("/auth/session", json={"token": TOKENS["ada"]}) as answer:
+        with run_server(tmp_path / "b", store="postgres", **schema) as second:
+            async with (
+                open_client(first, "") as ada,
+                ada.post("/auth/session", json={"token": TOKENS["ada"]}) as answer,
+            ):
                 me, cookie = await answer.json(), answer.headers["Set-Cookie"].partition(";")[0]
-            async with talking(second, "", Cookie=cookie) as ada, ada.get("/auth/me") as answer:
+            async with open_client(second, "", Cookie=cookie) as ada, ada.get("/auth/me") as answer:
                 assert (answer.status, await answer.json()) == (200, me)
-            async with talking(first, "ada") as ada, ada.post("/auth/tickets") as answer:
+            async with open_client(first, "ada") as ada, ada.post("/auth/tickets") as answer:
                 ticket = (await answer.json())["ticket"]
-            async with talking(second, "") as nobody:
+            async with open_client(second, "") as nobody:
                 assert [await status(nobody, f"/auth/me?ticket={ticket}") for _ in range(2)] == [200, 401]
 
 
 # -- tickets ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_ticket_stands_for_its_user_once(here: Hosted) -> None:
+async def test_a_ticket_is_valid_once(here: InProcessServer) -> None:
     async with here.client("ada") as ada, ada.post("/auth/tickets") as answer:
         body = await answer.json()
         assert (answer.status, body["expires_in"]) == (200, 30)
@@ -272,7 +275,7 @@ async def test_a_ticket_stands_for_its_user_once(here: Hosted) -> None:
         assert sorted(got) == [200, 401, 401, 401, 401]
 
 
-async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: Hosted) -> None:
+async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: InProcessServer) -> None:
     tickets = here.service.tickets
     user = await here.service.users.get_or_create("token", "ada", "user")
     tickets._clock = lambda: 0.0
@@ -285,17 +288,17 @@ async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: Hosted) -> None
 # -- doors ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_is_sorted_and_says_each_thing_once() -> None:
+def test_the_table_is_sorted_and_unique() -> None:
     assert [*ACCESS] == sorted(ACCESS, key=lambda row: (row[1], row[0]))
     assert len({row[:2] for row in ACCESS}) == len(ACCESS)
 
 
-async def test_every_route_has_a_row_and_every_row_a_route(here: Hosted) -> None:
+async def test_every_route_has_a_row_and_every_row_a_route(here: InProcessServer) -> None:
     routes, pages = create_api(here.service).router.routes, page_routes(here.service.static)[1]
     assert {place for route in routes for place in route_methods(route)} == {row[:2] for row in (*ACCESS, *pages)}
 
 
-async def test_plain_words_come_before_ids(here: Hosted) -> None:
+async def test_literal_paths_precede_parameters(here: InProcessServer) -> None:
     table = (*ACCESS, *page_routes(here.service.static)[1])
     doors = AccessTable(sort_routes(create_api(here.service).router.routes), table)
     for method, path in (("GET", "/agents/events"), ("GET", "/agents/skills/available"), ("GET", "/threads/search")):

@@ -1,13 +1,13 @@
-"""Agents that a program registers: what is listed of them, and the tools behind HTTP that reach them."""
+"""Registered agents: their listing, and HTTP tools that reach them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from api_requests import ask
-from server_agents import HELLO, answer
-from server_process import hosted, talking
+from api_requests import send_request
+from server_agents import HELLO, send_answer
+from server_process import host_server, open_client
 from wick import Agent, FunctionModel, ToolUse, guard
 from wick.capabilities.todos import Todos
 from wick.tools import tool
@@ -25,7 +25,7 @@ def _model() -> FunctionModel:
 
 @guard(ToolUse, match="own")
 def careful(use: ToolUse) -> None:
-    """Look on."""
+    """Observe."""
 
 
 @tool
@@ -46,15 +46,15 @@ def _agents() -> dict[str, Any]:
     }
 
 
-async def test_agents_of_a_program_are_listed_with_their_model_and_hooks(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=_agents()) as server:
-        _, listed = await ask(server, "ada", "GET", "/agents/")
+async def test_registered_agents_are_listed_with_model_and_hooks(tmp_path: Path) -> None:
+    async with host_server(tmp_path, agents=_agents()) as server:
+        _, listed = await send_request(server, "ada", "GET", "/agents/")
         found = {agent["agent_id"]: agent for agent in listed["agents"]}
         assert set(found) == {"object", "function", "options", "broken"}
         for id in ("object", "function", "options"):
             assert found[id]["origin"] == "code" and found[id]["model"] == _model().name, id
             assert "careful" in found[id]["hooks"], id
-            _, one = await ask(server, "ada", "GET", f"/agents/{id}")
+            _, one = await send_request(server, "ada", "GET", f"/agents/{id}")
             assert {key: one[key] for key in found[id]} == found[id]
         assert found["object"]["name"] == "An object" and "todos" in found["object"]["hooks"]
         assert found["function"]["name"] == "of ada" and not {"sessions", "in_use"} & {*found["function"]["hooks"]}
@@ -62,28 +62,32 @@ async def test_agents_of_a_program_are_listed_with_their_model_and_hooks(tmp_pat
 
 
 async def test_tools_behind_http_reach_agents_of_a_program(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=_agents()) as server, talking(server) as ada, talking(server, "olga") as olga:
+    async with (
+        host_server(tmp_path, agents=_agents()) as server,
+        open_client(server) as ada,
+        open_client(server, "olga") as olga,
+    ):
         for name, agents, shared in (("weather", ["*"], True), ("other", ["object"], True), ("mine", ["*"], False)):
             body = {"name": name, "agents": agents, "shared": shared, **TOOL}
-            assert (await ask(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+            assert (await send_request(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
         expected = {
             "object": {"own", "weather", "other"},
             "function": {"own", "weather"},
             "options": {"own", "weather"},
         }
         for id, names in expected.items():
-            told = {*(await answer(ada, id, HELLO))["response"].split(", ")} - {"write_todos", "update_todo"}
+            told = {*(await send_answer(ada, id, HELLO))["response"].split(", ")} - {"write_todos", "update_todo"}
             assert told == names, id
-            told = {*(await answer(olga, id, HELLO))["response"].split(", ")} - {"write_todos", "update_todo"}
+            told = {*(await send_answer(olga, id, HELLO))["response"].split(", ")} - {"write_todos", "update_todo"}
             assert told == names | {"mine"}, id  # a tool of one user is no other's
-        assert (await ask(server, "olga", "DELETE", "/agents/tools/weather"))[0] == 204
-        assert "weather" not in (await answer(ada, "function", HELLO))["response"]
+        assert (await send_request(server, "olga", "DELETE", "/agents/tools/weather"))[0] == 204
+        assert "weather" not in (await send_answer(ada, "function", HELLO))["response"]
 
 
 async def test_a_tool_of_a_program_is_not_replaced(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=_agents()) as server, talking(server) as ada:
+    async with host_server(tmp_path, agents=_agents()) as server, open_client(server) as ada:
         body = {"name": "own", "agents": ["*"], "shared": True, **TOOL}
-        assert (await ask(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
-        assert "own" in (await answer(ada, "function", HELLO))["response"]
-        _, one = await ask(server, "ada", "GET", "/agents/function")
+        assert (await send_request(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        assert "own" in (await send_answer(ada, "function", HELLO))["response"]
+        _, one = await send_request(server, "ada", "GET", "/agents/function")
         assert [tool["description"] for tool in one["tools"] if tool["name"] == "own"] == ["Do something."]

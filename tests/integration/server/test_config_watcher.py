@@ -1,4 +1,4 @@
-"""agents.yaml is followed: what changes is announced and counts from the next run on; a broken file does not."""
+"""agents.yaml is watched: changes are announced and apply from the next run; a broken file does not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from api_requests import ask, listening
-from server_process import Served, frames, serving
+from api_requests import follow_events, send_request
+from server_process import ServerProcess, read_frames, run_server
 
 BEFORE = {"agents": {"stays": {"model": "demo"}, "goes": {"model": "demo"}, "changes": {"model": "demo"}}}
 AFTER = {
@@ -17,47 +17,47 @@ AFTER = {
 }
 
 
-def rewrite(served: Served, text: str) -> None:
-    """All at once: the server may look at any moment, and half a file says something else."""
-    (served.folder / "next.yaml").write_text(text)
-    (served.folder / "next.yaml").replace(served.folder / "agents.yaml")
+def rewrite(server: ServerProcess, text: str) -> None:
+    """Replace the file atomically, as the server may read it at any moment."""
+    (server.folder / "next.yaml").write_text(text)
+    (server.folder / "next.yaml").replace(server.folder / "agents.yaml")
 
 
 async def next_news(answer: Any) -> dict[str, Any]:
     async with asyncio.timeout(60):
-        async for frame in frames(answer):
+        async for frame in read_frames(answer):
             return frame
     raise AssertionError("the stream ended")
 
 
 async def test_a_file_is_followed(tmp_path: Path) -> None:
-    with serving(tmp_path, config=BEFORE) as served:
-        async with listening(served, "olga") as answer:
-            rewrite(served, yaml.safe_dump(AFTER))
+    with run_server(tmp_path, config=BEFORE) as server:
+        async with follow_events(server, "olga") as answer:
+            rewrite(server, yaml.safe_dump(AFTER))
             told = await next_news(answer)
             assert told["event"] == "config_reloaded"
             assert told["data"]["data"] == {"added": ["comes"], "removed": ["goes"], "changed": {"changes": ["todos"]}}
-            assert (await ask(served, "ada", "GET", "/agents/comes"))[0] == 200
-            assert (await ask(served, "ada", "GET", "/agents/goes"))[0] == 404
-            tools = (await ask(served, "ada", "GET", "/agents/changes"))[1]["tools"]
+            assert (await send_request(server, "ada", "GET", "/agents/comes"))[0] == 200
+            assert (await send_request(server, "ada", "GET", "/agents/goes"))[0] == 404
+            tools = (await send_request(server, "ada", "GET", "/agents/changes"))[1]["tools"]
             assert "write_todos" not in {tool["name"] for tool in tools}
 
-            rewrite(served, "agents:\n  comes: {modle: demo}\n")
+            rewrite(server, "agents:\n  comes: {modle: demo}\n")
             told = await next_news(answer)
             assert told["event"] == "config_error" and "line 2" in told["data"]["data"]["message"]
-            assert (await ask(served, "ada", "GET", "/agents/comes"))[0] == 200  # as it was
+            assert (await send_request(server, "ada", "GET", "/agents/comes"))[0] == 200  # as it was
 
-            rewrite(served, yaml.safe_dump(BEFORE))
+            rewrite(server, yaml.safe_dump(BEFORE))
             assert (await next_news(answer))["data"]["data"]["added"] == ["goes"]
-            (served.folder / "agents.yaml").unlink()
+            (server.folder / "agents.yaml").unlink()
             assert (await next_news(answer))["event"] == "config_error"
-            assert (await ask(served, "ada", "GET", "/agents/goes"))[0] == 200
+            assert (await send_request(server, "ada", "GET", "/agents/goes"))[0] == 200
 
 
 async def test_the_streams_of_news_end_when_the_server_stops(tmp_path: Path) -> None:
-    with serving(tmp_path, config=BEFORE) as served:
-        async with listening(served, "ada") as answer:
-            stopped = asyncio.create_task(asyncio.to_thread(served.stop))
+    with run_server(tmp_path, config=BEFORE) as server:
+        async with follow_events(server, "ada") as answer:
+            stopped = asyncio.create_task(asyncio.to_thread(server.stop))
             async with asyncio.timeout(60):
-                assert [frame async for frame in frames(answer)] == []
+                assert [frame async for frame in read_frames(answer)] == []
             assert await stopped == 0

@@ -1,4 +1,4 @@
-"""The server is killed, or told to stop, and started again: nothing that was told is lost, or told twice."""
+"""The server is killed or stopped, and restarted: acknowledged data is neither lost nor duplicated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from postgres import server as postgres_server
-from server_process import Served, ServerKilled, events, eventually, frames, serving, talking
+from postgres import shared_server as postgres_server
+from server_process import ServerKilled, ServerProcess, open_client, read_events, read_frames, run_server, wait_until
 
 SCRIPT = """
 import asyncio, os
@@ -45,14 +45,14 @@ BODY = {"messages": [{"role": "user", "content": "Tick."}]}
 async def read_on(client: aiohttp.ClientSession, run: str, after: str) -> list[dict[str, Any]]:
     async with client.get(f"/runs/{run}/events", headers={"Last-Event-ID": after} if after else {}) as response:
         assert response.status == 200, await response.text()
-        return [frame for frame in await events(response) if frame["id"]]
+        return [frame for frame in await read_events(response) if frame["id"]]
 
 
 async def begin(client: aiohttp.ClientSession, most: int, **more: Any) -> tuple[str, list[dict[str, Any]]]:
     """Ask, and read until there are that many durable frames."""
     seen: list[dict[str, Any]] = []
     async with client.post("/agents/ticker/stream", json=BODY | more) as response:
-        async for frame in frames(response):
+        async for frame in read_frames(response):
             seen += [frame] if frame["id"] else []
             if len(seen) >= most:
                 break
@@ -60,7 +60,7 @@ async def begin(client: aiohttp.ClientSession, most: int, **more: Any) -> tuple[
 
 
 def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
-    """What a client has seen in pieces is what is there: each durable frame once, and one end."""
+    """Check that streamed frames match the log: each durable frame once, and one end."""
     assert seen == whole
     names = [frame["event"] for frame in whole]
     assert names.count("done") == 1 and names[-1] == "done" and "error" not in names
@@ -71,12 +71,12 @@ def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
 @MOSTLY_SQLITE
 @pytest.mark.parametrize("most", [1, 8, 23] if os.environ.get("WICK_FULL") else [8])
 async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most: int) -> None:
-    with serving(tmp_path, store=store, script=SCRIPT) as served:
-        async with talking(served) as client:
+    with run_server(tmp_path, store=store, script=SCRIPT) as server:
+        async with open_client(server) as client:
             run, seen = await begin(client, most)
-        served.kill()
-        served.start()
-        async with talking(served) as client:
+        server.kill()
+        server.start()
+        async with open_client(server) as client:
             seen += await read_on(client, run, seen[-1]["id"])
             check(await read_on(client, run, ""), seen)
             async with client.get(f"/runs/{run}") as response:
@@ -85,20 +85,20 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most
 
 @pytest.mark.long  # tests/faults/test_durability_server.py samples it
 async def test_killed_again_and_again(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT) as served:
-        async with talking(served) as client:
+    with run_server(tmp_path, script=SCRIPT) as server:
+        async with open_client(server) as client:
             run, seen = await begin(client, 3)
         for _ in range(3):
-            served.kill()
-            served.start()
-            async with talking(served) as client:
+            server.kill()
+            server.start()
+            async with open_client(server) as client:
                 url, after = f"/runs/{run}/events", {"Last-Event-ID": seen[-1]["id"]}
                 async with client.get(url, headers=after) as response:
-                    async for frame in frames(response):
+                    async for frame in read_frames(response):
                         seen += [frame] if frame["id"] else []
                         if frame["event"] == "on_tool_end":
                             break
-        async with talking(served) as client:
+        async with open_client(server) as client:
             seen += await read_on(client, run, seen[-1]["id"])
             check(await read_on(client, run, ""), seen)
 
@@ -125,27 +125,27 @@ Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).sta
 """
 
 
-def restart_crashed(served: Served) -> None:
+def restart_crashed(server: ServerProcess) -> None:
     """Wait until the server has killed itself, and start it again. A resumed run may kill it before its first line."""
-    assert served.process is not None
-    served.process.wait(60)
+    assert server.process is not None
+    server.process.wait(60)
     with suppress(ServerKilled):
-        served.start()
+        server.start()
 
 
 async def crash_twice(folder: Path, store: str, script: str) -> tuple[int, dict[str, Any], Any]:
-    """Return how often a run ended its server, what became of it, and the answer to another message."""
-    with serving(folder, store=store, script=script) as served:
-        async with talking(served) as client:
+    """Return how often a run crashed its server, its outcome, and the answer to another message."""
+    with run_server(folder, store=store, script=script) as server:
+        async with open_client(server) as client:
             said = {"messages": [{"role": "user", "content": "crash"}], "thread_id": "th_1"}
             async with client.post("/agents/ticker/stream", json=said) as response:
                 run = response.headers["X-Run-Id"]
         for crashes in range(1, 4):
-            restart_crashed(served)
+            restart_crashed(server)
             if crashes < 2:
                 continue
             with suppress(aiohttp.ClientError, ConnectionError):
-                async with talking(served) as client:
+                async with open_client(server) as client:
                     await read_on(client, run, "")
                     async with client.get(f"/runs/{run}") as response:
                         found = await response.json()
@@ -163,53 +163,55 @@ async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, 
     assert after["response"] == "I am well.", after  # the thread is valid, and its next message works
 
 
-async def test_a_crash_that_is_not_counted_is_noticed(tmp_path: Path) -> None:
+async def test_a_missing_crash_count_is_detected(tmp_path: Path) -> None:
     planted = "import wick.server.runs.executor as p\np._is_crash = lambda key, start: False\n" + DEADLY
     assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3
 
 
 async def test_a_clean_stop_is_not_a_crash(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT, grace=0.0) as served:
-        async with talking(served) as client:
+    with run_server(tmp_path, script=SCRIPT, grace=0.0) as server:
+        async with open_client(server) as client:
             run, seen = await begin(client, 3)
         for _ in range(3):
-            assert await asyncio.to_thread(served.stop) in (0, -15)
-            served.start()
-        async with talking(served) as client:
+            assert await asyncio.to_thread(server.stop) in (0, -15)
+            server.start()
+        async with open_client(server) as client:
             check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
 
 
-async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
-    """SIGTERM: what can end ends, the rest is taken up; every client sees all of its run, once."""
-    with serving(tmp_path, store=store, script=SCRIPT, grace=0.2) as served:
-        async with talking(served) as client:
+async def test_stop_under_load(tmp_path: Path, store: str) -> None:
+    """SIGTERM: short runs end, others are resumed; every client gets all frames of its run, once."""
+    with run_server(tmp_path, store=store, script=SCRIPT, grace=0.2) as server:
+        async with open_client(server) as client:
             begun = await asyncio.gather(*(begin(client, 1 + number) for number in range(8)))
-        assert await asyncio.to_thread(served.stop) in (0, -15)
-        served.start()
-        async with talking(served) as client:
+        assert await asyncio.to_thread(server.stop) in (0, -15)
+        server.start()
+        async with open_client(server) as client:
             for run, seen in begun:
                 check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
 
 
-async def test_told_to_stop_while_people_speak(tmp_path: Path) -> None:
-    """Who was answered with a run has it, whatever the server was about to do; who was not is told to come back."""
+async def test_stop_during_conversations(tmp_path: Path) -> None:
+    """An accepted run is stored; a refused client is told to retry."""
     quotas = {"runs": 0, "requests_per_second": 0}
-    with serving(tmp_path, script=SCRIPT, grace=0.2, quotas=quotas) as served:
+    with run_server(tmp_path, script=SCRIPT, grace=0.2, quotas=quotas) as server:
         taken: list[str] = []
-        async with talking(served) as client:
+        async with open_client(server) as client:
             speaking = [asyncio.create_task(_speak(client, taken)) for _ in range(6)]
             async with asyncio.timeout(60):
                 while len(taken) < 12:
                     await asyncio.sleep(0.01)
-            assert await asyncio.to_thread(served.stop) == 0
+            assert await asyncio.to_thread(server.stop) == 0
             refused = sum(await asyncio.gather(*speaking))
-        served.start()
-        async with talking(served) as client:
+        server.start()
+        async with open_client(server) as client:
             for run in taken:
                 whole = await read_on(client, run, "")
                 check(whole, whole)
             heard = await _threads(client)
-        assert len(taken) <= heard <= len(taken) + 6 - refused  # whose connection broke may have been heard
+        assert (
+            len(taken) <= heard <= len(taken) + 6 - refused
+        )  # a message on a broken connection may have been accepted
 
 
 async def _threads(client: aiohttp.ClientSession) -> int:
@@ -224,7 +226,7 @@ async def _threads(client: aiohttp.ClientSession) -> int:
 
 
 async def _speak(client: aiohttp.ClientSession, taken: list[str]) -> bool:
-    """Speak again and again, until the server refuses (True) or is gone."""
+    """Send messages until the server refuses (True) or disconnects."""
     with suppress(aiohttp.ClientConnectionError):
         while True:
             async with client.post("/agents/ticker/stream", json=BODY) as response:
@@ -237,10 +239,10 @@ async def _speak(client: aiohttp.ClientSession, taken: list[str]) -> bool:
 
 
 async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
-    """On one Postgres: the other takes its run up, tells of all of it, and cancels what it is told to."""
+    """On one Postgres: the other resumes its run, streams all of it, and cancels on request."""
     shared = {"store": "postgres", "script": SCRIPT, "store_schema": postgres_server().schema()}
-    with serving(tmp_path / "a", **shared) as first, serving(tmp_path / "b", **shared) as second:
-        async with talking(first) as here, talking(second) as there:
+    with run_server(tmp_path / "a", **shared) as first, run_server(tmp_path / "b", **shared) as second:
+        async with open_client(first) as here, open_client(second) as there:
             other, _ = await begin(here, 1, messages=[{"role": "user", "content": "Tick without end."}])
             async with there.post(f"/runs/{other}/cancel") as response:
                 assert response.status == 200
@@ -249,7 +251,7 @@ async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
                 async with there.get(f"/runs/{other}") as response:
                     return bool((await response.json())["outcome"] == "cancelled")
 
-            await eventually(cancelled)  # the first one has to notice
+            await wait_until(cancelled)  # the first one has to notice
             run, seen = await begin(here, 5)
             first.kill()
             seen += await read_on(there, run, seen[-1]["id"])
@@ -257,12 +259,12 @@ async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_key_is_good_after_a_crash(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT) as served:
-        async with talking(served, **{"Idempotency-Key": "k1"}) as client:
+    with run_server(tmp_path, script=SCRIPT) as server:
+        async with open_client(server, **{"Idempotency-Key": "k1"}) as client:
             run, _ = await begin(client, 2)
-        served.kill()
-        served.start()
-        async with talking(served, **{"Idempotency-Key": "k1"}) as client:
+        server.kill()
+        server.start()
+        async with open_client(server, **{"Idempotency-Key": "k1"}) as client:
             assert (await begin(client, 1))[0] == run
             whole = await read_on(client, run, "")
             check(whole, whole)
@@ -272,18 +274,18 @@ async def test_a_key_is_good_after_a_crash(tmp_path: Path) -> None:
                 assert response.status == 409 or (await response.json())["run_id"] == run
 
 
-async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path: Path) -> None:
+async def test_acknowledged_messages_are_answered_without_a_reader(tmp_path: Path) -> None:
     """A message that was taken is on disk: killed at once, the server answers it when it is back."""
-    with serving(tmp_path, script=SCRIPT) as served:
+    with run_server(tmp_path, script=SCRIPT) as server:
         taken: list[str] = []
         for _ in range(2 if os.environ.get("WICK_FULL") else 1):
-            async with talking(served) as client, client.post("/agents/ticker/stream", json=BODY) as response:
+            async with open_client(server) as client, client.post("/agents/ticker/stream", json=BODY) as response:
                 taken.append(response.headers["X-Run-Id"])
-            served.kill()
-            served.start()
-            async with talking(served) as client:
+            server.kill()
+            server.start()
+            async with open_client(server) as client:
                 await read_on(client, taken[-1], "")  # a run that is killed twice is not resumed
-        async with talking(served) as client:
+        async with open_client(server) as client:
             for run in taken:
                 whole = await read_on(client, run, "")
                 check(whole, whole)

@@ -1,4 +1,4 @@
-"""The files of a workspace over HTTP: listed, read, written, uploaded, downloaded, deleted; never anybody else's."""
+"""Files of a workspace over HTTP: list, read, write, upload, download, delete; never those of other users."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from api_requests import ask, code
-from server_process import Hosted, Served, hosted, talking
+from api_requests import send_refused, send_request
+from server_process import InProcessServer, ServerProcess, host_server, open_client
 from wick import Scripted
 from wick.constants import FILE_WRITE_BYTES
 from wick.messages import ToolCall
@@ -29,76 +29,80 @@ def folder() -> str:
     return f"f-{uuid4().hex[:8]}"
 
 
-async def write(served: Served, path: str, content: str, user: str = "ada") -> None:
-    status, body = await ask(served, user, "PUT", f"{FILES}/write", json={"path": path, "content": content})
+async def write(server: ServerProcess, path: str, content: str, user: str = "ada") -> None:
+    status, body = await send_request(server, user, "PUT", f"{FILES}/write", json={"path": path, "content": content})
     assert status == 200 and body == {"path": path, "bytes_written": len(content.encode())}
 
 
-async def test_a_file_is_written_listed_read_downloaded_and_deleted(served: Served, folder: str) -> None:
+async def test_a_file_is_written_listed_read_downloaded_and_deleted(server: ServerProcess, folder: str) -> None:
     name = f"{folder}/with space and .. and ü.txt"
-    await write(served, name, "héllo")
-    _, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": folder})
+    await write(server, name, "héllo")
+    _, listing = await send_request(server, "ada", "GET", f"{FILES}/list", params={"path": folder})
     assert listing["entries"] == [{"name": "with space and .. and ü.txt", "type": "file", "size": 6}]
-    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": name})
+    _, content = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": name})
     assert (content["content"], content["encoding"], content["truncated"]) == ("héllo", "utf-8", False)
-    _, part = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": name, "offset": 3, "limit": 2})
+    _, part = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": name, "offset": 3, "limit": 2})
     assert part["content"] == "ll" and part["truncated"]
-    async with served.client() as ada, ada.get(f"{FILES}/download", params={"path": name}) as answer:
+    async with server.client() as ada, ada.get(f"{FILES}/download", params={"path": name}) as answer:
         assert await answer.read() == "héllo".encode()
         assert answer.headers["Content-Disposition"].startswith("attachment; filename*=UTF-8''with%20space")
         assert "sandbox" in answer.headers["Content-Security-Policy"]
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert (await ask(served, "ada", "DELETE", FILES, params={"path": name}))[0] == 204
-    assert await code(served, "ada", "GET", f"{FILES}/read", params={"path": name}) == (404, "not_found")
+    assert (await send_request(server, "ada", "DELETE", FILES, params={"path": name}))[0] == 204
+    assert await send_refused(server, "ada", "GET", f"{FILES}/read", params={"path": name}) == (404, "not_found")
 
 
-async def test_bytes_come_as_base64_and_go_as_base64(served: Served, folder: str) -> None:
+async def test_bytes_are_transferred_as_base64(server: ServerProcess, folder: str) -> None:
     data = bytes(range(256))
     body = {"path": f"{folder}/bytes", "content": b64encode(data).decode(), "encoding": "base64"}
-    assert (await ask(served, "ada", "PUT", f"{FILES}/write", json=body))[0] == 200
-    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/bytes"})
+    assert (await send_request(server, "ada", "PUT", f"{FILES}/write", json=body))[0] == 200
+    _, content = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/bytes"})
     assert content["encoding"] == "base64" and content["content"] == body["content"]
     wrong = {**body, "content": "no base64!"}
-    assert await code(served, "ada", "PUT", f"{FILES}/write", json=wrong) == (422, "invalid")
+    assert await send_refused(server, "ada", "PUT", f"{FILES}/write", json=wrong) == (422, "invalid")
 
 
-async def test_a_file_is_uploaded_as_a_form_or_as_it_is(served: Served, folder: str) -> None:
+async def test_a_file_is_uploaded_as_form_or_body(server: ServerProcess, folder: str) -> None:
     data = b"\x00\x01" * 700_000  # more than one piece of a download
     form = aiohttp.FormData()
     form.add_field("path", f"{folder}/by-form.bin")
     form.add_field("file", BytesIO(data), filename="whatever.bin", content_type="application/octet-stream")
-    status, written = await ask(served, "ada", "POST", f"{FILES}/upload", data=form)
+    status, written = await send_request(server, "ada", "POST", f"{FILES}/upload", data=form)
     assert status == 201 and written == {"path": f"{folder}/by-form.bin", "bytes_written": len(data)}
     raw = {"data": BytesIO(data), "params": {"path": f"{folder}/raw.bin"}}
-    assert (await ask(served, "ada", "POST", f"{FILES}/upload", **raw))[0] == 201
+    assert (await send_request(server, "ada", "POST", f"{FILES}/upload", **raw))[0] == 201
     for name in ("by-form.bin", "raw.bin"):
-        assert (await ask(served, "ada", "GET", f"{FILES}/download", params={"path": f"{folder}/{name}"}))[1] == data
-    assert await code(served, "ada", "POST", f"{FILES}/upload", data=b"x") == (422, "invalid")
+        assert (await send_request(server, "ada", "GET", f"{FILES}/download", params={"path": f"{folder}/{name}"}))[
+            1
+        ] == data
+    assert await send_refused(server, "ada", "POST", f"{FILES}/upload", data=b"x") == (422, "invalid")
     empty = aiohttp.FormData({"path": "x"})
     empty.add_field("other", b"x", filename="x")
-    assert await code(served, "ada", "POST", f"{FILES}/upload", data=empty) == (422, "invalid")
+    assert await send_refused(server, "ada", "POST", f"{FILES}/upload", data=empty) == (422, "invalid")
 
 
-async def test_a_name_that_a_form_gives_is_a_name_alone(served: Served, folder: str) -> None:
+async def test_a_form_file_name_is_reduced_to_its_base_name(server: ServerProcess, folder: str) -> None:
     form = aiohttp.FormData(quote_fields=False)
     name = f"{folder}.txt"
     form.add_field("file", b"x", filename=f"../../{name}")
-    status, written = await ask(served, "ada", "POST", f"{FILES}/upload", data=form)
+    status, written = await send_request(server, "ada", "POST", f"{FILES}/upload", data=form)
     assert status == 201 and written["path"] == name
 
 
-async def test_what_is_too_large_is_refused(served: Served, folder: str) -> None:
+async def test_oversized_uploads_are_refused(server: ServerProcess, folder: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(FILE_WRITE_BYTES // 1_000_000 + 2):
             yield b"x" * 1_000_000
 
-    status, refused = await code(served, "ada", "POST", f"{FILES}/upload", params={"path": folder}, data=endless())
+    status, refused = await send_refused(
+        server, "ada", "POST", f"{FILES}/upload", params={"path": folder}, data=endless()
+    )
     assert (status, refused) == (413, "too_large")
-    assert await code(served, "ada", "GET", f"{FILES}/read", params={"path": folder}) == (404, "not_found")
+    assert await send_refused(server, "ada", "GET", f"{FILES}/read", params={"path": folder}) == (404, "not_found")
 
 
 @pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "a/../../outside", "x\0y", ""])
-async def test_files_stay_inside(served: Served, path: str) -> None:
+async def test_files_stay_inside(server: ServerProcess, path: str) -> None:
     for method, where, options in (
         ("GET", "/read", {"params": {"path": path}}),
         ("GET", "/download", {"params": {"path": path}}),
@@ -106,71 +110,71 @@ async def test_files_stay_inside(served: Served, path: str) -> None:
         ("POST", "/upload", {"params": {"path": path}, "data": b"x"}),
         ("DELETE", "", {"params": {"path": path}}),
     ):
-        status, _ = await ask(served, "ada", method, f"{FILES}{where}", **options)
+        status, _ = await send_request(server, "ada", method, f"{FILES}{where}", **options)
         assert status in (400, 403, 404, 422), (method, where, status)
 
 
-async def workspace(served: Served) -> Path:
+async def workspace(server: ServerProcess) -> Path:
     """Where ada's files really are."""
-    _, found = await ask(served, "ada", "GET", "/agents/default/backend")
-    await write(served, "there.txt", "")
+    _, found = await send_request(server, "ada", "GET", "/agents/default/backend")
+    await write(server, "there.txt", "")
     return Path(found["workdir"])
 
 
-async def test_links_do_not_lead_out(served: Served, folder: str) -> None:
-    os.symlink("/etc", await workspace(served) / folder)
+async def test_links_do_not_lead_out(server: ServerProcess, folder: str) -> None:
+    os.symlink("/etc", await workspace(server) / folder)
     for path in (f"{folder}/passwd", f"{folder}/../../x"):
-        status, _ = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": path})
+        status, _ = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": path})
         assert status in (400, 403, 404)
-    status, _ = await ask(served, "ada", "PUT", f"{FILES}/write", json={"path": f"{folder}/x", "content": "x"})
+    status, _ = await send_request(server, "ada", "PUT", f"{FILES}/write", json={"path": f"{folder}/x", "content": "x"})
     assert status in (400, 403)
 
 
-async def test_a_name_that_is_no_text_is_listed(served: Served, folder: str) -> None:
-    inside = await workspace(served) / folder
+async def test_a_name_that_is_no_text_is_listed(server: ServerProcess, folder: str) -> None:
+    inside = await workspace(server) / folder
     os.mkdir(inside)
     os.mkdir(inside / "\udcff")
-    status, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": folder})
+    status, listing = await send_request(server, "ada", "GET", f"{FILES}/list", params={"path": folder})
     assert status == 200 and listing["entries"][0]["name"] == "\udcff"
 
 
-async def test_what_is_trusted_later_is_not_written(served: Served) -> None:
+async def test_trusted_files_are_not_written(server: ServerProcess) -> None:
     body = {"path": ".git/hooks/pre-commit", "content": "x"}
-    assert await code(served, "ada", "PUT", f"{FILES}/write", json=body) == (403, "protected")
+    assert await send_refused(server, "ada", "PUT", f"{FILES}/write", json=body) == (403, "protected")
 
 
-async def test_nobody_sees_a_neighbours_files(served: Served, folder: str) -> None:
-    await write(served, f"{folder}/hers.txt", "hers")
-    assert await code(served, "bob", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"}) == (
+async def test_users_cannot_see_files_of_others(server: ServerProcess, folder: str) -> None:
+    await write(server, f"{folder}/hers.txt", "hers")
+    assert await send_refused(server, "bob", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"}) == (
         404,
         "not_found",
     )
-    await write(served, f"{folder}/hers.txt", "his", "bob")
-    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"})
+    await write(server, f"{folder}/hers.txt", "his", "bob")
+    _, content = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"})
     assert content["content"] == "hers"
 
 
-async def test_an_agent_without_a_workspace_has_no_files(served: Served) -> None:
-    assert await code(served, "ada", "GET", "/agents/plain/files/list") == (409, "conflict")
+async def test_an_agent_without_a_workspace_has_no_files(server: ServerProcess) -> None:
+    assert await send_refused(server, "ada", "GET", "/agents/plain/files/list") == (409, "conflict")
 
 
-async def test_files_and_folders_are_moved(served: Served, folder: str) -> None:
-    await write(served, f"{folder}/sub/a.txt", "a")
+async def test_files_and_folders_are_moved(server: ServerProcess, folder: str) -> None:
+    await write(server, f"{folder}/sub/a.txt", "a")
     body = {"source": f"{folder}/sub/a.txt", "target": f"{folder}/new/b.txt"}
-    status, moved = await ask(served, "ada", "POST", f"{FILES}/move", json=body)
+    status, moved = await send_request(server, "ada", "POST", f"{FILES}/move", json=body)
     assert (status, moved) == (200, {"path": f"{folder}/new/b.txt"})
-    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/new/b.txt"})
+    _, content = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/new/b.txt"})
     assert content["content"] == "a"
-    assert await code(served, "ada", "POST", f"{FILES}/move", json=body) == (404, "not_found")
+    assert await send_refused(server, "ada", "POST", f"{FILES}/move", json=body) == (404, "not_found")
     whole = {"source": f"{folder}/new", "target": f"{folder}/renamed"}
-    assert (await ask(served, "ada", "POST", f"{FILES}/move", json=whole))[0] == 200
-    _, listing = await ask(served, "ada", "GET", f"{FILES}/list", params={"path": f"{folder}/renamed"})
+    assert (await send_request(server, "ada", "POST", f"{FILES}/move", json=whole))[0] == 200
+    _, listing = await send_request(server, "ada", "GET", f"{FILES}/list", params={"path": f"{folder}/renamed"})
     assert [entry["name"] for entry in listing["entries"]] == ["b.txt"]
 
 
-async def test_what_is_moved_replaces_nothing_and_stays_inside(served: Served, folder: str) -> None:
-    await write(served, f"{folder}/a.txt", "a")
-    await write(served, f"{folder}/b.txt", "b")
+async def test_a_move_neither_overwrites_nor_escapes(server: ServerProcess, folder: str) -> None:
+    await write(server, f"{folder}/a.txt", "a")
+    await write(server, f"{folder}/b.txt", "b")
     for target, refused in (
         (f"{folder}/b.txt", {(409, "exists")}),
         ("../outside.txt", {(400, "escapes")}),
@@ -178,49 +182,53 @@ async def test_what_is_moved_replaces_nothing_and_stays_inside(served: Served, f
         ("", {(422, "invalid")}),
     ):
         body = {"source": f"{folder}/a.txt", "target": target}
-        assert await code(served, "ada", "POST", f"{FILES}/move", json=body) in refused, target
+        assert await send_refused(server, "ada", "POST", f"{FILES}/move", json=body) in refused, target
         body = {"source": target, "target": f"{folder}/c.txt"}
         if target != f"{folder}/b.txt":
-            assert (await code(served, "ada", "POST", f"{FILES}/move", json=body))[0] in (400, 403, 404, 422), target
-    _, content = await ask(served, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/b.txt"})
+            assert (await send_refused(server, "ada", "POST", f"{FILES}/move", json=body))[0] in (400, 403, 404, 422), (
+                target
+            )
+    _, content = await send_request(server, "ada", "GET", f"{FILES}/read", params={"path": f"{folder}/b.txt"})
     assert content["content"] == "b"
     body = {"source": f"{folder}/a.txt", "target": f"{folder}/d.txt"}
-    assert await code(served, "bob", "POST", f"{FILES}/move", json=body) == (404, "not_found")
+    assert await send_refused(server, "bob", "POST", f"{FILES}/move", json=body) == (404, "not_found")
 
 
-async def test_folders_are_deleted_only_if_asked_for(served: Served, folder: str) -> None:
-    await write(served, f"{folder}/sub/a.txt", "a")
-    status, _ = await ask(served, "ada", "DELETE", FILES, params={"path": folder})
+async def test_folders_are_deleted_only_if_asked_for(server: ServerProcess, folder: str) -> None:
+    await write(server, f"{folder}/sub/a.txt", "a")
+    status, _ = await send_request(server, "ada", "DELETE", FILES, params={"path": folder})
     assert status in (400, 409)
-    assert (await ask(served, "ada", "DELETE", FILES, params={"path": folder, "recursive": "true"}))[0] == 204
+    assert (await send_request(server, "ada", "DELETE", FILES, params={"path": folder, "recursive": "true"}))[0] == 204
 
 
 async def test_files_that_are_data_of_a_conversation_are_read_by_its_thread(tmp_path: Path) -> None:
     write = ToolCall("c1", "write_file", {"path": "notes.txt", "content": "kept"})
     agents = {"noter": {"model": Scripted(write, "Done.", spare=True), "backend": "state"}}
-    async with hosted(tmp_path, agents=agents) as there:
+    async with host_server(tmp_path, agents=agents) as there:
         user = await _user(there, "ada")
         instance = await there.service.registry.get_agent(user, "noter")
         await instance.agent.run("Note it.", user=user.id, thread="t1")
         files = "/agents/noter/files"
-        _, content = await ask(there, "ada", "GET", f"{files}/read", params={"path": "notes.txt", "thread_id": "t1"})
+        _, content = await send_request(
+            there, "ada", "GET", f"{files}/read", params={"path": "notes.txt", "thread_id": "t1"}
+        )
         assert content["content"] == "kept"
-        assert (await ask(there, "ada", "GET", f"{files}/list", params={"thread_id": "t1"}))[1]["entries"]
+        assert (await send_request(there, "ada", "GET", f"{files}/list", params={"thread_id": "t1"}))[1]["entries"]
         reading = {"params": {"path": "notes.txt", "thread_id": "t1"}}
-        assert await code(there, "bob", "GET", f"{files}/read", **reading) == (404, "not_found")
+        assert await send_refused(there, "bob", "GET", f"{files}/read", **reading) == (404, "not_found")
         body = {"path": "notes.txt", "content": "changed"}
-        assert await code(there, "ada", "PUT", f"{files}/write", json=body) == (409, "conflict")
+        assert await send_refused(there, "ada", "PUT", f"{files}/write", json=body) == (409, "conflict")
 
 
-async def _user(there: Hosted, name: str) -> User:
-    _, me = await ask(there, name, "GET", "/auth/me")
+async def _user(there: InProcessServer, name: str) -> User:
+    _, me = await send_request(there, name, "GET", "/auth/me")
     return User(me["id"], me["username"], me["role"])
 
 
-async def test_many_uploads_at_once_take_little_memory(served: Served) -> None:
+async def test_many_uploads_at_once_take_little_memory(server: ServerProcess) -> None:
     """Those of one user wait for each other; however many there are, one file is in memory."""
-    assert served.process is not None
-    process = Path(f"/proc/{served.process.pid}")
+    assert server.process is not None
+    process = Path(f"/proc/{server.process.pid}")
     (process / "clear_refs").write_text("5")  # forgets the most that was held so far
     size, before = 30_000_000, _most_memory(process)
 
@@ -229,7 +237,7 @@ async def test_many_uploads_at_once_take_little_memory(served: Served) -> None:
         async with client.post(address, data=BytesIO(bytes(size))) as answer:
             return answer.status
 
-    async with talking(served) as ada:
+    async with open_client(server) as ada:
         assert await asyncio.gather(*(upload(ada, number) for number in range(4))) == [201] * 4
         for number in range(4):
             async with ada.delete(f"/agents/default/files?path=large-{number}.bin") as gone:

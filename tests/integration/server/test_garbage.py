@@ -1,7 +1,7 @@
-"""What is over is gone: no run, thread or agent waits in memory until Python looks for garbage.
+"""Finished objects are freed by reference counting: no run, thread or agent waits for garbage collection.
 
-A thread of many entries that stayed there would not only take memory. Each look for garbage takes as long as there are
-objects, and holds up everybody meanwhile.
+A thread of many entries would not only hold memory. A full collection takes time in proportion to the number of
+objects, and blocks the event loop meanwhile.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo, echoer, hook_at, results, user_of
-from server_process import hosted, talking
+from kit import echo, echo_agent, hook_at, tool_agent, tool_call, tool_calls_reply, tool_results
+from server_process import host_server, open_client
 from wick import (
     Agent,
     Ask,
@@ -91,24 +91,24 @@ async def agrees(use: ToolUse) -> None:
 
 @after(ModelCall)
 async def later(call: ModelCall) -> None:
-    """Looks at the reply, or at the error."""
+    """Observes the reply or the error."""
 
 
 HOOKS = (looks, passes_on, tries_twice, reads, agrees)
 
 
 async def streamed() -> None:
-    async for _ in echoer(*HOOKS).stream("go"):
+    async for _ in echo_agent(*HOOKS).stream("go"):
         """All of it."""
 
 
 async def streamed_in_part() -> None:
-    async for _ in echoer(*HOOKS).stream("go"):
+    async for _ in echo_agent(*HOOKS).stream("go"):
         break
 
 
 async def cancelled() -> None:
-    task = asyncio.create_task(user_of(nap, *HOOKS).run("go"))
+    task = asyncio.create_task(tool_agent(nap, *HOOKS).run("go"))
     await asyncio.sleep(0.1)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -116,13 +116,13 @@ async def cancelled() -> None:
 
 
 async def kept() -> None:
-    agent = Agent(Scripted(calls(call()), "done"), tools=[echo], hooks=[Sessions(InMemory())])
+    agent = Agent(Scripted(tool_calls_reply(tool_call()), "done"), tools=[echo], hooks=[Sessions(InMemory())])
     await agent.run("go", thread=Thread())
 
 
 async def handed_on() -> None:
     work = ToolCall("c1", "task", {"agent": "helper", "prompt": "help"})
-    agent = Agent(Scripted(calls(work), "helped", "done"), hooks=[Subagents([Subagent("helper", "Helps.")])])
+    agent = Agent(Scripted(tool_calls_reply(work), "helped", "done"), hooks=[Subagents([Subagent("helper", "Helps.")])])
     assert (await agent.run("go")).text == "done"
 
 
@@ -157,39 +157,43 @@ async def handed_on_in_vain() -> None:
         if request.messages[0].text == "help":
             raise ModelError("no model today")
         return (
-            calls(ToolCall("c1", "task", {"agent": "helper", "prompt": "help"})) if request.messages[1:] == () else "so"
+            tool_calls_reply(ToolCall("c1", "task", {"agent": "helper", "prompt": "help"}))
+            if request.messages[1:] == ()
+            else "so"
         )
 
     result = await Agent(FunctionModel(answer), hooks=[Subagents([Subagent("helper", "Helps.")])]).run("go")
-    assert (result.text, "no model today" in results(result)[0]) == ("so", True)
+    assert (result.text, "no model today" in tool_results(result)[0]) == ("so", True)
 
 
 WORKS: dict[str, Work] = {
-    "a run": lambda: echoer().run("go"),
-    "with hooks": lambda: echoer(*HOOKS).run("go"),
+    "a run": lambda: echo_agent().run("go"),
+    "with hooks": lambda: echo_agent(*HOOKS).run("go"),
     "streamed": streamed,
     "streamed in part": streamed_in_part,
-    "side by side": lambda: Agent(Scripted(calls(call(id="a"), call(id="b")), "done"), tools=[echo]).run("go"),
-    "a tool that fails": lambda: user_of(fails, *HOOKS).run("go"),
-    "a hook that fails": lambda: echoer(hook_at("after", ToolUse, "nonsense")).run("go"),
-    "refused": lambda: echoer(hook_at("guard", ToolUse, Block("no"))).run("go"),
-    "stopped": lambda: echoer(hook_at("before", Step, Stop("enough"))).run("go"),
-    "paused": lambda: echoer(hook_at("guard", ToolUse, Ask("may I?"))).run("go"),
+    "side by side": lambda: Agent(
+        Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done"), tools=[echo]
+    ).run("go"),
+    "a tool that fails": lambda: tool_agent(fails, *HOOKS).run("go"),
+    "a hook that fails": lambda: echo_agent(hook_at("after", ToolUse, "nonsense")).run("go"),
+    "refused": lambda: echo_agent(hook_at("guard", ToolUse, Block("no"))).run("go"),
+    "stopped": lambda: echo_agent(hook_at("before", Step, Stop("enough"))).run("go"),
+    "paused": lambda: echo_agent(hook_at("guard", ToolUse, Ask("may I?"))).run("go"),
     "cancelled": cancelled,
     "kept in a store": kept,
     "handed on": handed_on,
     "handed on in vain": handed_on_in_vain,
     "a model that is asked again": tried_again,
     "another model that answers": answered_by_another,
-    "recorded": lambda: echoer(*HOOKS, Recorder()).run("go"),
+    "recorded": lambda: echo_agent(*HOOKS, Recorder()).run("go"),
 }
 
 
 async def garbage(work: Work) -> Counter[str]:
-    """What some work leaves behind for Python to find, of what is wick's: each time, for a test before may end late."""
-    await work()  # what is made once for all is not of this work
+    """Return wick objects that some work leaves for garbage collection, in each of several runs."""
+    await work()  # objects created once are not part of this work
     gc.collect()
-    gc.freeze()  # only what is new is looked at, for there is much
+    gc.freeze()  # only new objects are examined
     gc.disable()
     try:
         return min([await _garbage(work) for _ in range(2)], key=Counter.total)
@@ -200,7 +204,7 @@ async def garbage(work: Work) -> Counter[str]:
 
 async def _garbage(work: Work) -> Counter[str]:
     await work()
-    await asyncio.sleep(0.1)  # for what ends with it
+    await asyncio.sleep(0.1)  # for objects that end with it
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
@@ -212,11 +216,11 @@ async def _garbage(work: Work) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", WORKS)
-async def test_what_is_over_is_gone(name: str) -> None:
+async def test_finished_runs_are_released(name: str) -> None:
     assert not await garbage(WORKS[name])
 
 
-async def test_what_holds_itself_is_noticed() -> None:
+async def test_a_reference_cycle_is_detected() -> None:
     async def work() -> None:
         thread = Thread()
         thread.changed_values["itself"] = thread  # type: ignore[assignment]
@@ -228,19 +232,19 @@ def _answer(request: Request) -> Any:
     last = request.messages[-1]
     if last.text == "fail":
         raise ModelError("no model today")
-    return calls(ToolCall("c1", last.text, {"text": "x"})) if last.role == "user" else "done"
+    return tool_calls_reply(ToolCall("c1", last.text, {"text": "x"})) if last.role == "user" else "done"
 
 
 @pytest.mark.parametrize("said", ["echo", "fails", "fail"])
 @pytest.mark.parametrize("how", ["invoke", "stream"])
-async def test_what_is_over_is_gone_from_a_server(tmp_path: Path, said: str, how: str) -> None:
+async def test_finished_runs_are_released_by_a_server(tmp_path: Path, said: str, how: str) -> None:
     agents = {"a": {"model": FunctionModel(_answer), "tools": [echo, fails], "backend": {"type": "local"}}}
-    async with hosted(tmp_path, agents=agents) as served, talking(served) as client:
+    async with host_server(tmp_path, agents=agents) as server, open_client(server) as client:
 
         async def work() -> None:
             async with client.post(f"/agents/a/{how}", json={"messages": [{"content": said}]}) as answer:
                 await answer.read()
-            while served.service.runs.executor.running:
+            while server.service.runs.executor.running:
                 await asyncio.sleep(0.01)
 
         found = await garbage(work)

@@ -1,4 +1,4 @@
-"""A gateway that knows who people are: asked seldom, believed briefly, and nobody gets in without it."""
+"""A gateway that authenticates users: answers are cached briefly, and without it access is denied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from server_process import hosted, serving, talking
+from server_process import host_server, open_client, run_server
 from wick.server.auth.gateway import CACHE_SECONDS, GatewayVerifier
 from wick.server.errors import ApiError
 
@@ -58,7 +58,7 @@ async def running(known: Known) -> AsyncIterator[Known]:
         await runner.cleanup()
 
 
-async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
+async def test_an_answer_of_the_gateway_is_cached_until_it_expires() -> None:
     now = 100.0
     async with running(Known()) as known:
         gateway = GatewayVerifier(known.url + "/", clock=lambda: now)
@@ -87,7 +87,7 @@ async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
         ([], None),
     ],
 )
-async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: Any) -> None:
+async def test_gateway_answers_are_validated(said: Any, claim: Any) -> None:
     async with running(Known()) as known:
         known.answers["good"] = said
         gateway = GatewayVerifier(known.url)
@@ -96,7 +96,7 @@ async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: A
 
 
 @pytest.mark.parametrize("status", [302, 404, 429, 500])
-async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
+async def test_an_empty_gateway_answer_denies(status: int) -> None:
     async with running(Known()) as known:
         known.status = status
         gateway = GatewayVerifier(known.url)
@@ -108,7 +108,7 @@ async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
         await gateway.close()
 
 
-async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
+async def test_a_gateway_answer_may_be_chunked_but_is_bounded() -> None:
     async def me(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -132,15 +132,15 @@ async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
         await gateway.close()
 
 
-async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
+async def test_an_unreachable_gateway_denies(tmp_path: Path) -> None:
     async with running(Known()) as known:
         options: dict[str, Any] = {"gateway": known.url, "tokens": (), "agents": {"default": {"model": "demo"}}}
-        async with hosted(tmp_path, **options) as here:
+        async with host_server(tmp_path, **options) as here:
             async with here.client("good") as ada, ada.get("/auth/me") as answer:
                 assert (answer.status, (await answer.json())["role"]) == (200, "operator")
             async with here.client("bad") as nobody, nobody.get("/auth/me") as answer:
                 assert answer.status == 401
-            assert here.service.authenticator.verifier.local_token == ""  # whoever named a gateway has no other way in
+            assert here.service.authenticator.verifier.local_token == ""  # a gateway excludes other credentials
             async with here.client("") as browser, browser.post("/auth/session", json={"token": "good"}) as answer:
                 cookie = answer.headers["Set-Cookie"].partition(";")[0]
             known.status = 500
@@ -156,10 +156,10 @@ async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
 async def test_a_server_asks_the_gateway_that_its_flag_names(tmp_path: Path) -> None:
     none: dict[str, Any] = {"tokens": []}
     async with running(Known()) as known:
-        with serving(tmp_path, flags=("--gateway", known.url), **none) as served:
-            assert served.link == "" and "with your token" in served.log
-            async with talking(served, "good") as ada, ada.get("/auth/me") as answer:
+        with run_server(tmp_path, flags=("--gateway", known.url), **none) as server:
+            assert server.link == "" and "with your token" in server.log
+            async with open_client(server, "good") as ada, ada.get("/auth/me") as answer:
                 assert (await answer.json())["username"] == "ada"
-            async with talking(served, "bad") as nobody, nobody.get("/auth/me") as answer:
+            async with open_client(server, "bad") as nobody, nobody.get("/auth/me") as answer:
                 assert answer.status == 401
             assert not (tmp_path / "data" / "token").exists()

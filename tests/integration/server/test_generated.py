@@ -1,4 +1,4 @@
-"""Requests that nobody would think of, made from the description of the API: none of them breaks the server."""
+"""Requests generated from the OpenAPI document: none of them breaks the server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from server_process import TOKENS, serving
+from server_process import TOKENS, run_server
 
 EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
 PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# A stream that goes on for as long as somebody reads it; and the switch to an engine, without which whatever comes
+# A stream that lasts as long as its reader; and the switch to an engine, without which all later
 # next is a 503, as it should be.
 LEFT_OUT = r"^/agents/(events|\{id\}/backend)$"
 SECONDS = 3_000 if os.environ.get("WICK_FULL") else 110
@@ -25,8 +25,8 @@ NO_DICE = "--s" + "eed"  # the same requests every time
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.parametrize("user", ["ada", "root"] if os.environ.get("WICK_FULL") else ["root"])
 def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> None:
-    with serving(tmp_path, store=store) as served:
-        command = [Path(sys.executable).parent / "schemathesis", "run", f"{served.url}/openapi.json"]
+    with run_server(tmp_path, store=store) as server:
+        command = [Path(sys.executable).parent / "schemathesis", "run", f"{server.url}/openapi.json"]
         options = {
             "--header": f"Authorization: Bearer {TOKENS[user]}",
             "--checks": CHECKS,
@@ -48,6 +48,6 @@ def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> 
             timeout=SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}\n{served.log[-4_000:]}"
-        assert "Traceback" not in served.log, served.log[-8_000:]
-        assert served.stop() == 0
+        assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}\n{server.log[-4_000:]}"
+        assert "Traceback" not in server.log, server.log[-8_000:]
+        assert server.stop() == 0

@@ -1,4 +1,4 @@
-"""Who allows something for good is not asked again: not in another thread, and not by a server that starts again."""
+"""A permanent grant is not asked again: not in another thread, and not after a restart."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from api_requests import ask
-from server_process import Hosted, eventually, hosted
+from api_requests import send_request
+from server_process import InProcessServer, host_server, wait_until
 from wick import Scripted
 from wick.messages import ToolCall
 
@@ -19,35 +19,37 @@ def agents() -> dict[str, Any]:
     return {"writer": {"model": model, "backend": "local", "permissions": True}}
 
 
-def invoke(there: Hosted, user: str = "ada") -> asyncio.Task[tuple[int, Any]]:
+def invoke(there: InProcessServer, user: str = "ada") -> asyncio.Task[tuple[int, Any]]:
     body = {"messages": [{"role": "user", "content": "Write it."}]}
-    return asyncio.create_task(ask(there, user, "POST", "/agents/writer/invoke", json=body))
+    return asyncio.create_task(send_request(there, user, "POST", "/agents/writer/invoke", json=body))
 
 
-async def question(there: Hosted, user: str = "ada") -> dict[str, Any]:
+async def question(there: InProcessServer, user: str = "ada") -> dict[str, Any]:
     async def waiting() -> Any:
-        return (await ask(there, user, "GET", "/approvals"))[1]["approvals"]
+        return (await send_request(there, user, "GET", "/approvals"))[1]["approvals"]
 
-    return (await eventually(waiting))[0]  # type: ignore[no-any-return]
+    return (await wait_until(waiting))[0]  # type: ignore[no-any-return]
 
 
-async def test_what_is_allowed_for_good_is_not_asked_again(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=agents()) as there:
+async def test_a_permanent_grant_is_not_asked_again(tmp_path: Path) -> None:
+    async with host_server(tmp_path, agents=agents()) as there:
         run = invoke(there)
         asked = await question(there)
         assert asked["tool"] == "write_file"
-        status, _ = await ask(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "allow_always"})
+        status, _ = await send_request(
+            there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "allow_always"}
+        )
         assert status == 200 and (await run)[1]["response"] == "Written."
         status, answer = await invoke(there)  # another thread, the same call
         assert status == 200 and answer["outcome"] == "completed"
-        run = invoke(there)  # another file: that was not what was allowed
+        run = invoke(there)  # another file was not granted
         asked = await question(there)
         assert asked["args"]["path"] == "b.txt"
-        await ask(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
+        await send_request(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
         await run
-    async with hosted(tmp_path, agents=agents()) as again:
+    async with host_server(tmp_path, agents=agents()) as again:
         assert (await invoke(again))[1]["outcome"] == "completed"
-        run = invoke(again, "bob")  # what ada allowed, bob has not
+        run = invoke(again, "bob")  # a grant of ada is not one of bob
         asked = await question(again, "bob")
-        await ask(again, "bob", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
+        await send_request(again, "bob", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
         await run

@@ -1,4 +1,4 @@
-"""Somebody who means harm, with a user's token or with none: nothing breaks, nothing hangs, nothing is told."""
+"""An attacker with or without a user's token: nothing breaks, hangs or leaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from starlette.websockets import WebSocket
 from yarl import URL
 
-from server_process import TOKENS, Served, talking
+from server_process import TOKENS, ServerProcess, open_client
 from wick.server.auth.access_table import ACCESS
 from wick.server.routes.terminal import _accept
 from wick.server.static_files import MAX_PATH_CHARS, PageFiles
@@ -24,9 +24,9 @@ ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
 SECONDS = 60.0  # in which everything is answered; it shows that nothing hangs
 
 
-async def sent(served: Served, raw: bytes) -> bytes:
-    """What a server answers to these bytes: the head of its answer, or nothing if it hangs up."""
-    where = urlsplit(served.url)
+async def sent(server: ServerProcess, raw: bytes) -> bytes:
+    """Return the head of the response to these bytes, or "" if the connection is closed."""
+    where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
         async with asyncio.timeout(SECONDS):
@@ -42,7 +42,7 @@ async def sent(served: Served, raw: bytes) -> bytes:
 
 
 async def gone(writer: asyncio.StreamWriter) -> None:
-    """End a connection at once, whatever is still to be sent."""
+    """Close a connection at once with pending data."""
     writer.transport.abort()
     with suppress(OSError):
         await writer.wait_closed()
@@ -103,21 +103,21 @@ RAW: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
-async def test_odd_bytes_get_nobody_in(served: Served, raw: bytes) -> None:
-    """Who shows no credential gets health at most, however it is asked for."""
-    answer = await sent(served, raw)
+async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> None:
+    """Without credentials only health is available."""
+    answer = await sent(server, raw)
     status, head = status_of(answer), raw.split(b"\r\n", 1)[0]
     assert status < 500, answer
     assert status in (0, 400, 401, 403, 404, 405, 413, 421, 422, 426, 431) or (status == 200 and b"/health" in head)
     assert b"username" not in answer and answer.count(b"HTTP/1.1 ") <= 2
-    async with talking(served, "") as nobody, nobody.get("/health") as well:
+    async with open_client(server, "") as nobody, nobody.get("/health") as well:
         assert well.status == 200
 
 
-async def test_a_request_inside_of_another_is_nobodys(served: Served) -> None:
-    """What stands behind a body is a request of its own, with its own credential or none."""
+async def test_a_request_inside_of_another_is_nobodys(server: ServerProcess) -> None:
+    """A request behind a body is separate, with its own credential or none."""
     inner = request("POST /auth/session", ADA.strip(), "Content-Length: 2", body="{}") + SMUGGLED.encode()
-    where = urlsplit(served.url)
+    where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     writer.write(inner.replace(b"localhost\r\n\r\n", b"localhost\r\nConnection: close\r\n\r\n"))
     async with asyncio.timeout(SECONDS):
@@ -145,14 +145,14 @@ def paths() -> list[tuple[str, str]]:
     return found
 
 
-async def test_odd_ids_are_nobodys(served: Served) -> None:
-    async with talking(served) as ada:
+async def test_odd_ids_are_nobodys(server: ServerProcess) -> None:
+    async with open_client(server) as ada:
         for method, path in paths():
-            status = await asked(ada, method, URL(served.url + path, encoded=True))
+            status = await asked(ada, method, URL(server.url + path, encoded=True))
             refused = {0, 400, 404, 405, 409, 422}  # and an operator's door, or none to open a socket at
             refused |= {403} if method == "WS" or "/agents/tools/" in path else set()
             assert status in refused, (method, path, status)
-    assert "Traceback" not in served.log, served.log[-4_000:]
+    assert "Traceback" not in server.log, server.log[-4_000:]
 
 
 async def asked(client: aiohttp.ClientSession, method: str, address: URL, **options: Any) -> int:
@@ -173,13 +173,13 @@ async def asked(client: aiohttp.ClientSession, method: str, address: URL, **opti
 @pytest.mark.parametrize(
     "path", ["/AUTH/me", "/auth/me/", "//auth/me", "/auth//me", "/auth/%6de", "/auth/me%2f", "/Docs"]
 )
-async def test_another_spelling_opens_nothing(served: Served, path: str) -> None:
-    async with talking(served, "") as nobody:
-        assert await asked(nobody, "GET", URL(served.url + path, encoded=True)) in (401, 404)
+async def test_another_spelling_opens_nothing(server: ServerProcess, path: str) -> None:
+    async with open_client(server, "") as nobody:
+        assert await asked(nobody, "GET", URL(server.url + path, encoded=True)) in (401, 404)
 
 
-def test_a_path_of_many_parts_is_not_looked_for(tmp_path: Path) -> None:
-    """To look for it would take seconds, and anybody may ask; not even one that is there is found."""
+def test_a_path_with_many_segments_is_refused(tmp_path: Path) -> None:
+    """Searching it would take seconds for an unauthenticated request; not even an existing one is found."""
     for letter, length in (("a", 400), ("b", 800)):
         name = "/".join([letter * 99] * (length // 100))
         (tmp_path / name).parent.mkdir(parents=True)
@@ -188,14 +188,14 @@ def test_a_path_of_many_parts_is_not_looked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id", ["tools", "skills", "events", "hooks", "", ".", "..", "a/b", "a b", "\0", "x" * 500])
-async def test_words_of_the_api_are_no_agents(served: Served, id: str) -> None:
-    async with talking(served) as ada, ada.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
+async def test_words_of_the_api_are_no_agents(server: ServerProcess, id: str) -> None:
+    async with open_client(server) as ada, ada.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
         assert answer.status in (400, 422), await answer.text()
 
 
-async def test_a_method_cannot_be_another(served: Served) -> None:
+async def test_a_method_cannot_be_another(server: ServerProcess) -> None:
     over = {"X-HTTP-Method-Override": "DELETE", "X-Method-Override": "DELETE", "X-HTTP-Method": "DELETE"}
-    async with talking(served) as ada:
+    async with open_client(server) as ada:
         async with ada.post("/agents/", json={"agent_id": "stays", "model": "demo"}) as made:
             assert made.status == 201
         async with ada.get("/agents/stays?_method=DELETE", headers=over) as answer:
@@ -204,7 +204,7 @@ async def test_a_method_cannot_be_another(served: Served) -> None:
             assert (there.status, gone.status) == (200, 204)
 
 
-async def test_who_leaves_before_a_terminal_is_open_is_no_error_of_the_server() -> None:
+async def test_a_disconnect_before_the_terminal_opens_is_no_server_error() -> None:
     async def asks() -> Any:
         return {"type": "websocket.connect"}
 
@@ -245,21 +245,21 @@ def with_bodies() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-async def test_odd_bodies_break_nothing(served: Served, body: bytes) -> None:
-    async with talking(served, "olga") as olga:
+async def test_odd_bodies_break_nothing(server: ServerProcess, body: bytes) -> None:
+    async with open_client(server, "olga") as olga:
         for method, path in with_bodies():
             for kind in ("application/json", "text/plain", "multipart/form-data; boundary=x"):
-                status = await asked(olga, method, URL(served.url + path), data=body, headers={"Content-Type": kind})
+                status = await asked(olga, method, URL(server.url + path), data=body, headers={"Content-Type": kind})
                 assert 200 <= status < 500, (method, path, kind, status)
-    assert "Traceback" not in served.log, served.log[-4_000:]
+    assert "Traceback" not in server.log, server.log[-4_000:]
 
 
-async def test_deep_words_of_an_agent_are_refused_or_kept(served: Served) -> None:
-    """What may be any JSON may be deep, and then it is read back, or refused."""
+async def test_deeply_nested_agent_data_is_refused_or_stored(server: ServerProcess) -> None:
+    """Free-form JSON may be deeply nested; it is read back or refused."""
     deep: Any = 1
     for _ in range(400):
         deep = {"a": deep}
-    async with talking(served) as ada:
+    async with open_client(server) as ada:
         body = {"messages": [{"role": "user", "content": "Hello."}], "thread_id": "th_deep"}
         async with ada.post("/agents/plain/invoke", json=body) as made:
             assert made.status == 200
@@ -274,55 +274,58 @@ async def test_deep_words_of_an_agent_are_refused_or_kept(served: Served) -> Non
 # -- tickets and cookies ----------------------------------------------------------------------------------------------
 
 
-async def test_of_many_with_one_ticket_one_gets_in(served: Served) -> None:
-    async with talking(served) as ada, talking(served, "") as nobody:
+async def test_of_many_with_one_ticket_one_gets_in(server: ServerProcess) -> None:
+    async with open_client(server) as ada, open_client(server, "") as nobody:
         async with ada.post("/auth/tickets") as answer:
             ticket = (await answer.json())["ticket"]
-        address = URL(f"{served.url}/auth/me?ticket={ticket}")
+        address = URL(f"{server.url}/auth/me?ticket={ticket}")
         found = await asyncio.gather(*(asked(nobody, "GET", address) for _ in range(10)))
     assert sorted(found) == [200] + [401] * 9
 
 
-async def test_a_ticket_changes_nothing(served: Served) -> None:
-    """A ticket stands in an address, which others may make somebody follow: it only reads."""
-    async with talking(served) as ada, talking(served, "") as nobody:
+async def test_a_ticket_changes_nothing(server: ServerProcess) -> None:
+    """A ticket is part of a URL that others may make a user follow: it only reads."""
+    async with open_client(server) as ada, open_client(server, "") as nobody:
         async with ada.post("/auth/tickets") as answer:
             ticket = (await answer.json())["ticket"]
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             for path in ("/auth/tickets", "/auth/session", "/agents/default/files"):
                 if (method, path) != ("POST", "/auth/session"):
-                    assert await asked(nobody, method, URL(f"{served.url}{path}?ticket={ticket}")) == 401, (
+                    assert await asked(nobody, method, URL(f"{server.url}{path}?ticket={ticket}")) == 401, (
                         method,
                         path,
                     )
-        assert await asked(nobody, "GET", URL(f"{served.url}/auth/me?ticket={ticket}")) == 200
+        assert await asked(nobody, "GET", URL(f"{server.url}/auth/me?ticket={ticket}")) == 200
 
 
-async def test_a_cookie_is_the_servers_own_choice(served: Served) -> None:
-    """A cookie that somebody else chose is not made good by signing in with it, and every sign-in has its own."""
+async def test_a_cookie_is_the_servers_own_choice(server: ServerProcess) -> None:
+    """A cookie chosen by others is not valid after sign-in, and every sign-in has its own."""
     chosen = "wick_session_0=chosen-by-somebody-else"
-    async with talking(served, "", Cookie=chosen) as browser:
+    async with open_client(server, "", Cookie=chosen) as browser:
         made = []
         for _ in range(2):
             async with browser.post("/auth/session", json={"token": TOKENS["ada"]}) as answer:
                 assert answer.status == 200
                 made.append(answer.headers["Set-Cookie"])
-        assert await asked(browser, "GET", URL(f"{served.url}/auth/me")) == 401
+        assert await asked(browser, "GET", URL(f"{server.url}/auth/me")) == 401
     values = {each.partition(";")[0] for each in made}
     assert len(values) == 2 and chosen not in values
     assert all("HttpOnly" in each and "samesite=strict" in each.lower() for each in made)
 
 
-async def test_a_page_elsewhere_does_nothing_with_somebodys_cookie(served: Served) -> None:
-    async with talking(served, "") as browser, browser.post("/auth/session", json={"token": TOKENS["ada"]}) as answer:
+async def test_a_foreign_origin_cannot_use_a_cookie(server: ServerProcess) -> None:
+    async with (
+        open_client(server, "") as browser,
+        browser.post("/auth/session", json={"token": TOKENS["ada"]}) as answer,
+    ):
         cookie = answer.headers["Set-Cookie"].partition(";")[0]
     origins = ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1", "file://", "")
-    async with talking(served, "", Cookie=cookie) as browser:
-        assert await asked(browser, "GET", URL(f"{served.url}/auth/me")) == 200
+    async with open_client(server, "", Cookie=cookie) as browser:
+        assert await asked(browser, "GET", URL(f"{server.url}/auth/me")) == 200
         for origin in origins:
             form = {"Origin": origin, "Content-Type": "text/plain"}
             for method, path in (("POST", "/auth/tickets"), ("POST", "/agents/"), ("DELETE", "/auth/session")):
-                address = URL(served.url + path)
+                address = URL(server.url + path)
                 assert await asked(browser, method, address, headers=form, data=b"{}") == 403, (origin, path)
             try:
                 async with browser.ws_connect("/agents/default/terminal", headers={"Origin": origin}):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api_requests import ask, code
-from server_process import Hosted, Served, hosted
+from api_requests import send_refused, send_request
+from server_process import InProcessServer, ServerProcess, host_server
 from wick import Scripted
 from wick.messages import ToolCall
 from wick.server.auth.identity import User
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "require
 
 @pytest.fixture
 async def callback() -> AsyncIterator[tuple[str, list[Any]]]:
-    """A program elsewhere that is a tool: where it is, and what it was asked."""
+    """A remote program as a tool: its URL and its requests."""
     asked: list[Any] = []
 
     async def lookup(request: web.Request) -> web.Response:
@@ -45,9 +45,9 @@ def a_tool(url: str, **more: Any) -> dict[str, Any]:
     return {"name": "lookup", "description": "Looks a word up.", "parameters": SCHEMA, "callback_url": url, **more}
 
 
-async def used(there: Hosted, user: str, agent: str) -> str:
-    """What an agent's first tool came to."""
-    _, me = await ask(there, user, "GET", "/auth/me")
+async def used(there: InProcessServer, user: str, agent: str) -> str:
+    """Return the result of an agent's first tool."""
+    _, me = await send_request(there, user, "GET", "/auth/me")
     instance = await there.service.registry.get_agent(User(me["id"], user), agent)
     result = await instance.agent.run("Look it up.", user=me["id"], thread=f"t-{user}-{agent}")
     return next(message.text for message in result.messages if message.role == "tool")
@@ -57,60 +57,62 @@ def scripted() -> Scripted:
     return Scripted(*[ToolCall("c1", "lookup", {"word": "wick"}), "Done."] * 3, spare=True)
 
 
-async def test_an_agent_that_names_a_registered_tool_uses_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+async def test_an_agent_uses_a_registered_tool_by_name(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
     url, asked = callback
     agents = {"names": {"model": scripted(), "tools": ["lookup"]}, "other": {"model": scripted()}}
-    async with hosted(tmp_path, agents=agents) as there:
-        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
+    async with host_server(tmp_path, agents=agents) as there:
+        assert (await send_request(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
         body = a_tool(url, headers={"X-Key": "s3cret"})
-        assert (await ask(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
-        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == []
+        assert (await send_request(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        assert (await send_request(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == []
         assert "found wick" in await used(there, "ada", "names")
         assert asked == [({"name": "lookup", "args": {"word": "wick"}}, "s3cret")]
         assert "there is no tool" in await used(there, "ada", "other")
-        assert (await ask(there, "olga", "DELETE", "/agents/tools/lookup"))[0] == 204
-        assert (await ask(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
+        assert (await send_request(there, "olga", "DELETE", "/agents/tools/lookup"))[0] == 204
+        assert (await send_request(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
 
 
-async def test_a_tool_may_be_for_agents_that_do_not_name_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+async def test_a_tool_may_be_added_to_all_agents(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
     agents = {"one": {"model": scripted()}, "two": {"model": scripted()}}
-    async with hosted(tmp_path, agents=agents) as there:
-        await ask(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["one"]))
+    async with host_server(tmp_path, agents=agents) as there:
+        await send_request(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["one"]))
         assert "found wick" in await used(there, "ada", "one")
         assert "there is no tool" in await used(there, "ada", "two")
-        await ask(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["*"]))
+        await send_request(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["*"]))
         assert "found wick" in await used(there, "bob", "two")
 
 
 async def test_a_tool_may_be_its_operators_alone(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
-    async with hosted(tmp_path, agents={"one": {"model": scripted()}}) as there:
+    async with host_server(tmp_path, agents={"one": {"model": scripted()}}) as there:
         body = a_tool(callback[0], agents=["*"], shared=False)
-        assert (await ask(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
-        names = {tool["name"] for tool in (await ask(there, "ada", "GET", "/agents/tools/available"))[1]["tools"]}
+        assert (await send_request(there, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        names = {
+            tool["name"] for tool in (await send_request(there, "ada", "GET", "/agents/tools/available"))[1]["tools"]
+        }
         assert "lookup" not in names
         assert "there is no tool" in await used(there, "ada", "one")
-        assert await code(there, "root", "DELETE", "/agents/tools/lookup") == (404, "not_found")
+        assert await send_refused(there, "root", "DELETE", "/agents/tools/lookup") == (404, "not_found")
 
 
-async def test_what_is_available_is_listed_without_secrets(served: Served) -> None:
+async def test_available_tools_are_listed_without_secrets(server: ServerProcess) -> None:
     body = {**a_tool("http://me:pass@127.0.0.1:9"), "name": "listed", "headers": {"X-Key": "s3cret"}}
     try:
-        assert (await ask(served, "olga", "POST", "/agents/tools/", json=body))[0] == 201
+        assert (await send_request(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
         for user, url in (("ada", None), ("olga", "http://•••@127.0.0.1:9")):
-            status, listed = await ask(served, user, "GET", "/agents/tools/available")
+            status, listed = await send_request(server, user, "GET", "/agents/tools/available")
             found = {tool["name"]: tool for tool in listed["tools"]}
             assert status == 200 and found["calculate"]["kind"] == "builtin"
             assert found["listed"]["kind"] == "http" and found["listed"]["callback_url"] == url
             assert "s3cret" not in str(listed) and "pass" not in str(listed)
     finally:
-        assert (await ask(served, "olga", "DELETE", "/agents/tools/listed"))[0] == 204
+        assert (await send_request(server, "olga", "DELETE", "/agents/tools/listed"))[0] == 204
 
 
-async def test_users_register_no_tools(served: Served) -> None:
-    assert (await ask(served, "ada", "POST", "/agents/tools/", json=a_tool("http://127.0.0.1:9")))[0] == 403
-    assert (await ask(served, "ada", "DELETE", "/agents/tools/lookup"))[0] == 403
-    assert await code(served, "olga", "DELETE", "/agents/tools/nothing") == (404, "not_found")
-    assert await code(served, "olga", "DELETE", "/agents/tools/calculate") == (409, "conflict")
+async def test_users_register_no_tools(server: ServerProcess) -> None:
+    assert (await send_request(server, "ada", "POST", "/agents/tools/", json=a_tool("http://127.0.0.1:9")))[0] == 403
+    assert (await send_request(server, "ada", "DELETE", "/agents/tools/lookup"))[0] == 403
+    assert await send_refused(server, "olga", "DELETE", "/agents/tools/nothing") == (404, "not_found")
+    assert await send_refused(server, "olga", "DELETE", "/agents/tools/calculate") == (409, "conflict")
 
 
 @pytest.mark.parametrize(
@@ -128,22 +130,24 @@ async def test_users_register_no_tools(served: Served) -> None:
     ],
     ids=str,
 )
-async def test_a_tool_that_is_none_is_refused(served: Served, change: dict[str, Any], answer: tuple[int, str]) -> None:
+async def test_a_tool_that_is_none_is_refused(
+    server: ServerProcess, change: dict[str, Any], answer: tuple[int, str]
+) -> None:
     body = {**a_tool("http://127.0.0.1:9"), **change}
-    assert await code(served, "olga", "POST", "/agents/tools/", json=body) == answer
+    assert await send_refused(server, "olga", "POST", "/agents/tools/", json=body) == answer
 
 
 @pytest.mark.parametrize("installed", [False, True])
-async def test_a_web_search_is_listed_only_where_it_works(
+async def test_web_search_is_listed_only_if_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     if installed:
         point = EntryPoint("mine", "wick.constants:CALLBACK_SECONDS", "wick.web_search")
         monkeypatch.setattr("wick.capabilities.builtins.entry_points", lambda **group: [point])
-    async with hosted(tmp_path, agents={"one": {"model": scripted()}}) as there:
-        _, listed = await ask(there, "ada", "GET", "/agents/tools/available")
+    async with host_server(tmp_path, agents={"one": {"model": scripted()}}) as there:
+        _, listed = await send_request(there, "ada", "GET", "/agents/tools/available")
         assert ("web_search" in {tool["name"] for tool in listed["tools"]}) is installed
         if not installed:
             body = {"agent_id": "two", "model": "demo", "tools": ["web_search"]}
-            status, told = await ask(there, "ada", "POST", "/agents/", json=body)
+            status, told = await send_request(there, "ada", "POST", "/agents/", json=body)
             assert status == 400 and "web_search needs a search" in told["error"]["message"]

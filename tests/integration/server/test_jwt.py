@@ -1,4 +1,4 @@
-"""Signed tokens: good ones are somebody, all others nobody."""
+"""Signed tokens: valid ones authenticate, all others are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import ECAlgorithm
 
-from server_process import hosted, serving
+from server_process import host_server, run_server
 from wick.errors import ConfigError
 from wick.server.auth.jwt import AGAIN_SECONDS, JwtVerifier
 from wick.server.errors import ApiError
@@ -53,7 +53,7 @@ def signed(tmp_path: Path) -> JwtVerifier:
     return JwtVerifier(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"))
 
 
-async def test_a_good_token_is_somebody(signed: JwtVerifier) -> None:
+async def test_a_valid_token_authenticates(signed: JwtVerifier) -> None:
     assert await signed.verify_token(token()) == ("ada", "operator")
     assert await signed.verify_token(token(role="emperor")) == ("ada", "user")
     assert await signed.verify_token(token(role=None)) == ("ada", "user")
@@ -77,7 +77,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
-async def test_a_bad_token_is_nobody(signed: JwtVerifier, make: Any) -> None:
+async def test_an_invalid_token_is_refused(signed: JwtVerifier, make: Any) -> None:
     assert await signed.verify_token(make()) is None
 
 
@@ -91,7 +91,7 @@ async def test_new_keys_are_found(tmp_path: Path) -> None:
     assert await signed.verify_token(token(OTHER, kid="k2")) == ("ada", "operator")
 
 
-async def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
+async def test_unreadable_keys_deny(tmp_path: Path) -> None:
     signed = JwtVerifier(Jwt(jwks=str(tmp_path / "missing"), issuer="https://id", audience="wick"))
     with pytest.raises(ApiError, match="cannot be read"):
         await signed.verify_token(token())
@@ -136,7 +136,7 @@ async def https(folder: Path, answer: Any) -> AsyncIterator[tuple[str, Path]]:
         await runner.cleanup()
 
 
-async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(tmp_path: Path) -> None:
+async def test_keys_are_fetched_over_https_chunked_and_without_redirect(tmp_path: Path) -> None:
     keys, redirected = jwks(tmp_path, k1=KEY).read_bytes(), False
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -151,22 +151,22 @@ async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(t
 
     async with https(tmp_path, answer) as (address, certificate):
         none: dict[str, Any] = {"tokens": [], "jwt": {"jwks": address, "issuer": "https://id", "audience": "wick"}}
-        with serving(tmp_path / "good", environment={"SSL_CERT_FILE": str(certificate)}, **none) as served:
-            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+        with run_server(tmp_path / "good", environment={"SSL_CERT_FILE": str(certificate)}, **none) as server:
+            async with server.client(token()) as ada, ada.get("/auth/me") as me:
                 assert (me.status, (await me.json())["role"]) == (200, "operator")
             for name, make in BAD.items():
-                async with served.client(make()) as nobody, nobody.get("/auth/me") as me:
+                async with server.client(make()) as nobody, nobody.get("/auth/me") as me:
                     assert me.status == 401, name
             redirected = True
-            served.stop()
-            served.start()
-            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+            server.stop()
+            server.start()
+            async with server.client(token()) as ada, ada.get("/auth/me") as me:
                 assert (me.status, me.headers["Retry-After"]) == (503, "2")
 
 
-async def test_it_lets_people_in(tmp_path: Path) -> None:
+async def test_a_jwt_authenticates_requests(tmp_path: Path) -> None:
     said = {"jwks": str(jwks(tmp_path, k1=KEY)), "issuer": "https://id", "audience": "wick"}
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}, tokens=(), jwt=said) as here:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}, tokens=(), jwt=said) as here:
         async with here.client(token()) as ada, ada.get("/auth/me") as answer:
             assert (await answer.json())["username"] == "ada"
         async with here.client(token(OTHER)) as nobody, nobody.get("/auth/me") as answer:

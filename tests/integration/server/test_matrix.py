@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from server_process import Served, events, talking
+from server_process import ServerProcess, open_client, read_events
 
 
 async def asked(client: aiohttp.ClientSession, method: str, path: str, **options: Any) -> int:
@@ -29,24 +29,24 @@ async def asked(client: aiohttp.ClientSession, method: str, path: str, **options
 
 
 @pytest.fixture
-async def nobody(served: Served) -> AsyncIterator[aiohttp.ClientSession]:
-    async with talking(served, "") as client:
+async def nobody(server: ServerProcess) -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_client(server, "") as client:
         yield client
 
 
-async def test_paths_that_are_not_there_are_denied_first(served: Served, nobody: Any) -> None:
+async def test_paths_that_are_not_there_are_denied_first(server: ServerProcess, nobody: Any) -> None:
     paths = ["/agents", "/agents/x/secret", "/admin", "/threads/", "/static/../server.py", "//health", "/health/"]
     for path in paths:
-        address: Any = URL(served.url + path, encoded=True)  # as it is, whatever a client would make of it
+        address: Any = URL(server.url + path, encoded=True)  # unchanged by the client library
         assert await asked(nobody, "GET", address) in (401, 404), path
 
 
 # -- two users --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_second_agent_of_the_same_name_is_another(served: Served) -> None:
-    """Two users who name an agent alike have one each, with files of their own."""
-    async with talking(served, "ada") as ada, talking(served, "bob") as bob:
+async def test_a_second_agent_of_the_same_name_is_another(server: ServerProcess) -> None:
+    """Two users with agents of the same name have one each, with separate files."""
+    async with open_client(server, "ada") as ada, open_client(server, "bob") as bob:
         made = {"agent_id": "same", "model": "demo", "backend": {"type": "local"}}
         for client in (ada, bob):
             async with client.post("/agents/", json=made) as answer:
@@ -59,16 +59,18 @@ async def test_a_second_agent_of_the_same_name_is_another(served: Served) -> Non
         assert await asked(ada, "DELETE", "/agents/same?files=true") == 204
 
 
-async def test_what_is_everybodys_has_files_of_each(served: Served) -> None:
-    async with talking(served, "ada") as ada, talking(served, "bob") as bob:
+async def test_a_shared_agent_has_files_per_user(server: ServerProcess) -> None:
+    async with open_client(server, "ada") as ada, open_client(server, "bob") as bob:
         write = {"path": "ada.txt", "content": "of ada"}
         assert await asked(ada, "PUT", "/agents/default/files/write", json=write) == 200
         assert await asked(bob, "GET", "/agents/default/files/read?path=ada.txt") == 404
         assert await asked(ada, "DELETE", "/agents/default/files?path=ada.txt") in (200, 204)
 
 
-async def test_a_ticket_opens_a_websocket_once_and_for_its_user(served: Served, nobody: aiohttp.ClientSession) -> None:
-    async with talking(served, "ada") as ada, ada.post("/auth/tickets") as answer:
+async def test_a_ticket_opens_a_websocket_once_and_for_its_user(
+    server: ServerProcess, nobody: aiohttp.ClientSession
+) -> None:
+    async with open_client(server, "ada") as ada, ada.post("/auth/tickets") as answer:
         ticket = (await answer.json())["ticket"]
     path = f"/agents/plain/terminal?ticket={ticket}"
     first = await asked(nobody, "WS", path)
@@ -76,10 +78,14 @@ async def test_a_ticket_opens_a_websocket_once_and_for_its_user(served: Served, 
     assert await asked(nobody, "WS", path) == 401
 
 
-async def test_news_of_one_user_do_not_reach_another(served: Served) -> None:
-    async with talking(served, "ada") as ada, talking(served, "bob") as bob, bob.get("/agents/events") as stream:
+async def test_news_of_one_user_do_not_reach_another(server: ServerProcess) -> None:
+    async with (
+        open_client(server, "ada") as ada,
+        open_client(server, "bob") as bob,
+        bob.get("/agents/events") as stream,
+    ):
         assert stream.status == 200
-        await stream.content.readline()  # a sign of life: nothing that comes later is missed
+        await stream.content.readline()  # a keep-alive: later events are not missed
         for client, id in ((ada, "news-ada"), (bob, "news-bob")):
             assert await asked(client, "POST", "/agents/", json={"agent_id": id, "model": "demo"}) == 201
             assert await asked(client, "DELETE", f"/agents/{id}") == 204
@@ -90,13 +96,17 @@ async def test_news_of_one_user_do_not_reach_another(served: Served) -> None:
         assert b"news-bob" in seen and b"news-ada" not in seen
 
 
-async def test_nobody_answers_for_somebody_else(served: Served) -> None:
+async def test_users_cannot_answer_questions_of_others(server: ServerProcess) -> None:
     made = {"agent_id": "asks", "model": "demo", "backend": {"type": "local"}, "permissions": {"ask": ["execute"]}}
     body = {"messages": [{"role": "user", "content": "Run the command: ls"}]}
-    async with talking(served, "ada") as ada, talking(served, "bob") as bob, talking(served, "root") as root:
+    async with (
+        open_client(server, "ada") as ada,
+        open_client(server, "bob") as bob,
+        open_client(server, "root") as root,
+    ):
         assert await asked(ada, "POST", "/agents/", json=made) == 201
         async with ada.post("/agents/asks/stream", json=body) as stream:
-            seen = await events(stream, until="on_approval_request")
+            seen = await read_events(stream, until="on_approval_request")
             id, thread = seen[-1]["data"]["data"]["id"], stream.headers["X-Thread-Id"]
             for other in (bob, root):
                 async with other.get("/approvals") as answer:
@@ -107,6 +117,6 @@ async def test_nobody_answers_for_somebody_else(served: Served) -> None:
             async with ada.get("/approvals") as answer:
                 assert id in await answer.text()
             assert await asked(ada, "POST", f"/approvals/{id}", json={"choice": "deny"}) == 200
-            rest = await events(stream)
+            rest = await read_events(stream)
             assert rest[-1]["event"] == "done"
         assert await asked(ada, "DELETE", "/agents/asks?files=true") == 204

@@ -10,22 +10,22 @@ import openai
 import pytest
 
 from agents_program import AGENTS
-from server_process import TOKENS, Served, serving, talking
+from server_process import TOKENS, ServerProcess, open_client, run_server
 
 
-def connect(served: Served, user: str = "ada", **options: Any) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKENS.get(user, user), **options)
+def connect(server: ServerProcess, user: str = "ada", **options: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=TOKENS.get(user, user), **options)
 
 
 @pytest.fixture
-async def ada(served: Served) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with connect(served) as client:
+async def ada(server: ServerProcess) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with connect(server) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("scripted"), script=AGENTS, allow_system_messages=True) as found:
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with run_server(tmp_path_factory.mktemp("scripted"), script=AGENTS, allow_system_messages=True) as found:
         yield found
 
 
@@ -49,7 +49,7 @@ async def test_an_answer(ada: openai.AsyncOpenAI) -> None:
     assert found.usage and found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens > 0
 
 
-async def test_a_stream_says_the_same(ada: openai.AsyncOpenAI) -> None:
+async def test_a_stream_has_the_same_content(ada: openai.AsyncOpenAI) -> None:
     whole = await ada.chat.completions.create(model="plain", messages=HELLO)
     options: Any = {"include_usage": True}
     stream = await ada.chat.completions.create(model="plain", messages=HELLO, stream=True, stream_options=options)
@@ -61,11 +61,11 @@ async def test_a_stream_says_the_same(ada: openai.AsyncOpenAI) -> None:
     assert len({piece.id for piece in pieces}) == 1
 
 
-async def test_the_run_and_its_thread_are_the_users(ada: openai.AsyncOpenAI, served: Served) -> None:
+async def test_the_run_and_its_thread_are_the_users(ada: openai.AsyncOpenAI, server: ServerProcess) -> None:
     messages: list[Any] = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "I am a teapot."}]
     found = await ada.chat.completions.create(model="plain", messages=[*messages, *HELLO])
     run = found.id.removeprefix("chatcmpl-")
-    async with talking(served) as client:
+    async with open_client(server) as client:
         async with client.get(f"/runs/{run}") as answer:
             state = await answer.json()
         async with client.get(f"/threads/{state['thread_id']}") as answer:
@@ -73,7 +73,7 @@ async def test_the_run_and_its_thread_are_the_users(ada: openai.AsyncOpenAI, ser
     assert state["outcome"] == "completed"
     said = [(message["role"], message.get("name", "")) for message in thread["messages"]]
     assert said[:3] == [("user", ""), ("assistant", "client"), ("user", "")], "the client's word is marked as such"
-    async with talking(served, "bob") as other, other.get(f"/runs/{run}") as answer:
+    async with open_client(server, "bob") as other, other.get(f"/runs/{run}") as answer:
         assert answer.status == 404
 
 
@@ -93,29 +93,29 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         ({"stream": True, "tools": [TOOL]}, "leave out tools"),
     ],
 )
-async def test_what_is_refused(ada: openai.AsyncOpenAI, more: dict[str, Any], sentence: str) -> None:
+async def test_invalid_requests_are_refused(ada: openai.AsyncOpenAI, more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await ada.chat.completions.create(**{"model": "plain", "messages": HELLO, **more})
     body: Any = refused.value.body
     assert sentence in body["message"] and body["type"] == "invalid_request_error" and body["code"]
 
 
-async def test_who_is_refused(served: Served) -> None:
-    async with connect(served, "nobody", max_retries=0) as nobody:
+async def test_invalid_credentials_are_refused(server: ServerProcess) -> None:
+    async with connect(server, "nobody", max_retries=0) as nobody:
         with pytest.raises(openai.AuthenticationError):
             await nobody.chat.completions.create(model="plain", messages=HELLO)
         with pytest.raises(openai.AuthenticationError):
             _ = [model async for model in nobody.models.list()]
-    async with connect(served) as ada:
+    async with connect(server) as ada:
         with pytest.raises(openai.NotFoundError) as refused:
             await ada.chat.completions.create(model="nobody", messages=HELLO)
     body: Any = refused.value.body
     assert body["type"] == "not_found_error"
 
 
-async def test_what_is_no_json(served: Served) -> None:
+async def test_invalid_json_is_refused(server: ServerProcess) -> None:
     headers = {"Content-Type": "application/json"}
-    async with talking(served) as client, client.post("/v1/chat/completions", data=b"{", headers=headers) as bad:
+    async with open_client(server) as client, client.post("/v1/chat/completions", data=b"{", headers=headers) as bad:
         found = json.loads(await bad.read())
         assert bad.status == 400 and found["error"]["type"] == "invalid_request_error"
 
@@ -123,7 +123,7 @@ async def test_what_is_no_json(served: Served) -> None:
 # -- other agents ---------------------------------------------------------------------------------------------------
 
 
-async def test_pieces_come_as_they_are_said(scripted: Served) -> None:
+async def test_deltas_are_streamed_as_they_arrive(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         words: list[Any] = [{"role": "user", "content": "5 0.05"}]
         stream = await client.chat.completions.create(model="slow", messages=words, stream=True)
@@ -132,36 +132,36 @@ async def test_pieces_come_as_they_are_said(scripted: Served) -> None:
     assert "".join(text or "" for text in texts) == "0 1 2 3 4 "
 
 
-async def test_steps_stand_apart(scripted: Served) -> None:
+async def test_steps_are_separated(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         found = await client.chat.completions.create(model="adding", messages=HELLO)
     assert found.choices[0].message.content == "Let me see.\n\nIt is 5."
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_run_that_fails(scripted: Served, stream: bool) -> None:
+async def test_a_run_that_fails(scripted: ServerProcess, stream: bool) -> None:
     async with connect(scripted) as client:
         with pytest.raises(openai.APIError, match="this model fails"):
             found: Any = await client.chat.completions.create(model="failing", messages=HELLO, stream=stream)
             _ = [piece async for piece in found]
-    async with talking(scripted) as watcher, watcher.get("/threads", params={"limit": "200"}) as answer:
+    async with open_client(scripted) as watcher, watcher.get("/threads", params={"limit": "200"}) as answer:
         threads = [row for row in (await answer.json())["threads"] if row["agent_id"] == "failing"]
     assert len(threads) == 1 + stream, "a client that asks again by itself would have run it again"
 
 
-async def test_system_messages_where_they_are_allowed(scripted: Served) -> None:
+async def test_system_messages_need_the_setting(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         system: list[Any] = [{"role": "system", "content": "Be brief."}, *HELLO]
         assert (await client.chat.completions.create(model="adding", messages=system)).choices
 
 
-def test_the_sync_package(scripted: Served) -> None:
+def test_the_sync_package(scripted: ServerProcess) -> None:
     with openai.OpenAI(base_url=f"{scripted.url}/v1", api_key=TOKENS["bob"]) as client:
         found = client.chat.completions.create(model="adding", messages=HELLO)
         assert found.choices[0].message.content == "Let me see.\n\nIt is 5."
 
 
-async def test_a_key_makes_it_one_run(scripted: Served) -> None:
+async def test_an_idempotency_key_makes_one_run(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         headers = {"Idempotency-Key": "the-same"}
         first = await client.chat.completions.create(model="adding", messages=HELLO, extra_headers=headers)

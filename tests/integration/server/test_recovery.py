@@ -1,4 +1,4 @@
-"""What a server takes up by itself, and what it leaves alone."""
+"""Recovery: runs that a server resumes by itself, and runs that it ignores."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from server_agents import HELLO, Gate, agents, answer, get, names, say
-from server_process import Hosted, events, eventually, hosted, talking
+from server_agents import HELLO, Gate, get_json, list_names, sample_agents, send_answer, user_message
+from server_process import InProcessServer, host_server, open_client, read_events, wait_until
 from wick import Agent, FunctionModel, Run, assistant, before, user
 from wick import approvals as asking
 from wick.capability import Capability
@@ -36,81 +36,83 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
-        await found.service._recovery.stop()  # here it is told when to look
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as found:
+        await found.service._recovery.stop()  # here the test triggers the poll
         found.service.registry.sessions.patience = 0.0
         yield found
 
 
 @pytest.fixture
-async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
-    async with talking(server) as found:
+async def client(server: InProcessServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_client(server) as found:
         yield found
 
 
 async def paused(client: aiohttp.ClientSession) -> str:
-    """A run that waits for an answer, with nobody who performs it."""
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
-        assert names(await events(response))[-1] == "done"
+    """A run that waits for an answer without an executing server."""
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
+        assert list_names(await read_events(response))[-1] == "done"
     return response.headers["X-Run-Id"]
 
 
-async def settled(server: Hosted) -> None:
+async def settled(server: InProcessServer) -> None:
     async def nothing_runs() -> bool:
         return not server.service.runs.executor.running
 
-    await eventually(nothing_runs)
+    await wait_until(nothing_runs)
 
 
-async def test_a_run_that_waits_for_an_answer_is_left_alone(server: Hosted, client: aiohttp.ClientSession) -> None:
+async def test_a_run_that_waits_for_an_answer_is_left_alone(
+    server: InProcessServer, client: aiohttp.ClientSession
+) -> None:
     run = await paused(client)
-    before = (await get(client, "/threads/th_1"))["last"]
+    before = (await get_json(client, "/threads/th_1"))["last"]
     for _ in range(3):
         await server.service._recovery.resume_all()
     await settled(server)
-    thread = await get(client, "/threads/th_1")
+    thread = await get_json(client, "/threads/th_1")
     assert thread["last"] == before and thread["asking"] == 1 and thread["run_id"] == run
-    async with client.post("/threads/th_1/messages", json=say("Well?")) as said:
+    async with client.post("/threads/th_1/messages", json=user_message("Well?")) as said:
         assert (await said.json())["run_id"] == run
     await server.service._recovery.resume_all()
-    assert (await get(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
+    assert (await get_json(client, "/threads/th_1"))["queued"] == 1  # it is delivered when the question is answered
 
 
-async def test_a_question_that_nobody_answered_in_time_lapses(
-    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
 
         async def ended() -> bool:
-            return bool((await get(client, f"/runs/{run}"))["state"] == "ended")
+            return bool((await get_json(client, f"/runs/{run}"))["state"] == "ended")
 
-        await eventually(ended)
-        thread = await get(client, "/threads/th_1")
+        await wait_until(ended)
+        thread = await get_json(client, "/threads/th_1")
         assert "lapsed without an answer" in thread["messages"][2]["content"]
-        assert (await get(client, f"/runs/{run}"))["outcome"] == "completed"
+        assert (await get_json(client, f"/runs/{run}"))["outcome"] == "completed"
 
 
-async def test_an_answer_from_elsewhere_lets_a_run_go_on(server: Hosted, client: aiohttp.ClientSession) -> None:
+async def test_an_answer_through_another_server_continues_the_run(
+    server: InProcessServer, client: aiohttp.ClientSession
+) -> None:
     run = await paused(client)
-    owner = (await get(client, "/auth/me"))["id"]
+    owner = (await get_json(client, "/auth/me"))["id"]
     sessions = server.service.runs.sessions
     (question,) = await sessions.questions("th_1", owner=owner)
     await sessions.answer("th_1", question["id"], "allow", owner=owner)
     await server.service._recovery.resume_all()
     async with client.get(f"/runs/{run}/events") as response:
-        found = await events(response)
-    assert names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
+        found = await read_events(response)
+    assert list_names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
 
 
-async def test_what_cannot_be_taken_up_is_tried_less_and_less(
-    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+async def test_failed_recovery_is_retried_with_backoff(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await answer(client, "echo", say("One.", "th_1"))
-    owner = (await get(client, "/auth/me"))["id"]
+    await send_answer(client, "echo", user_message("One.", "th_1"))
+    owner = (await get_json(client, "/auth/me"))["id"]
     await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
     tries: list[Any] = []
 
@@ -125,7 +127,7 @@ async def test_what_cannot_be_taken_up_is_tried_less_and_less(
 
     resuming, began = RunRecovery(server.service.runs, look=0.05), time.monotonic()
     resuming.start()
-    await eventually(five)
+    await wait_until(five)
     assert time.monotonic() - began >= 0.05 + 0.1 + 0.2 + 0.4
     monkeypatch.undo()
     await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Three."})  # which changes it
@@ -133,84 +135,86 @@ async def test_what_cannot_be_taken_up_is_tried_less_and_less(
     async def heard() -> bool:
         return (await server.service.store.head(owner, "th_1")).queued == 0
 
-    await eventually(heard)
+    await wait_until(heard)
     await resuming.stop()
     await settled(server)
 
 
-async def test_a_run_under_guards_that_are_gone_waits_for_them(tmp_path: Path, gate: Gate) -> None:
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+async def test_a_run_with_missing_guards_waits_for_them(tmp_path: Path, gate: Gate) -> None:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
-    bare = agents(gate)
-    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, and nobody who asks
-    async with hosted(tmp_path, agents=bare, grace=0) as server, talking(server) as client:
+    bare = sample_agents(gate)
+    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, without a question
+    async with host_server(tmp_path, agents=bare, grace=0) as server, open_client(server) as client:
         await server.service._recovery.stop()  # it would try again and again
-        (waiting,) = (await get(client, "/approvals"))["approvals"]
+        (waiting,) = (await get_json(client, "/approvals"))["approvals"]
         async with client.post(f"/approvals/{waiting['id']}", json={"choice": "allow"}) as said:
             assert said.status == 200
         await settled(server)
-        state = await get(client, f"/runs/{run}")
+        state = await get_json(client, f"/runs/{run}")
         assert state["state"] == "interrupted" and "guards confirm, which are missing now" in state["reason"]
-        assert (await get(client, "/threads/th_1"))["messages"][-1]["role"] == "assistant"  # nothing was paid
+        assert (await get_json(client, "/threads/th_1"))["messages"][-1]["role"] == "assistant"  # nothing was paid
         async with client.post(f"/runs/{run}/cancel") as cancelled:
             assert (await cancelled.json())["outcome"] == "cancelled"
 
 
-async def test_a_thread_that_somebody_holds_is_left_alone(server: Hosted, client: aiohttp.ClientSession) -> None:
-    await answer(client, "echo", say("One.", "th_1"))
-    owner = (await get(client, "/auth/me"))["id"]
+async def test_a_thread_leased_elsewhere_is_not_recovered(
+    server: InProcessServer, client: aiohttp.ClientSession
+) -> None:
+    await send_answer(client, "echo", user_message("One.", "th_1"))
+    owner = (await get_json(client, "/auth/me"))["id"]
     async with hold(server.service.store, owner, Thread("th_1")):
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
         await server.service._recovery.resume_all()
         assert not server.service.runs.executor.running
     await server.service._recovery.resume_all()
     await settled(server)
-    assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
+    assert (await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
 
-async def test_an_agent_that_is_gone_leaves_its_threads_readable(tmp_path: Path, gate: Gate) -> None:
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
-        await answer(client, "echo", say("One.", "th_1"))
-        owner = (await get(client, "/auth/me"))["id"]
+async def test_threads_of_a_removed_agent_are_readable(tmp_path: Path, gate: Gate) -> None:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
+        await send_answer(client, "echo", user_message("One.", "th_1"))
+        owner = (await get_json(client, "/auth/me"))["id"]
         await server.service.drain()
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
-    left = {id: agent for id, agent in agents(gate).items() if id != "echo"}
-    async with hosted(tmp_path, agents=left, grace=0) as server, talking(server) as client:
+    left = {id: agent for id, agent in sample_agents(gate).items() if id != "echo"}
+    async with host_server(tmp_path, agents=left, grace=0) as server, open_client(server) as client:
 
         async def over() -> bool:
-            return bool((await get(client, "/threads/th_1"))["queued"] == 0)
+            return bool((await get_json(client, "/threads/th_1"))["queued"] == 0)
 
-        await eventually(over)
+        await wait_until(over)
         await settled(server)
-        thread = await get(client, "/threads/th_1")
+        thread = await get_json(client, "/threads/th_1")
         assert [message["content"] for message in thread["messages"]] == ["One.", "You said: One.", "Two."]
-        assert (await answer(client, "echo", say("Three.", "th_1"), 404))["error"]["code"] == "not_found"
+        assert (await send_answer(client, "echo", user_message("Three.", "th_1"), 404))["error"]["code"] == "not_found"
 
 
 async def full(*given: Any, **options: Any) -> None:
     raise StoreError("the disk is full; make room, and go on", "full")
 
 
-async def stalled(server: Hosted) -> None:
+async def stalled(server: InProcessServer) -> None:
     async def is_stalled() -> bool:
         return bool(server.service.runs.executor.stalls)
 
-    await eventually(is_stalled)
+    await wait_until(is_stalled)
 
 
 @pytest.mark.parametrize("route", ["stream", "invoke"])
 async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
-    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, route: str
+    server: InProcessServer, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, route: str
 ) -> None:
     """The run continues once there is room again: the only end that a client sees is the one in the log."""
-    asking = asyncio.create_task(client.post(f"/agents/gate/{route}", json=say("Hello.", "th_1")))
+    asking = asyncio.create_task(client.post(f"/agents/gate/{route}", json=user_message("Hello.", "th_1")))
     await gate.asked.wait()
     monkeypatch.setattr(server.service.store, "append", full)
     gate.answers.put_nowait("")
     await stalled(server)
     (run,) = [stall.run for stall in server.service.runs.executor.stalls.values()]
-    assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
+    assert (await get_json(client, f"/runs/{run}"))["state"] == "interrupted"
     monkeypatch.undo()
     gate.answers.put_nowait("")
     await server.service._recovery.resume_all()
@@ -218,17 +222,17 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
         if route == "invoke":
             assert (await response.json())["outcome"] == "completed"
         else:
-            seen = await events(response)
-            assert [name for name in names(seen) if name in ("done", "error")] == ["done"]
+            seen = await read_events(response)
+            assert [name for name in list_names(seen) if name in ("done", "error")] == ["done"]
             assert seen[-1]["data"]["data"]["outcome"] == "completed" and seen[-1]["id"]
     assert not server.service.runs.executor.stalls
-    ends = [(end["run"], end["outcome"]) for end in (await get(client, "/threads/th_1"))["ends"]]
+    ends = [(end["run"], end["outcome"]) for end in (await get_json(client, "/threads/th_1"))["ends"]]
     assert ends == [(run, "completed")]
 
 
 @pytest.mark.parametrize("began", [True, False])
-async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
-    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, began: bool
+async def test_a_client_that_times_out_learns_that_the_run_is_open(
+    server: InProcessServer, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, began: bool
 ) -> None:
     """A 503 with the run's id, and never an outcome; under its key the request is the same one later."""
     monkeypatch.setattr(runs_module, "STALLED_SECONDS", 0.0)
@@ -251,15 +255,15 @@ async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
     for _ in range(4):
         gate.answers.put_nowait("")
     await server.service._recovery.resume_all()
-    again = await answer(client, "gate", HELLO, **{"Idempotency-Key": "k"})
+    again = await send_answer(client, "gate", HELLO, **{"Idempotency-Key": "k"})
     assert (again["run_id"], again["outcome"]) == (run, "completed")
     await settled(server)
 
 
 async def test_a_cancellation_that_cannot_be_written_is_written_later(
-    server: Hosted, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    server: InProcessServer, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with client.post("/agents/gate/stream", json=say("Hello.", "th_1")) as response:
+    async with client.post("/agents/gate/stream", json=user_message("Hello.", "th_1")) as response:
         await gate.asked.wait()
         run = response.headers["X-Run-Id"]
         monkeypatch.setattr(server.service.store, "append", full)
@@ -267,16 +271,16 @@ async def test_a_cancellation_that_cannot_be_written_is_written_later(
             assert cancelled.status == 507, await cancelled.text()
         monkeypatch.undo()
         await server.service._recovery.resume_all()
-        seen = await events(response)
+        seen = await read_events(response)
     assert seen[-1]["data"]["data"]["outcome"] == "cancelled" and len(gate.requests) == 1
-    assert (await get(client, f"/runs/{run}"))["outcome"] == "cancelled"
+    assert (await get_json(client, f"/runs/{run}"))["outcome"] == "cancelled"
 
 
-async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
-    server: Hosted, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_resumed_without_capacity_is_retried(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await answer(client, "echo", say("One.", "th_1"))
-    owner = (await get(client, "/auth/me"))["id"]
+    await send_answer(client, "echo", user_message("One.", "th_1"))
+    owner = (await get_json(client, "/auth/me"))["id"]
     await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
     lease, tried = server.service.store.lease, asyncio.Event()
 
@@ -289,14 +293,14 @@ async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
     monkeypatch.setattr(server.service.store, "lease", full)
     await server.service._recovery.resume_all()
     await settled(server)
-    assert tried.is_set() and (await get(client, "/threads/th_1"))["queued"] == 1
+    assert tried.is_set() and (await get_json(client, "/threads/th_1"))["queued"] == 1
     await RunRecovery(server.service.runs).resume_all()
     await settled(server)
-    assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
+    assert (await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
 
-async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(tmp_path: Path) -> None:
-    """Its server was killed between its last words and its end, so it says nothing when it is taken up."""
+async def test_the_end_of_a_finished_run_is_sent_from_the_log(tmp_path: Path) -> None:
+    """Its server was killed between its last message and its end, so it sends nothing when resumed."""
     opens = asyncio.Event()
 
     class Waiting(Capability):
@@ -306,8 +310,8 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
             yield
 
     waiting = Agent(FunctionModel(lambda request: "Never asked."), hooks=[Waiting()])
-    async with hosted(tmp_path, agents={"waiting": waiting}) as server, talking(server) as client:
-        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+    async with host_server(tmp_path, agents={"waiting": waiting}) as server, open_client(server) as client:
+        owner, store = (await get_json(client, "/auth/me"))["id"], server.service.store
         await store.create(owner, "th_1", meta={"agent": "waiting"})
         async with hold(store, owner, thread := Thread("th_1")):
             thread.add(user("Hello."))
@@ -316,22 +320,24 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
         await server.service._recovery.resume_all()
         response = await client.get("/runs/run_1/events")
         opens.set()
-        seen = await events(response)
+        seen = await read_events(response)
         async with client.get("/runs/run_1/events") as again:
-            there = await events(again)
-    assert names(there) == ["on_chat_model_end", "done"] and seen == there
+            there = await read_events(again)
+    assert list_names(there) == ["on_chat_model_end", "done"] and seen == there
 
 
-async def one_over_one_waiting(server: Hosted, client: aiohttp.ClientSession) -> tuple[RunInfo, Summary, int]:
-    """A run that is over, and its thread, with a message at a position that nobody has heard."""
-    first = await answer(client, "echo", say("One.", "th_1"))
-    me, runs = await get(client, "/auth/me"), server.service.runs
+async def one_over_one_waiting(server: InProcessServer, client: aiohttp.ClientSession) -> tuple[RunInfo, Summary, int]:
+    """A finished run and its thread, with an unread message at a position."""
+    first = await send_answer(client, "echo", user_message("One.", "th_1"))
+    me, runs = await get_json(client, "/auth/me"), server.service.runs
     position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
     over = await runs.load_info(User(me["id"], ""), first["run_id"])
     return over, await runs.store.head(me["id"], "th_1"), position
 
 
-async def test_a_run_of_a_deleted_thread_has_no_next_run(server: Hosted, client: aiohttp.ClientSession) -> None:
+async def test_a_run_of_a_deleted_thread_has_no_next_run(
+    server: InProcessServer, client: aiohttp.ClientSession
+) -> None:
     """The stream of a run may end just after its thread was deleted."""
     runs = server.service.runs
     over, _, position = await one_over_one_waiting(server, client)
@@ -340,10 +346,10 @@ async def test_a_run_of_a_deleted_thread_has_no_next_run(server: Hosted, client:
     assert await runs.next_run_for(over, position) is None
 
 
-async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
-    server: Hosted, client: aiohttp.ClientSession
+async def test_a_finished_run_does_not_receive_messages_for_the_next(
+    server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was to be taken up, and somebody ended it just then."""
+    """It was to be resumed, and was ended just then."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     runs.executor.start(over.user, over, runs._start_next_run)
@@ -351,18 +357,18 @@ async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     async def heard() -> bool:
         return (await runs.store.head(over.owner, "th_1")).queued == 0
 
-    await eventually(heard)
+    await wait_until(heard)
     async with client.get(f"/runs/{derive_run_id(head, position)}/events") as response:
-        assert names(await events(response))[-1] == "done"
+        assert list_names(await read_events(response))[-1] == "done"
     log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]
     started = [row["data"]["run"] for row in log if row["kind"] == "run_start"]
     assert started == [over.id, derive_run_id(head, position)]
 
 
-async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_next(
-    server: Hosted, client: aiohttp.ClientSession
+async def test_a_message_during_recovery_of_a_finished_run_gets_the_next_run(
+    server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """Who comes back asks for the run that they were told of: that must be the one that hears them."""
+    """A reconnecting client asks for its run: that must be the one that received the message."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     runs.executor.start(over.user, over, runs._start_next_run)
@@ -372,9 +378,9 @@ async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_ne
 
 
 async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
-    server: Hosted, client: aiohttp.ClientSession
+    server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was still there when it was looked for; what was said since is not its own."""
+    """It existed at the lookup; messages since then are not its own."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_pending(over)
@@ -389,8 +395,8 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
 
 
 @pytest.mark.parametrize("holding", [True, False])
-async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Path, holding: bool) -> None:
-    """Its log is there, and it has not gone on yet: what its readers are told is what the log says."""
+async def test_cancelling_a_run_during_recovery_ends_it(tmp_path: Path, holding: bool) -> None:
+    """Its log is loaded and it is not running yet: readers get the state of the log."""
 
     there = asyncio.Event()
 
@@ -410,8 +416,8 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
             await asyncio.sleep(60)
 
     waiting = Agent(FunctionModel(lambda request: "Never asked."), hooks=[Waiting()])
-    async with hosted(tmp_path, agents={"waiting": waiting}) as server, talking(server) as client:
-        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+    async with host_server(tmp_path, agents={"waiting": waiting}) as server, open_client(server) as client:
+        owner, store = (await get_json(client, "/auth/me"))["id"], server.service.store
         await store.create(owner, "th_1", meta={"agent": "waiting"})
         async with hold(store, owner, thread := Thread("th_1")):
             thread.add(user("Hello."))
@@ -421,18 +427,18 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
         async with client.get("/runs/run_1/events") as reading:
             async with client.post("/runs/run_1/cancel") as response:
                 assert (await response.json())["outcome"] == "cancelled"
-            seen = await events(reading)
+            seen = await read_events(reading)
         async with client.get("/runs/run_1/events") as again:
-            whole = await events(again)
+            whole = await read_events(again)
         log = [row async for batch in store.read(owner, "th_1") for row in batch]
     assert seen == whole and whole[-1]["id"] and whole[-1]["data"]["data"]["outcome"] == "cancelled"
     assert [row["data"]["outcome"] for row in log if row["kind"] == "run_end"] == ["cancelled"]
 
 
-async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
-    server: Hosted, client: aiohttp.ClientSession
+async def test_a_message_taken_by_the_next_run_gets_that_run(
+    server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was said while a run was ending, and the next one was quicker than who looked."""
+    """It arrived while a run was ending, and the next one was faster than the lookup."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     await runs.resume_thread(over.user, head)
@@ -444,7 +450,7 @@ async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     assert (await turn.wait_end()).id == turn.run_id == derive_run_id(head, position)
 
 
-async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path: Path) -> None:
+async def test_a_run_whose_resume_is_denied_by_a_hook_is_open(tmp_path: Path) -> None:
     """The log has no end of it, so a client is not sent an outcome."""
 
     @before(Run)
@@ -452,17 +458,17 @@ async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path
         raise ConnectionError("the policy service is down")
 
     agent = Agent(FunctionModel(lambda request: "Never asked."), hooks=[policy])
-    async with hosted(tmp_path, agents={"strict": agent}) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"strict": agent}) as server, open_client(server) as client:
         await server.service._recovery.stop()
-        owner, store = (await get(client, "/auth/me"))["id"], server.service.store
+        owner, store = (await get_json(client, "/auth/me"))["id"], server.service.store
         await store.create(owner, "th_1", meta={"agent": "strict"})
         async with hold(store, owner, thread := Thread("th_1")):
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
-        told = await answer(client, "strict", say("And now?", "th_1"), 503)
+        told = await send_answer(client, "strict", user_message("And now?", "th_1"), 503)
         assert told["error"]["code"] == "still_open" and "the policy service is down" in told["error"]["message"]
-        assert (await get(client, "/threads/th_1"))["queued"] == 1
-        assert (await get(client, "/runs/run_1"))["state"] == "interrupted"
+        assert (await get_json(client, "/threads/th_1"))["queued"] == 1
+        assert (await get_json(client, "/runs/run_1"))["state"] == "interrupted"
 
 
 @pytest.mark.parametrize("code", ["conflict", "fenced", "failed"])
@@ -475,11 +481,11 @@ async def test_a_hook_that_fails_like_a_store_is_not_run_again_and_again(tmp_pat
         raise StoreError("another thread is busy", code)
 
     agent = Agent(FunctionModel(lambda request: "Never asked."), hooks=[other_thread])
-    async with hosted(tmp_path, agents={"strict": agent}) as server, talking(server) as client:
-        told = await answer(client, "strict", say("Hello.", "th_1"), 502)
+    async with host_server(tmp_path, agents={"strict": agent}) as server, open_client(server) as client:
+        told = await send_answer(client, "strict", user_message("Hello.", "th_1"), 502)
         assert told["error"]["code"] == code
         await settled(server)
         await server.service._recovery.resume_all()
         await settled(server)
-        log = await get(client, "/threads/th_1/export")
+        log = await get_json(client, "/threads/th_1/export")
     assert len(tried) == 1 and log["entries"][-1]["data"]["unheard"][0]["message"]["content"] == "Hello."

@@ -1,4 +1,4 @@
-"""What other guards would have said about a user's own past, over HTTP."""
+"""Replay over HTTP: decisions of other guards about a user's past threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api_requests import ask, code
-from server_process import Hosted, hosted
+from api_requests import send_refused, send_request
+from server_process import InProcessServer, host_server
 from wick import Agent, Block, Scripted, ToolCall, ToolUse, assistant, guard, tool
 from wick.models.scripted import FunctionModel
 from wick.protocols import Request
@@ -27,7 +27,7 @@ def small(use: ToolUse) -> Block | None:
 
 
 def writing(request: Request) -> Any:
-    """A model that writes what it is told into a file, and then lists the folder."""
+    """A model that writes its input into a file, and then lists the folder."""
     last = request.messages[-1]
     if last.role == "user":
         return assistant("", ToolCall("c1", "write_file", {"path": f"{last.text}.txt", "content": "x"}))
@@ -35,37 +35,37 @@ def writing(request: Request) -> Any:
 
 
 @pytest.fixture
-async def there(tmp_path: Path) -> AsyncIterator[Hosted]:
+async def there(tmp_path: Path) -> AsyncIterator[InProcessServer]:
     calls = (assistant("", ToolCall("c1", "add", {"a": 1, "b": 2})), "3")
     agents = {
         "writer": {"model": FunctionModel(writing), "backend": {"type": "local"}},
         "adder": lambda user: Agent(Scripted(*calls), name="adder", tools=[add], hooks=[small]),
     }
-    async with hosted(tmp_path, agents=agents) as found:
+    async with host_server(tmp_path, agents=agents) as found:
         yield found
 
 
-async def said(there: Hosted, agent: str, words: str, user: str = "ada") -> str:
-    """The thread of a run that came to its end."""
+async def said(there: InProcessServer, agent: str, words: str, user: str = "ada") -> str:
+    """Return the thread of a finished run."""
     body = {"messages": [{"role": "user", "content": words}]}
-    status, ran = await ask(there, user, "POST", f"/agents/{agent}/invoke", json=body)
+    status, ran = await send_request(there, user, "POST", f"/agents/{agent}/invoke", json=body)
     assert status == 200 and ran["outcome"] == "completed", ran
     return str(ran["thread_id"])
 
 
-async def again(there: Hosted, user: str = "ada", **body: Any) -> dict[str, Any]:
-    status, report = await ask(there, user, "POST", "/replay", json={"agent_id": "writer", **body})
+async def again(there: InProcessServer, user: str = "ada", **body: Any) -> dict[str, Any]:
+    status, report = await send_request(there, user, "POST", "/replay", json={"agent_id": "writer", **body})
     assert status == 200, report
     return dict(report)
 
 
-async def test_the_guards_as_they_are_say_the_same_again(there: Hosted) -> None:
+async def test_unchanged_guards_give_the_same_decisions(there: InProcessServer) -> None:
     await said(there, "writer", "one")
     report = await again(there)
     assert (report["threads"], report["uses"], report["changes"], report["more"]) == (1, 2, [], False)
 
 
-async def test_a_rule_shows_what_it_would_have_stopped(there: Hosted) -> None:
+async def test_a_rule_shows_calls_it_would_block(there: InProcessServer) -> None:
     one, two = await said(there, "writer", "one"), await said(there, "writer", "two")
     report = await again(there, rules={"deny": ["Write(one.txt)"], "ask": ["LS"]})
     found = {change["thread_id"]: change for change in report["changes"]}
@@ -73,10 +73,12 @@ async def test_a_rule_shows_what_it_would_have_stopped(there: Hosted) -> None:
     assert found[one]["args"]["path"] == "one.txt" and "Write(one.txt)" in found[one]["reason"]
     assert (found[two]["tool"], found[two]["now"], found[two]["call_id"]) == ("ls", "ask", "c2")
     assert found[one]["title"] == "one" and report["threads"] == 2
-    assert (await ask(there, "ada", "GET", "/agents/writer/permissions"))[1]["rules"] == [], "nothing has changed"
+    assert (await send_request(there, "ada", "GET", "/agents/writer/permissions"))[1]["rules"] == [], (
+        "nothing has changed"
+    )
 
 
-async def test_a_set_of_guards_is_tried_on_chosen_threads(there: Hosted) -> None:
+async def test_a_set_of_guards_is_tried_on_chosen_threads(there: InProcessServer) -> None:
     one, _ = await said(there, "writer", "one"), await said(there, "writer", "two")
     report = await again(there, thread_ids=[one], hooks={"permissions": {"mode": "plan"}})
     (change,) = report["changes"]
@@ -88,19 +90,19 @@ async def test_a_set_of_guards_is_tried_on_chosen_threads(there: Hosted) -> None
     assert (await again(there, thread_ids=[one], hooks=allowed))["changes"], "a plan is a plan"
 
 
-async def test_an_agent_of_a_program_can_be_given_rules(there: Hosted) -> None:
+async def test_rules_can_be_replayed_for_a_registered_agent(there: InProcessServer) -> None:
     thread = await said(there, "adder", "go")
     report = await again(there, agent_id="adder", rules={"deny": ["add"]})
     assert [(change["thread_id"], change["now"]) for change in report["changes"]] == [(thread, "block")]
     assert (await again(there, agent_id="adder"))["changes"] == []
     body = {"agent_id": "adder", "hooks": {"todos": False}}
-    assert await code(there, "ada", "POST", "/replay", json=body) == (409, "conflict")
+    assert await send_refused(there, "ada", "POST", "/replay", json=body) == (409, "conflict")
 
 
-async def test_nobody_replays_somebody_elses_threads(there: Hosted) -> None:
+async def test_users_cannot_replay_threads_of_others(there: InProcessServer) -> None:
     hers = await said(there, "writer", "one")
     body = {"agent_id": "writer", "thread_ids": [hers]}
-    assert await code(there, "bob", "POST", "/replay", json=body) == (404, "not_found")
+    assert await send_refused(there, "bob", "POST", "/replay", json=body) == (404, "not_found")
     assert (await again(there, "bob"))["threads"] == 0
 
 
@@ -115,5 +117,7 @@ async def test_nobody_replays_somebody_elses_threads(there: Hosted) -> None:
         ({}, (422, "invalid")),
     ],
 )
-async def test_what_cannot_be_tried_is_said(there: Hosted, body: dict[str, Any], answer: tuple[int, str]) -> None:
-    assert await code(there, "ada", "POST", "/replay", json=body) == answer
+async def test_an_invalid_replay_is_an_error_message(
+    there: InProcessServer, body: dict[str, Any], answer: tuple[int, str]
+) -> None:
+    assert await send_refused(there, "ada", "POST", "/replay", json=body) == answer

@@ -1,4 +1,4 @@
-"""Runs belong to the server: they go on without a reader, are steered, cancelled, asked about, and taken up."""
+"""Runs belong to the server: they continue without a reader, are steered, cancelled, answered and resumed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from typing import Any
 import aiohttp
 import pytest
 
-from server_agents import HELLO, Gate, agents, answer, echoing, get, ids, names, say
-from server_process import Hosted, events, eventually, hosted, talking
+from server_agents import (
+    HELLO,
+    Gate,
+    echo_agent,
+    get_json,
+    list_ids,
+    list_names,
+    sample_agents,
+    send_answer,
+    user_message,
+)
+from server_process import InProcessServer, host_server, open_client, read_events, wait_until
 from wick import Agent, Block, FunctionModel, Run, after, before
 from wick.capabilities.recipes import Recipes
 from wick.capability import Capability
@@ -25,14 +35,14 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate, store: str) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, store=store, agents=agents(gate), grace=0.2) as found:
+async def server(tmp_path: Path, gate: Gate, store: str) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, store=store, agents=sample_agents(gate), grace=0.2) as found:
         yield found
 
 
 @pytest.fixture
-async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
-    async with talking(server) as found:
+async def client(server: InProcessServer) -> AsyncIterator[aiohttp.ClientSession]:
+    async with open_client(server) as found:
         yield found
 
 
@@ -40,11 +50,11 @@ async def client(server: Hosted) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) -> None:
-    first = await answer(client, "echo", HELLO)
+    first = await send_answer(client, "echo", HELLO)
     assert first["response"] == "You said: Hello." and first["outcome"] == "completed"
     assert [message["role"] for message in first["messages"]] == ["user", "assistant"]
     assert first["usage"]["output_tokens"] > 0 and first["todos"] == [] and first["files"] == {}
-    second = await answer(client, "echo", say("More.", first["thread_id"]))
+    second = await send_answer(client, "echo", user_message("More.", first["thread_id"]))
     assert second["thread_id"] == first["thread_id"] and second["run_id"] != first["run_id"]
     assert [message["content"] for message in second["messages"]] == [
         *("Hello.", "You said: Hello."),
@@ -52,34 +62,34 @@ async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) ->
     ]
 
 
-async def test_a_stream_tells_of_a_run_up_to_its_end(client: aiohttp.ClientSession) -> None:
+async def test_a_stream_reports_a_run_to_its_end(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/echo/stream", json=HELLO) as response:
         assert response.content_type == "text/event-stream"
-        found = await events(response)
-    assert names(found)[0] == "on_chat_model_start" and names(found)[-2:] == ["on_chat_model_end", "done"]
+        found = await read_events(response)
+    assert list_names(found)[0] == "on_chat_model_start" and list_names(found)[-2:] == ["on_chat_model_end", "done"]
     assert found[-1]["data"]["thread_id"] == response.headers["X-Thread-Id"]
     assert {frame["data"]["run_id"] for frame in found} == {response.headers["X-Run-Id"]}
-    run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+    run = await get_json(client, f"/runs/{response.headers['X-Run-Id']}")
     assert run["state"] == "ended" and run["outcome"] == "completed" and run["ended"] >= run["started"]
 
 
 async def test_a_run_can_be_read_again_from_any_frame(client: aiohttp.ClientSession) -> None:
-    asked = await answer(client, "echo", HELLO)
+    asked = await send_answer(client, "echo", HELLO)
     url = f"/runs/{asked['run_id']}/events"
     async with client.get(url) as response:
-        whole = await events(response)
-    assert names(whole) == ["on_chat_model_end", "done"]
-    for number, id in enumerate(ids(whole), 1):
+        whole = await read_events(response)
+    assert list_names(whole) == ["on_chat_model_end", "done"]
+    for number, id in enumerate(list_ids(whole), 1):
         async with client.get(url, headers={"Last-Event-ID": id}) as response:
             assert response.status == (204 if number == len(whole) else 200)
-            assert await events(response) == whole[number:]
-    async with client.get(url, params={"last_event_id": ids(whole)[0]}) as response:
-        assert await events(response) == whole[1:]
+            assert await read_events(response) == whole[number:]
+    async with client.get(url, params={"last_event_id": list_ids(whole)[0]}) as response:
+        assert await read_events(response) == whole[1:]
     async with client.get(url, headers={"Last-Event-ID": "nonsense"}) as response:
         assert response.status == 400
 
 
-async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) -> None:
+async def test_invalid_requests_are_refused(client: aiohttp.ClientSession) -> None:
     for body in (
         {},
         {"messages": []},
@@ -90,66 +100,76 @@ async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) ->
         HELLO | {"thread_id": "a/b"},
         HELLO | {"model": "other"},
     ):
-        assert (await answer(client, "echo", body, 422))["error"]["code"] == "invalid"
+        assert (await send_answer(client, "echo", body, 422))["error"]["code"] == "invalid"
     system = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
-    assert (await answer(client, "echo", system, 403))["error"]["code"] == "forbidden"
-    assert (await answer(client, "nobody", HELLO, 404))["error"]["code"] == "not_found"
-    assert "has no recipes" in (await answer(client, "echo", HELLO | {"recipe": "review"}, 400))["error"]["message"]
-    assert (await get(client, "/threads"))["threads"] == []
+    assert (await send_answer(client, "echo", system, 403))["error"]["code"] == "forbidden"
+    assert (await send_answer(client, "nobody", HELLO, 404))["error"]["code"] == "not_found"
+    assert (
+        "has no recipes" in (await send_answer(client, "echo", HELLO | {"recipe": "review"}, 400))["error"]["message"]
+    )
+    assert (await get_json(client, "/threads"))["threads"] == []
 
 
-async def test_system_messages_where_the_settings_allow_them(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=agents(Gate()), allow_system_messages=True) as server, talking(server) as client:
+async def test_system_messages_need_the_setting(tmp_path: Path) -> None:
+    async with (
+        host_server(tmp_path, agents=sample_agents(Gate()), allow_system_messages=True) as server,
+        open_client(server) as client,
+    ):
         words = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
-        found = await answer(client, "echo", words)
+        found = await send_answer(client, "echo", words)
         assert [message["role"] for message in found["messages"]] == ["system", "user", "assistant"]
 
 
 async def test_a_thread_stays_with_its_agent(client: aiohttp.ClientSession) -> None:
-    asked = await answer(client, "echo", HELLO)
-    refused = await answer(client, "payer", say("Pay.", asked["thread_id"]), 409)
+    asked = await send_answer(client, "echo", HELLO)
+    refused = await send_answer(client, "payer", user_message("Pay.", asked["thread_id"]), 409)
     assert "is one of the agent 'echo'" in refused["error"]["message"]
 
 
-async def test_hooks_of_a_run_see_what_was_asked(tmp_path: Path) -> None:
+async def test_hooks_of_a_run_see_the_input(tmp_path: Path) -> None:
     @before(Run)
     def no_secrets(run: Run) -> Block | None:
         return Block("that is secret") if "secret" in run.input[-1].text else None
 
-    made = Agent(FunctionModel(echoing), name="strict", hooks=[no_secrets])
-    async with hosted(tmp_path, agents={"strict": made}) as server, talking(server) as client:
-        refused = await answer(client, "strict", say("the secret", "th_1"))
+    made = Agent(FunctionModel(echo_agent), name="strict", hooks=[no_secrets])
+    async with host_server(tmp_path, agents={"strict": made}) as server, open_client(server) as client:
+        refused = await send_answer(client, "strict", user_message("the secret", "th_1"))
         assert (refused["outcome"], refused["reason"]) == ("stopped", "blocked: that is secret")
         assert refused["messages"] == [] and refused["response"] == ""
         async with client.get(f"/runs/{refused['run_id']}/events") as response:
-            assert names(await events(response)) == ["done"]
-        fine = await answer(client, "strict", say("the weather", "th_1"))  # what was refused waits for nobody
+            assert list_names(await read_events(response)) == ["done"]
+        fine = await send_answer(
+            client, "strict", user_message("the weather", "th_1")
+        )  # a refused message is not queued
         assert [message["content"] for message in fine["messages"]] == ["the weather", "You said: the weather"]
 
 
-async def test_a_failure_is_told_with_its_words(tmp_path: Path) -> None:
+async def test_a_failure_is_reported_with_its_message(tmp_path: Path) -> None:
     def broken(request: Request) -> str:
         raise RuntimeError("no tea")
 
-    async with hosted(tmp_path, agents={"broken": Agent(FunctionModel(broken))}) as server, talking(server) as client:
-        failed = await answer(client, "broken", HELLO, 502)
+    async with (
+        host_server(tmp_path, agents={"broken": Agent(FunctionModel(broken))}) as server,
+        open_client(server) as client,
+    ):
+        failed = await send_answer(client, "broken", HELLO, 502)
         assert failed["error"] == {"code": "runtime_error", "message": "no tea"}
         async with client.post("/agents/broken/stream", json=HELLO) as response:
-            found = await events(response)
-        assert names(found)[-1] == "error" and found[-1]["data"]["data"]["error"]["message"] == "no tea"
-        run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+            found = await read_events(response)
+        assert list_names(found)[-1] == "error" and found[-1]["data"]["data"]["error"]["message"] == "no tea"
+        run = await get_json(client, f"/runs/{response.headers['X-Run-Id']}")
         assert run["outcome"] == "failed" and run["error"]["message"] == "no tea"
 
 
 @pytest.mark.parametrize("agent", ["broken", "fine"])
-async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path, agent: str) -> None:
-    """However slow the store: who is told the end can ask at once what it was."""
+async def test_the_outcome_is_stored_before_the_terminal_event(tmp_path: Path, agent: str) -> None:
+    """Even with a slow store: a client that sees the end can read the outcome at once."""
 
     def broken(request: Request) -> str:
         raise RuntimeError("no tea")
 
-    made = {"broken": Agent(FunctionModel(broken)), "fine": Agent(FunctionModel(echoing))}
-    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+    made = {"broken": Agent(FunctionModel(broken)), "fine": Agent(FunctionModel(echo_agent))}
+    async with host_server(tmp_path, agents=made) as server, open_client(server) as client:
         records = server.service.runs.executor.records
         put = records.put
 
@@ -159,28 +179,30 @@ async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path
 
         async with client.post(f"/agents/{agent}/stream", json=HELLO) as response:
             records.put = slowly  # type: ignore[method-assign]
-            await events(response, until="error" if agent == "broken" else "done")
-            run = await get(client, f"/runs/{response.headers['X-Run-Id']}")
+            await read_events(response, until="error" if agent == "broken" else "done")
+            run = await get_json(client, f"/runs/{response.headers['X-Run-Id']}")
         assert run["outcome"] == {"broken": "failed", "fine": "completed"}[agent]
 
 
 # -- readers --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_goes_on_when_its_reader_goes(server: Hosted, client: aiohttp.ClientSession, gate: Gate) -> None:
+async def test_a_run_continues_without_its_reader(
+    server: InProcessServer, client: aiohttp.ClientSession, gate: Gate
+) -> None:
     async with client.post("/agents/gate/stream", json=HELLO) as response:
-        await events(response, until="on_chat_model_start")
+        await read_events(response, until="on_chat_model_start")
         run = response.headers["X-Run-Id"]
         response.close()
 
     async def nobody_reads() -> bool:
         return server.service.runs.followers.readers == 0
 
-    await eventually(nobody_reads)
-    assert (await get(client, f"/runs/{run}"))["state"] == "running"
+    await wait_until(nobody_reads)
+    assert (await get_json(client, f"/runs/{run}"))["state"] == "running"
     gate.answers.put_nowait("Here.")
     async with client.get(f"/runs/{run}/events") as response:
-        assert names(await events(response))[-1] == "done"
+        assert list_names(await read_events(response))[-1] == "done"
 
 
 async def test_several_clients_watch_one_run(client: aiohttp.ClientSession, gate: Gate) -> None:
@@ -190,8 +212,10 @@ async def test_several_clients_watch_one_run(client: aiohttp.ClientSession, gate
         async with client.get(url) as second, client.get(url) as third:
             await asyncio.sleep(0.05)
             gate.answers.put_nowait("Here.")
-            found = [await events(each) for each in (response, second, third)]
-    assert ids(found[0]) == ids(found[1]) == ids(found[2]) and {names(each)[-1] for each in found} == {"done"}
+            found = [await read_events(each) for each in (response, second, third)]
+    assert list_ids(found[0]) == list_ids(found[1]) == list_ids(found[2]) and {
+        list_names(each)[-1] for each in found
+    } == {"done"}
 
 
 # -- the same again -------------------------------------------------------------------------------------------------
@@ -199,52 +223,58 @@ async def test_several_clients_watch_one_run(client: aiohttp.ClientSession, gate
 
 async def test_the_same_request_under_its_key_is_one_run(client: aiohttp.ClientSession) -> None:
     key = {"Idempotency-Key": "k1"}
-    first = await answer(client, "echo", HELLO, **key)
-    again = await answer(client, "echo", HELLO, **key)
-    assert again == first and len((await get(client, "/threads"))["threads"]) == 1
+    first = await send_answer(client, "echo", HELLO, **key)
+    again = await send_answer(client, "echo", HELLO, **key)
+    assert again == first and len((await get_json(client, "/threads"))["threads"]) == 1
     async with client.post("/agents/echo/stream", json=HELLO, headers=key) as response:
-        found = await events(response)
-    assert response.headers["X-Run-Id"] == first["run_id"] and names(found) == ["on_chat_model_end", "done"]
-    assert (await answer(client, "echo", say("Other."), 409, **key))["error"]["code"] == "conflict"
+        found = await read_events(response)
+    assert response.headers["X-Run-Id"] == first["run_id"] and list_names(found) == ["on_chat_model_end", "done"]
+    assert (await send_answer(client, "echo", user_message("Other."), 409, **key))["error"]["code"] == "conflict"
 
 
 async def test_two_at_once_under_one_key_are_one_run(client: aiohttp.ClientSession) -> None:
-    found = await asyncio.gather(*(answer(client, "echo", HELLO, **{"Idempotency-Key": "k1"}) for _ in range(5)))
+    found = await asyncio.gather(*(send_answer(client, "echo", HELLO, **{"Idempotency-Key": "k1"}) for _ in range(5)))
     assert len({each["run_id"] for each in found}) == 1 and len(found[0]["messages"]) == 2
 
 
 async def test_keys_are_ones_own_and_outlive_the_server(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as ada, talking(server, "bob") as bob:
-        first = await answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
-        assert (await answer(bob, "echo", HELLO, **{"Idempotency-Key": "k1"}))["run_id"] != first["run_id"]
-    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as ada:
-        again = await answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
+    async with (
+        host_server(tmp_path, agents=sample_agents(Gate())) as server,
+        open_client(server) as ada,
+        open_client(server, "bob") as bob,
+    ):
+        first = await send_answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
+        assert (await send_answer(bob, "echo", HELLO, **{"Idempotency-Key": "k1"}))["run_id"] != first["run_id"]
+    async with host_server(tmp_path, agents=sample_agents(Gate())) as server, open_client(server) as ada:
+        again = await send_answer(ada, "echo", HELLO, **{"Idempotency-Key": "k1"})
         assert again == first
 
 
 # -- steering -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_said_to_a_busy_thread_steers_its_run(client: aiohttp.ClientSession, gate: Gate) -> None:
-    async with client.post("/agents/gate/stream", json=say("First.", "th_1")) as first:
+async def test_a_message_to_a_busy_thread_steers_its_run(client: aiohttp.ClientSession, gate: Gate) -> None:
+    async with client.post("/agents/gate/stream", json=user_message("First.", "th_1")) as first:
         await gate.asked.wait()
-        async with client.post("/agents/gate/stream", json=say("Second.", "th_1")) as second:
+        async with client.post("/agents/gate/stream", json=user_message("Second.", "th_1")) as second:
             assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
-            async with client.post("/threads/th_1/messages", json=say("Third.")) as third:
+            async with client.post("/threads/th_1/messages", json=user_message("Third.")) as third:
                 assert third.status == 202
                 assert (await third.json())["run_id"] == first.headers["X-Run-Id"]
             gate.answers.put_nowait("One.")
             gate.answers.put_nowait("Two.")
-            found = [await events(each) for each in (first, second)]
-    assert ids(found[0])[-4:] == ids(found[1])[-4:] and [names(each).count("done") for each in found] == [1, 1]
+            found = [await read_events(each) for each in (first, second)]
+    assert list_ids(found[0])[-4:] == list_ids(found[1])[-4:] and [
+        list_names(each).count("done") for each in found
+    ] == [1, 1]
     joined = [frame["data"]["data"]["message"]["content"] for frame in found[0] if frame["event"] == "on_user_message"]
     assert joined == ["Second.", "Third."]
-    said = [message["content"] for message in (await get(client, "/threads/th_1"))["messages"]]
+    said = [message["content"] for message in (await get_json(client, "/threads/th_1"))["messages"]]
     assert said == ["First.", "One.", "Second.", "Third.", "Two."]
 
 
-async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: Path) -> None:
-    """Said after the run has listened for the last time: who said it reads on into the run that answers it."""
+async def test_a_late_message_is_answered_by_the_next_run(tmp_path: Path) -> None:
+    """Sent after the run's last inbox check: its client reads on into the run that answers it."""
     ending, late = asyncio.Event(), asyncio.Event()
 
     @after(Run)
@@ -252,33 +282,33 @@ async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: P
         ending.set()
         await late.wait()
 
-    made = Agent(FunctionModel(echoing), hooks=[linger])
+    made = Agent(FunctionModel(echo_agent), hooks=[linger])
     async with (
-        hosted(tmp_path, agents={"slow": made}) as server,
-        talking(server) as client,
-        client.post("/agents/slow/stream", json=say("First.", "th_1")) as first,
+        host_server(tmp_path, agents={"slow": made}) as server,
+        open_client(server) as client,
+        client.post("/agents/slow/stream", json=user_message("First.", "th_1")) as first,
     ):
         await ending.wait()
-        async with client.post("/agents/slow/stream", json=say("Second.", "th_1")) as second:
+        async with client.post("/agents/slow/stream", json=user_message("Second.", "th_1")) as second:
             assert second.headers["X-Run-Id"] == first.headers["X-Run-Id"]
             late.set()
-            found = [await events(first), await events(second)]
-    assert [names(each).count("done") for each in found] == [1, 1]
+            found = [await read_events(first), await read_events(second)]
+    assert [list_names(each).count("done") for each in found] == [1, 1]
     assert found[0][-1]["data"]["data"]["text"] == "You said: First."
     assert found[1][-1]["data"]["data"]["text"] == "You said: Second."
     assert found[1][-1]["data"]["run_id"] != first.headers["X-Run-Id"]
 
 
-async def test_many_who_speak_at_once_are_all_heard(client: aiohttp.ClientSession) -> None:
-    await answer(client, "echo", say("0", "th_1"))
-    await asyncio.gather(*(answer(client, "echo", say(str(n), "th_1")) for n in range(1, 20)))
-    thread = await get(client, "/threads/th_1")
+async def test_simultaneous_messages_are_all_answered(client: aiohttp.ClientSession) -> None:
+    await send_answer(client, "echo", user_message("0", "th_1"))
+    await asyncio.gather(*(send_answer(client, "echo", user_message(str(n), "th_1")) for n in range(1, 20)))
+    thread = await get_json(client, "/threads/th_1")
     said = [message["content"] for message in thread["messages"] if message["role"] == "user"]
     assert sorted(said, key=int) == [str(n) for n in range(20)] and thread["queued"] == 0 and thread["run_id"] == ""
     assert thread["messages"][-1]["role"] == "assistant"
 
 
-async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path) -> None:
+async def test_messages_during_a_failed_run_are_answered(tmp_path: Path) -> None:
     asked, going = asyncio.Event(), asyncio.Event()
 
     async def moody(request: Request) -> str:
@@ -286,32 +316,35 @@ async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path
             asked.set()
             await going.wait()
             raise RuntimeError("no tea")
-        return echoing(request)
+        return echo_agent(request)
 
-    async with hosted(tmp_path, agents={"moody": Agent(FunctionModel(moody))}) as server, talking(server) as client:
-        await server.service._recovery.stop()  # nobody comes by later
-        first = asyncio.create_task(answer(client, "moody", say("First.", "th_1"), 502))
+    async with (
+        host_server(tmp_path, agents={"moody": Agent(FunctionModel(moody))}) as server,
+        open_client(server) as client,
+    ):
+        await server.service._recovery.stop()  # no later reader
+        first = asyncio.create_task(send_answer(client, "moody", user_message("First.", "th_1"), 502))
         await asked.wait()
-        second = asyncio.create_task(answer(client, "moody", say("Second.", "th_1")))
+        second = asyncio.create_task(send_answer(client, "moody", user_message("Second.", "th_1")))
         await asyncio.sleep(0.1)
         going.set()
         assert (await first)["error"]["message"] == "no tea"
         assert (await second)["response"] == "You said: Second."
 
 
-async def test_a_recipe_says_what_is_to_be_done(tmp_path: Path, gate: Gate) -> None:
+async def test_a_recipe_is_the_input(tmp_path: Path, gate: Gate) -> None:
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "review.md").write_text("---\ndescription: Reviews\n---\nReview {{input}} with care.\n")
     cook = Agent(gate, hooks=[Recipes(dirs=[str(tmp_path / "recipes")])])
-    async with hosted(tmp_path, agents={"cook": cook}, grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"cook": cook}, grace=0) as server, open_client(server) as client:
         gate.answers.put_nowait("")
-        found = await answer(client, "cook", say("the branch", "th_1") | {"recipe": "review"})
+        found = await send_answer(client, "cook", user_message("the branch", "th_1") | {"recipe": "review"})
         assert found["response"].strip() == "You said: Review the branch with care."
         assert [message["role"] for message in found["messages"]] == ["user", "assistant"]
         gate.asked.clear()
-        going = asyncio.create_task(answer(client, "cook", say("more", "th_1")))
+        going = asyncio.create_task(send_answer(client, "cook", user_message("more", "th_1")))
         await gate.asked.wait()
-        refused = await answer(client, "cook", say("that", "th_1") | {"recipe": "review"}, 409)
+        refused = await send_answer(client, "cook", user_message("that", "th_1") | {"recipe": "review"}, 409)
         assert "a recipe can only start one" in refused["error"]["message"]
         gate.answers.put_nowait("Fine.")
         await going
@@ -325,17 +358,17 @@ async def test_a_run_is_cancelled(client: aiohttp.ClientSession, gate: Gate) -> 
         await gate.asked.wait()
         async with client.post(f"/runs/{response.headers['X-Run-Id']}/cancel") as cancelling:
             run = await cancelling.json()
-        found = await events(response)
+        found = await read_events(response)
     assert (run["state"], run["outcome"], run["reason"]) == ("ended", "cancelled", "user requested")
     assert found[-1]["event"] == "done" and found[-1]["data"]["data"]["outcome"] == "cancelled"
     async with client.post(f"/runs/{run['id']}/cancel") as again:
         assert await again.json() == run
     gate.answers.put_nowait("Fine.")
-    assert (await answer(client, "gate", say("And now?", run["thread_id"])))["response"] == "Fine."
+    assert (await send_answer(client, "gate", user_message("And now?", run["thread_id"])))["response"] == "Fine."
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_path: Path, how: str) -> None:
+async def test_the_end_of_a_run_that_never_started_is_sent_from_the_log(tmp_path: Path, how: str) -> None:
     opens = asyncio.Event()
 
     class Shut(Capability):
@@ -345,101 +378,103 @@ async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_p
             raise ValueError("nobody comes in here")
             yield
 
-    shut = Agent(FunctionModel(echoing), hooks=[Shut()])
-    async with hosted(tmp_path, agents={"shut": shut}) as server, talking(server) as client:
+    shut = Agent(FunctionModel(echo_agent), hooks=[Shut()])
+    async with host_server(tmp_path, agents={"shut": shut}) as server, open_client(server) as client:
         response = await client.post("/agents/shut/stream", json=HELLO)
         run = response.headers["X-Run-Id"]
         if how == "cancelled":
             async with client.post(f"/runs/{run}/cancel") as cancelled:
                 assert (await cancelled.json())["outcome"] == "cancelled"
         opens.set()
-        seen = await events(response)
+        seen = await read_events(response)
         async with client.get(f"/runs/{run}/events") as again:
-            there = await events(again)
+            there = await read_events(again)
     assert seen[-1]["event"] == ("done" if how == "cancelled" else "error") and seen[-1]["id"]
     assert seen[-1] == there[-1]
 
 
-async def test_an_agent_that_cannot_be_made_keeps_no_server_from_starting(tmp_path: Path) -> None:
+async def test_an_agent_that_fails_to_build_does_not_prevent_startup(tmp_path: Path) -> None:
     def make(user: Any) -> Agent:
         raise ValueError("this agent cannot be made")
 
-    async with hosted(tmp_path, agents={"default": make}) as server, talking(server) as client:
-        assert (await get(client, "/health"))["agents"] == 1
+    async with host_server(tmp_path, agents={"default": make}) as server, open_client(server) as client:
+        assert (await get_json(client, "/health"))["agents"] == 1
 
 
 async def test_a_run_that_waits_for_an_answer_is_cancelled(client: aiohttp.ClientSession) -> None:
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
-        await events(response, until="on_approval_request")
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
+        await read_events(response, until="on_approval_request")
         run = response.headers["X-Run-Id"]
-        assert (await get(client, f"/runs/{run}"))["state"] == "waiting"
+        assert (await get_json(client, f"/runs/{run}"))["state"] == "waiting"
         async with client.post(f"/runs/{run}/cancel") as cancelling:
             assert (await cancelling.json())["outcome"] == "cancelled"
-    assert (await get(client, "/approvals"))["approvals"] == []
-    assert (await answer(client, "payer", say("Well.", "th_1")))["response"].startswith("Well. (")
+    assert (await get_json(client, "/approvals"))["approvals"] == []
+    assert (await send_answer(client, "payer", user_message("Well.", "th_1")))["response"].startswith("Well. (")
 
 
 # -- asking back ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_is_answered_and_the_run_goes_on(client: aiohttp.ClientSession) -> None:
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
-        asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]
-        (waiting,) = (await get(client, "/approvals"))["approvals"]
+async def test_an_answered_question_continues_the_run(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
+        asked = (await read_events(response, until="on_approval_request"))[-1]["data"]["data"]
+        (waiting,) = (await get_json(client, "/approvals"))["approvals"]
         assert waiting["id"] == asked["id"] and waiting["question"] == "pay 500?" and waiting["thread_id"] == "th_1"
         assert waiting["tool"] == "pay" and waiting["args"] == {"amount": 500} and waiting["agent_id"] == "payer"
         body = {"choice": "allow", "args": {"amount": 5}}
         async with client.post(f"/approvals/{asked['id']}", json=body) as answered:
             assert answered.status == 200
-        found = await events(response)
+        found = await read_events(response)
         async with client.post(f"/approvals/{asked['id']}", json=body) as again:
             assert again.status == 404
-    assert names(found)[0] == "on_approval_response" and names(found)[-1] == "done"
+    assert list_names(found)[0] == "on_approval_response" and list_names(found)[-1] == "done"
     assert next(frame for frame in found if frame["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 5"
 
 
-async def test_who_says_something_else_has_not_agreed(client: aiohttp.ClientSession) -> None:
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as first:
-        await events(first, until="on_approval_request")
-        found = await answer(client, "payer", say("Wait.", "th_1"))
-        rest = await events(first)
+async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as first:
+        await read_events(first, until="on_approval_request")
+        found = await send_answer(client, "payer", user_message("Wait.", "th_1"))
+        rest = await read_events(first)
     assert "the user went on" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
-    assert names(rest).count("done") == 1 and not any(
+    assert list_names(rest).count("done") == 1 and not any(
         message.get("content") == "paid 500" for message in found["messages"]
     )
 
 
-async def test_a_request_that_comes_again_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
-    """A connection broke, and its client sends the same again: it has not said anything else."""
+async def test_a_repeated_request_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
+    """A client repeats its request after a broken connection: that is not another message."""
     key = {"Idempotency-Key": "k1"}
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1"), headers=key) as first:
-        await events(first, until="on_approval_request")
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1"), headers=key) as again:
-        asked = (await events(again, until="on_approval_request"))[-1]["data"]["data"]
-        (waiting,) = (await get(client, "/approvals"))["approvals"]
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1"), headers=key) as first:
+        await read_events(first, until="on_approval_request")
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1"), headers=key) as again:
+        asked = (await read_events(again, until="on_approval_request"))[-1]["data"]["data"]
+        (waiting,) = (await get_json(client, "/approvals"))["approvals"]
         assert waiting["id"] == asked["id"] and again.headers["X-Run-Id"] == first.headers["X-Run-Id"]
         async with client.post(f"/approvals/{asked['id']}", json={"choice": "allow"}) as answered:
             assert answered.status == 200
-        outputs = [each["data"]["data"]["output"] for each in await events(again) if each["event"] == "on_tool_end"]
+        outputs = [
+            each["data"]["data"]["output"] for each in await read_events(again) if each["event"] == "on_tool_end"
+        ]
     assert outputs == ["paid 500"]
 
 
-async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate) -> None:
+async def test_a_paused_run_continues_in_another_server(tmp_path: Path, gate: Gate) -> None:
     async with (
-        hosted(tmp_path, agents=agents(gate), grace=0) as server,
-        talking(server) as client,
-        client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response,
+        host_server(tmp_path, agents=sample_agents(gate), grace=0) as server,
+        open_client(server) as client,
+        client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response,
     ):
-        seen = await events(response, until="on_approval_request")
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+        seen = await read_events(response, until="on_approval_request")
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         run = response.headers["X-Run-Id"]
-        (waiting,) = (await get(client, "/approvals"))["approvals"]
-        url, after = f"/runs/{run}/events", {"Last-Event-ID": ids(seen)[-1]}
+        (waiting,) = (await get_json(client, "/approvals"))["approvals"]
+        url, after = f"/runs/{run}/events", {"Last-Event-ID": list_ids(seen)[-1]}
         async with client.get(url, headers=after) as reading:
             async with client.post(f"/approvals/{waiting['id']}", json={"choice": "deny", "words": "no money"}) as said:
                 assert said.status == 200
-            rest = await events(reading)
-    assert not set(ids(seen)) & set(ids(rest)) and names(rest).count("done") == 1
+            rest = await read_events(reading)
+    assert not set(list_ids(seen)) & set(list_ids(rest)) and list_names(rest).count("done") == 1
     ended = next(frame for frame in rest if frame["event"] == "on_tool_end")
     assert ended["data"]["data"]["error"] == "no money"
 
@@ -447,30 +482,30 @@ async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate
 # -- the server stops -----------------------------------------------------------------------------------------------
 
 
-async def test_what_a_server_lets_go_of_is_taken_up(tmp_path: Path) -> None:
+async def test_released_runs_are_resumed(tmp_path: Path) -> None:
     gate = Gate()
     async with (
-        hosted(tmp_path, agents=agents(gate), grace=0) as server,
-        talking(server) as client,
-        client.post("/agents/gate/stream", json=say("First.", "th_1")) as response,
+        host_server(tmp_path, agents=sample_agents(gate), grace=0) as server,
+        open_client(server) as client,
+        client.post("/agents/gate/stream", json=user_message("First.", "th_1")) as response,
     ):
-        seen = await events(response, until="on_chat_model_start")
+        seen = await read_events(response, until="on_chat_model_start")
         server.server.shutdown()
-        seen += await events(response)
-    assert names(seen) == ["on_chat_model_start"]
+        seen += await read_events(response)
+    assert list_names(seen) == ["on_chat_model_start"]
     gate.answers.put_nowait("Here.")
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         async with client.get(f"/runs/{response.headers['X-Run-Id']}/events") as reading:
-            found = await events(reading)
-        assert names(found)[-2:] == ["on_chat_model_end", "done"]
+            found = await read_events(reading)
+        assert list_names(found)[-2:] == ["on_chat_model_end", "done"]
         assert found[-1]["data"]["data"]["text"] == "Here."
-        assert [m["content"] for m in (await get(client, "/threads/th_1"))["messages"]] == ["First.", "Here."]
+        assert [m["content"] for m in (await get_json(client, "/threads/th_1"))["messages"]] == ["First.", "Here."]
 
 
-async def test_a_server_that_stops_lets_runs_end_and_takes_no_new_ones(tmp_path: Path) -> None:
+async def test_a_stopping_server_drains_runs_and_refuses_new_ones(tmp_path: Path) -> None:
     gate = Gate()
-    async with hosted(tmp_path, agents=agents(gate), grace=60) as server, talking(server) as client:
-        going = asyncio.create_task(answer(client, "gate", HELLO))
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=60) as server, open_client(server) as client:
+        going = asyncio.create_task(send_answer(client, "gate", HELLO))
         await gate.asked.wait()
         server.server.shutdown()
 
@@ -481,31 +516,31 @@ async def test_a_server_that_stops_lets_runs_end_and_takes_no_new_ones(tmp_path:
                     return response.status == 503 and "Retry-After" in response.headers
             return False
 
-        await eventually(refused)
+        await wait_until(refused)
         gate.answers.put_nowait("Here.")
         assert (await going)["response"] == "Here."
 
 
-async def test_what_was_only_queued_is_answered_after_a_restart(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=agents(Gate()), grace=0) as server, talking(server) as client:
-        await answer(client, "echo", say("First.", "th_1"))
-        owner = (await get(client, "/auth/me"))["id"]
+async def test_queued_messages_are_answered_after_a_restart(tmp_path: Path) -> None:
+    async with host_server(tmp_path, agents=sample_agents(Gate()), grace=0) as server, open_client(server) as client:
+        await send_answer(client, "echo", user_message("First.", "th_1"))
+        owner = (await get_json(client, "/auth/me"))["id"]
         await server.service.drain()
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Second."})
-    async with hosted(tmp_path, agents=agents(Gate()), grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=sample_agents(Gate()), grace=0) as server, open_client(server) as client:
 
         async def heard() -> bool:
-            return bool((await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Second.")
+            return bool((await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Second.")
 
-        await eventually(heard)
-
-
-# -- whose ----------------------------------------------------------------------------------------------------------
+        await wait_until(heard)
 
 
-async def test_nobody_reaches_somebody_elses_runs(server: Hosted, client: aiohttp.ClientSession) -> None:
-    async with client.post("/agents/payer/stream", json=say("Pay.", "th_1")) as response:
-        asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
+# -- ownership ------------------------------------------------------------------------------------------------------
+
+
+async def test_users_cannot_access_runs_of_others(server: InProcessServer, client: aiohttp.ClientSession) -> None:
+    async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
+        asked = (await read_events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
         run = response.headers["X-Run-Id"]
         tries: list[Callable[[aiohttp.ClientSession], Any]] = [
             lambda bob: bob.get(f"/runs/{run}"),
@@ -522,11 +557,11 @@ async def test_nobody_reaches_somebody_elses_runs(server: Hosted, client: aiohtt
             lambda bob: bob.post(f"/approvals/{asked}", json={"choice": "allow", "thread_id": "th_1"}),
         ]
         for user in ("bob", "root"):
-            async with talking(server, user) as other:
+            async with open_client(server, user) as other:
                 for attempt in tries:
                     async with attempt(other) as refused:
                         assert refused.status == 404, (refused.method, refused.url)
-                assert (await get(other, "/threads"))["threads"] == []
-                assert (await get(other, "/approvals"))["approvals"] == []
-                assert (await get(other, "/threads/search?q=Pay"))["hits"] == []
-        assert (await get(client, f"/runs/{run}"))["state"] == "waiting"
+                assert (await get_json(other, "/threads"))["threads"] == []
+                assert (await get_json(other, "/approvals"))["approvals"] == []
+                assert (await get_json(other, "/threads/search?q=Pay"))["hits"] == []
+        assert (await get_json(client, f"/runs/{run}"))["state"] == "waiting"

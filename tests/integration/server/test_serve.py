@@ -1,4 +1,4 @@
-"""`wick serve` as somebody starts it: a process of its own."""
+"""`wick serve` as a process of its own."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from server_process import TOKENS, Served, serving, talking
+from server_process import TOKENS, ServerProcess, open_client, run_server
 from wick import Scripted
 from wick.server.ops.files_limit import raise_files_limit
 from wick.server.server import Server, bind_socket
 
-OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # whoever starts it, and nobody else
+OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # only the starting user
 OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}  # where no Ollama listens
 
 
@@ -36,59 +36,59 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
     return subprocess.run(command, env={**clean, **environment}, **options)
 
 
-async def test_without_a_word_it_sets_everything_up(tmp_path: Path) -> None:
-    with serving(tmp_path, config=None, environment=OFFLINE, **OWNER) as served:
-        said = served.log
+async def test_serve_works_without_options(tmp_path: Path) -> None:
+    with run_server(tmp_path, config=None, environment=OFFLINE, **OWNER) as server:
+        said = server.log
         assert re.search(r"^  model +\S.*demo", said, re.MULTILINE)
         assert re.search(r"^  protection +\S+", said, re.MULTILINE)
         assert re.search(r"^  agents +default$", said, re.MULTILINE)
-        ticket = served.link.partition("#ticket=")[2]
-        async with talking(served, "") as browser:
+        ticket = server.link.partition("#ticket=")[2]
+        async with open_client(server, "") as browser:
             async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
                 assert answer.status == 200
             async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
                 assert answer.status == 401
         token = (tmp_path / "data" / "token").read_text().strip()
         assert token not in said
-        async with talking(served, token) as owner, owner.get("/agents/") as answer:
+        async with open_client(server, token) as owner, owner.get("/agents/") as answer:
             (agent,) = (await answer.json())["agents"]
             assert agent["agent_id"] == "default"
-        assert served.stop() == 0
-        served.start()  # and again, with what is there by now
-        async with talking(served, token) as owner, owner.get("/auth/me") as answer:
+        assert server.stop() == 0
+        server.start()  # and again, with existing data
+        async with open_client(server, token) as owner, owner.get("/auth/me") as answer:
             assert (await answer.json())["role"] == "admin"
         assert oct(os.stat(tmp_path / "data").st_mode & 0o777) == "0o700"
 
 
-async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
-    with serving(
+async def test_flags_and_environment_are_applied(tmp_path: Path) -> None:
+    with run_server(
         tmp_path, flags=("--token", "of-the-flag"), environment={"WICK_TOKEN": "of-the-environment"}
-    ) as served:
-        async with talking(served, "of-the-flag") as owner, owner.get("/auth/me") as answer:
+    ) as server:
+        async with open_client(server, "of-the-flag") as owner, owner.get("/auth/me") as answer:
             assert answer.status == 200
-        async with talking(served, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
+        async with open_client(server, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
             assert answer.status == 401
 
 
-def test_curl_reads_a_stream_as_it_comes(served: Served) -> None:
+def test_curl_reads_a_stream(server: ServerProcess) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl: apt-get install curl")
     body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
     headers = ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
-    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
+    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{server.url}/agents/plain/stream"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     assert "event: on_chat_model_stream\n" in done.stdout
     *_, last, end = done.stdout.split("\n\n")
     assert "event: done" in last and end == ""
 
 
-def test_it_does_not_open_up_to_everybody(tmp_path: Path) -> None:
+def test_serve_does_not_listen_publicly_without_auth(tmp_path: Path) -> None:
     done = wick_serve("--host", "0.0.0.0", "--data", str(tmp_path / "data"), folder=tmp_path)
     assert done.returncode == 2
     assert "no authentication is configured" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with bind_socket("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         done = wick_serve("--port", port, "--data", str(tmp_path / "data"), folder=tmp_path, **OFFLINE)
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     ("text", "says"),
     [("modle: demo\n", "did you mean 'model'"), ("agents:\n  tools: {model: demo}\n", "cannot be the id of an agent")],
 )
-def test_a_config_that_is_wrong_is_said(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_config_is_reported(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "agents.yaml").write_text(text)
     done = wick_serve("agents.yaml", "--port", "0", "--data", str(tmp_path / "data"), folder=tmp_path)
     assert done.returncode == 2
@@ -125,9 +125,9 @@ def script(run):
 async def test_the_traceback_of_a_tool_that_crashes_is_in_the_log(tmp_path: Path, flags: tuple[str, ...]) -> None:
     (tmp_path / "crashing.py").write_text(CRASHING)
     config = "agents:\n  default: {model: demo, tools: ['crashing:divide'], hooks: ['crashing:script']}\n"
-    with serving(tmp_path, config=config, flags=flags) as served:
+    with run_server(tmp_path, config=config, flags=flags) as served:
         body = {"messages": [{"role": "user", "content": "go"}]}
-        async with talking(served) as ada, ada.post("/agents/default/invoke", json=body) as answer:
+        async with open_client(served) as ada, ada.post("/agents/default/invoke", json=body) as answer:
             told = await answer.text()
         assert "Sorry." in told and "Traceback" not in told
         assert "the tool divide crashed in call c1" in served.log and "return number / 0" in served.log
@@ -138,7 +138,7 @@ def test_two_files_are_one_too_many(tmp_path: Path) -> None:
     assert done.returncode == 2 and "two configuration files" in done.stderr
 
 
-def test_an_address_of_nobody_is_said(tmp_path: Path) -> None:
+def test_an_unavailable_address_is_reported(tmp_path: Path) -> None:
     done = wick_serve("--host", "no such host", "--token", "t", "--data", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2 and "there is no address" in done.stderr
 
@@ -160,22 +160,22 @@ server.start()
 
 
 async def test_a_program_serves_its_own_agents_and_tools(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT) as served:
-        async with talking(served) as ada, ada.get("/agents/default") as answer:
+    with run_server(tmp_path, script=SCRIPT) as server:
+        async with open_client(server) as ada, ada.get("/agents/default") as answer:
             tools = [tool["name"] for tool in (await answer.json())["tools"]]
             assert "add" in tools
-        assert served.stop() == 0
+        assert server.stop() == 0
 
 
-def test_what_is_registered_is_registered_before_the_start(tmp_path: Path) -> None:
+def test_registration_must_precede_the_start(tmp_path: Path) -> None:
     server = Server(data=tmp_path).register_agent("default", {"model": "demo"})
     assert server.app() is server.app()
     with pytest.raises(Exception, match="before the server is started"):
         server.register_agent("late", {"model": "demo"})
-    server.shutdown()  # of one that does not run, nothing comes
+    server.shutdown()  # a server that is not running sends nothing
 
 
-def test_the_limit_of_files_is_raised_or_said() -> None:
+def test_the_file_limit_is_raised_or_reported() -> None:
     assert raise_files_limit(64) == []
     said = raise_files_limit(10**9)
     assert said == [] or "ulimit -n" in said[0]
@@ -183,7 +183,7 @@ def test_the_limit_of_files_is_raised_or_said() -> None:
 
 @asynccontextmanager
 async def run_by_uvicorn(app: Any) -> AsyncIterator[str]:
-    """An ASGI app behind a plain uvicorn, as somebody else would run it."""
+    """An ASGI app behind a plain uvicorn."""
     with bind_socket("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning"))
         task = asyncio.create_task(server.serve(sockets=[bound]))
@@ -229,9 +229,7 @@ async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "says"), [(("bwrap",), ""), ((), "install the package 'bubblewrap'")])
-def test_bubblewrap_is_looked_for_and_nothing_fails_without_it(
-    tmp_path: Path, there: tuple[str, ...], says: str
-) -> None:
+def test_bubblewrap_is_detected_and_optional(tmp_path: Path, there: tuple[str, ...], says: str) -> None:
     """`make serve` asks for it: here in a world that has no package manager, nor a way to become root."""
     for name, text in {"uname": "echo Linux", "id": "echo 1000", **dict.fromkeys(there, "")}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

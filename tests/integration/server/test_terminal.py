@@ -1,4 +1,4 @@
-"""A shell over a WebSocket: bytes both ways, its size, who may have one, and nothing left when it is closed."""
+"""A shell over a WebSocket: bytes in both directions, its size, access, and no leftover process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from api_requests import ask
-from server_process import Served, eventually, hosted, serving
+from api_requests import send_request
+from server_process import ServerProcess, host_server, run_server, wait_until
 
 TERMINAL = "/agents/default/terminal"
 
 
 async def until(socket: aiohttp.ClientWebSocketResponse, text: bytes) -> bytes:
-    """What is printed up to a text."""
+    """Return the output up to a text."""
     seen = b""
     async with asyncio.timeout(60):
         while text not in seen:
@@ -32,8 +32,8 @@ def control(**said: Any) -> bytes:
     return b"\x01" + json.dumps(said).encode()
 
 
-async def test_a_shell_is_typed_into_and_ends_by_itself(served: Served) -> None:
-    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+async def test_a_shell_is_typed_into_and_ends_by_itself(server: ServerProcess) -> None:
+    async with server.client() as ada, ada.ws_connect(TERMINAL) as socket:
         await socket.send_bytes(b"echo $((40 + 2))-\xc3\xbc\n")
         await until(socket, "42-ü".encode())
         await socket.send_bytes(b"exit\n")
@@ -43,8 +43,8 @@ async def test_a_shell_is_typed_into_and_ends_by_itself(served: Served) -> None:
         assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1000
 
 
-async def test_it_has_the_size_that_it_is_told(served: Served) -> None:
-    async with served.client() as ada, ada.ws_connect(f"{TERMINAL}?rows=11&columns=33") as socket:
+async def test_a_terminal_has_the_requested_size(server: ServerProcess) -> None:
+    async with server.client() as ada, ada.ws_connect(f"{TERMINAL}?rows=11&columns=33") as socket:
         await socket.send_bytes(b"stty size\n")
         await until(socket, b"11 33")
         await socket.send_bytes(control(type="resize", rows=40, columns=120))
@@ -57,25 +57,25 @@ async def test_it_has_the_size_that_it_is_told(served: Served) -> None:
         await until(socket, b"50 99")
 
 
-async def test_text_that_is_none_ends_it_and_is_no_error_of_the_server(served: Served) -> None:
-    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+async def test_invalid_utf8_closes_the_terminal_without_server_error(server: ServerProcess) -> None:
+    async with server.client() as ada, ada.ws_connect(TERMINAL) as socket:
         await socket.send_frame(b"\xff\x8c", aiohttp.WSMsgType.TEXT)
         async with asyncio.timeout(60):
             while (message := await socket.receive()).type == aiohttp.WSMsgType.BINARY:
                 pass
         assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1007
-    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+    async with server.client() as ada, ada.ws_connect(TERMINAL) as socket:
         link = socket._response.connection.transport  # type: ignore[union-attr]
         link.write(b"\x81\x82\0\0\0\0\xff\x8c" + b"\x88\x80\0\0\0\0")  # and at once it is closed
         async with asyncio.timeout(60):
             while (await socket.receive()).type == aiohttp.WSMsgType.BINARY:
                 pass
-    assert "Traceback" not in served.log
+    assert "Traceback" not in server.log
 
 
-async def test_when_it_is_closed_nothing_of_it_is_left(served: Served) -> None:
+async def test_closing_a_terminal_kills_its_processes(server: ServerProcess) -> None:
     mark = f"3{uuid4().int % 10**9}"
-    async with served.client() as ada:
+    async with server.client() as ada:
         async with ada.ws_connect(TERMINAL) as socket:
             await socket.send_bytes(f"sleep {mark} & nohup setsid sleep {mark} & echo star''ted\n".encode())
             await until(socket, b"started")
@@ -83,18 +83,18 @@ async def test_when_it_is_closed_nothing_of_it_is_left(served: Served) -> None:
             async def both() -> bool:
                 return len(_running(mark)) >= 2
 
-            await eventually(both)  # they are started, but may not have become what they are to be
+            await wait_until(both)  # they are started, but may not have called exec yet
 
         async def gone() -> bool:
             return not _running(mark)
 
-        await eventually(gone)
+        await wait_until(gone)
 
 
-async def test_a_server_that_is_killed_leaves_nothing_of_it(tmp_path: Path) -> None:
+async def test_killing_the_server_kills_terminal_processes(tmp_path: Path) -> None:
     mark = f"4{uuid4().int % 10**9}"
-    with serving(tmp_path) as served:
-        async with served.client() as ada:
+    with run_server(tmp_path) as server:
+        async with server.client() as ada:
             socket = await ada.ws_connect(TERMINAL)
             await socket.send_bytes(f"nohup setsid sleep {mark} & echo star''ted\n".encode())
             await until(socket, b"started")
@@ -102,13 +102,13 @@ async def test_a_server_that_is_killed_leaves_nothing_of_it(tmp_path: Path) -> N
             async def there() -> bool:
                 return bool(_running(mark))
 
-            await eventually(there)
-            served.kill()
+            await wait_until(there)
+            server.kill()
 
             async def gone() -> bool:
                 return not _running(mark)
 
-            await eventually(gone)
+            await wait_until(gone)
 
 
 def _running(mark: str) -> list[int]:
@@ -122,25 +122,25 @@ def _running(mark: str) -> list[int]:
     return found
 
 
-async def test_what_is_not_read_does_not_pile_up(served: Served) -> None:
+async def test_unread_output_is_bounded(server: ServerProcess) -> None:
     """A shell that prints without end waits for its reader; the server answers others meanwhile."""
-    async with served.client() as ada, ada.ws_connect(TERMINAL, max_msg_size=0) as socket:
+    async with server.client() as ada, ada.ws_connect(TERMINAL, max_msg_size=0) as socket:
         await socket.send_bytes(b"yes 0123456789012345678901234567890123456789\n")
-        await until(socket, b"\r\n0123456789")  # it has begun, and goes on
+        await until(socket, b"\r\n0123456789")  # it has started and is running
         await asyncio.sleep(1.0)
-        before = _memory(served)
+        before = _memory(server)
         await asyncio.sleep(2.0)
-        assert (await ask(served, "ada", "GET", "/health"))[0] == 200
-        assert _memory(served) - before < 32_000_000
+        assert (await send_request(server, "ada", "GET", "/health"))[0] == 200
+        assert _memory(server) - before < 32_000_000
 
 
-def _memory(served: Served) -> int:
-    assert served.process is not None
-    return int(Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]) * 4096
+def _memory(server: ServerProcess) -> int:
+    assert server.process is not None
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * 4096
 
 
-async def refused(served: Any, user: str, path: str) -> int:
-    async with served.client(user) as client:
+async def refused(server: Any, user: str, path: str) -> int:
+    async with server.client(user) as client:
         try:
             async with client.ws_connect(path):
                 return 101
@@ -148,15 +148,15 @@ async def refused(served: Any, user: str, path: str) -> int:
             return error.status
 
 
-async def test_who_may_not_have_one_is_told_with_a_status(served: Served) -> None:
-    assert await refused(served, "", TERMINAL) == 401
-    assert await refused(served, "ada", "/agents/nobody/terminal") == 404
-    assert await refused(served, "ada", "/agents/plain/terminal") == 409
+async def test_a_denied_terminal_gets_a_status(server: ServerProcess) -> None:
+    assert await refused(server, "", TERMINAL) == 401
+    assert await refused(server, "ada", "/agents/nobody/terminal") == 404
+    assert await refused(server, "ada", "/agents/plain/terminal") == 409
 
 
-async def test_where_nothing_confines_commands_it_takes_an_operator(tmp_path: Path) -> None:
+async def test_an_unconfined_terminal_needs_an_operator(tmp_path: Path) -> None:
     agents = {"open": {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}}
-    async with hosted(tmp_path, agents=agents) as there:
+    async with host_server(tmp_path, agents=agents) as there:
         assert await refused(there, "ada", "/agents/open/terminal") == 403
         assert await refused(there, "olga", "/agents/open/terminal") == 101
 
@@ -164,7 +164,7 @@ async def test_where_nothing_confines_commands_it_takes_an_operator(tmp_path: Pa
 async def test_there_are_only_so_many_at_once(tmp_path: Path) -> None:
     agents = {"default": {"model": "demo", "backend": "local"}}
     quotas = {"terminals": 1, "requests_per_second": 0}
-    async with hosted(tmp_path, agents=agents, quotas=quotas) as there:
+    async with host_server(tmp_path, agents=agents, quotas=quotas) as there:
         async with there.client("ada") as ada, ada.ws_connect(TERMINAL):
             assert await refused(there, "ada", TERMINAL) == 429
             assert await refused(there, "bob", TERMINAL) == 101
@@ -172,12 +172,12 @@ async def test_there_are_only_so_many_at_once(tmp_path: Path) -> None:
         async def again() -> bool:
             return await refused(there, "ada", TERMINAL) == 101
 
-        await eventually(again)
+        await wait_until(again)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00" * 10, b"\xff\xfe"])
-async def test_odd_bytes_do_no_harm(served: Served, data: bytes) -> None:
-    async with served.client() as ada, ada.ws_connect(TERMINAL) as socket:
+async def test_odd_bytes_do_no_harm(server: ServerProcess, data: bytes) -> None:
+    async with server.client() as ada, ada.ws_connect(TERMINAL) as socket:
         await socket.send_bytes(data)
         await socket.send_str("\necho st''ill-here\n")
         await until(socket, b"still-here")

@@ -1,12 +1,12 @@
-"""The runs of a thread, and what the questions of a trace cost."""
+"""Runs of a thread, and costs of the model calls of a trace."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from api_requests import ask, code
-from server_process import Hosted, Served, hosted
+from api_requests import send_refused, send_request
+from server_process import InProcessServer, ServerProcess, host_server
 from wick import Agent, Scripted
 from wick.capabilities.recorder import Recorder
 from wick.prices import price
@@ -14,7 +14,7 @@ from wick.protocols import Delta, Finish, Request, TextDelta, Usage
 
 
 class Priced:
-    """A model that has the name of one whose price is known, and says what it took."""
+    """A model with a priced name that reports its usage."""
 
     name = "openai:gpt-4o"
 
@@ -24,38 +24,38 @@ class Priced:
         yield Finish()
 
 
-async def said(there: Hosted | Served, agent: str, words: str, thread: str = "") -> tuple[str, str]:
+async def said(there: InProcessServer | ServerProcess, agent: str, words: str, thread: str = "") -> tuple[str, str]:
     body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
-    status, ran = await ask(there, "ada", "POST", f"/agents/{agent}/invoke", json=body)
+    status, ran = await send_request(there, "ada", "POST", f"/agents/{agent}/invoke", json=body)
     assert status == 200, ran
     return str(ran["thread_id"]), str(ran["run_id"])
 
 
-async def test_the_runs_of_a_thread_are_told_with_their_entries(served: Served) -> None:
-    thread, first = await said(served, "default", "What is 2 + 3?")
-    _, second = await said(served, "default", "What is 3 + 4?", thread)
-    status, found = await ask(served, "ada", "GET", f"/threads/{thread}/runs")
+async def test_runs_of_a_thread_are_returned_with_their_entries(server: ServerProcess) -> None:
+    thread, first = await said(server, "default", "What is 2 + 3?")
+    _, second = await said(server, "default", "What is 3 + 4?", thread)
+    status, found = await send_request(server, "ada", "GET", f"/threads/{thread}/runs")
     assert status == 200
     runs = found["runs"]
     assert [run["run_id"] for run in runs] == [first, second] and all(run["traced"] for run in runs)
     assert {(run["outcome"], run["reason"] != "") for run in runs} <= {("completed", True), ("completed", False)}
     assert runs[0]["first"] < runs[0]["last"] < runs[1]["first"] < runs[1]["last"]
-    _, kept = await ask(served, "ada", "GET", f"/threads/{thread}")
+    _, kept = await send_request(server, "ada", "GET", f"/threads/{thread}")
     seqs = [message["seq"] for message in kept["messages"] if message["role"] == "user"]
     assert seqs[0] < runs[0]["last"] < seqs[1] < runs[1]["last"], "what is said stands before its run, or in it"
-    assert await code(served, "bob", "GET", f"/threads/{thread}/runs") == (404, "not_found")
+    assert await send_refused(server, "bob", "GET", f"/threads/{thread}/runs") == (404, "not_found")
 
 
-async def test_a_question_has_its_price_where_that_is_known(tmp_path: Path) -> None:
+async def test_a_model_call_has_its_price_if_known(tmp_path: Path) -> None:
     agents = {
         "priced": lambda user: Agent(Priced(), name="priced", hooks=[Recorder()]),
         "free": lambda user: Agent(Scripted("Hello."), name="free", hooks=[Recorder()]),
     }
-    async with hosted(tmp_path, agents=agents) as there:
+    async with host_server(tmp_path, agents=agents) as there:
         costs = {}
         for agent in agents:
             _, run = await said(there, agent, "Hello?")
-            _, trace = await ask(there, "ada", "GET", f"/runs/{run}/trace")
+            _, trace = await send_request(there, "ada", "GET", f"/runs/{run}/trace")
             (run_span,) = trace["spans"]
             (call,) = run_span["children"][0]["children"]
             assert call["name"] == "llm.call" and run_span["cost"] is None
@@ -65,8 +65,8 @@ async def test_a_question_has_its_price_where_that_is_known(tmp_path: Path) -> N
     assert float(known) < float(price("openai:gpt-4o", Usage(1_000, 100)) or 0), "what was cached costs less"
 
 
-async def test_a_run_without_a_recorder_has_no_trace(served: Served) -> None:
-    thread, run = await said(served, "plain", "What is 1 + 1?")
-    (told,) = (await ask(served, "ada", "GET", f"/threads/{thread}/runs"))[1]["runs"]
+async def test_a_run_without_a_recorder_has_no_trace(server: ServerProcess) -> None:
+    thread, run = await said(server, "plain", "What is 1 + 1?")
+    (told,) = (await send_request(server, "ada", "GET", f"/threads/{thread}/runs"))[1]["runs"]
     assert (told["run_id"], told["traced"]) == (run, False)
-    assert await code(served, "ada", "GET", f"/runs/{run}/trace") == (404, "not_found")
+    assert await send_refused(server, "ada", "GET", f"/runs/{run}/trace") == (404, "not_found")

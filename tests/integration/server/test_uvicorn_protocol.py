@@ -1,4 +1,4 @@
-"""Connections that nobody can hold for nothing: heads and bodies that are too long, too slow, or never come."""
+"""Connections cannot be held for free: heads and bodies that are too long, too slow, or never arrive."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from server_process import TOKENS, Hosted, hosted, talking
+from server_process import TOKENS, InProcessServer, host_server, open_client
 
 SECONDS = 60.0  # in which each of them is over; it shows that nothing hangs
 START = b"POST /auth/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosted]:
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InProcessServer]:
     monkeypatch.setattr("wick.server.uvicorn_protocol.HEAD_SECONDS", 1.0)
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", 1.0)
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}) as found:
         yield found
 
 
-async def answered(server: Hosted, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """All that a server says to these bytes, until it hangs up, however it does that."""
+async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) -> bytes:
+    """Return all bytes that a server sends until it closes the connection."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     answer = asyncio.create_task(_said(reader))
@@ -49,7 +49,7 @@ async def answered(server: Hosted, *pieces: bytes, pause: float = 0.0) -> bytes:
 
 
 async def _said(reader: asyncio.StreamReader) -> bytes:
-    """Who writes to a connection that was just closed has it reset: what came before that was said all the same."""
+    """Writing to a closed connection resets it: earlier data was sent all the same."""
     said = b""
     with suppress(ConnectionError):
         while piece := await reader.read(65_536):
@@ -57,38 +57,38 @@ async def _said(reader: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def test_who_says_nothing_is_hung_up_on(server: Hosted) -> None:
+async def test_a_silent_connection_is_closed(server: InProcessServer) -> None:
     assert await answered(server) == b""
 
 
-async def test_a_head_that_drips_is_not_waited_for(server: Hosted) -> None:
+async def test_a_head_that_drips_is_not_waited_for(server: InProcessServer) -> None:
     drops = [f"X-{number}: x\r\n".encode() for number in range(1_000)]
     assert await answered(server, START, *drops, pause=0.05) == b""
 
 
 @pytest.mark.parametrize("endless", [b"X: " + b"x" * 50_000, b"X: x\r\n" * 8_000], ids=["a header", "headers"])
-async def test_a_head_without_end_is_not_kept(server: Hosted, endless: bytes) -> None:
+async def test_an_endless_head_is_not_buffered(server: InProcessServer, endless: bytes) -> None:
     answer = await answered(server, START, *[endless] * 100)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_path_without_end_is_not_kept(server: Hosted) -> None:
+async def test_an_endless_path_is_not_buffered(server: InProcessServer) -> None:
     answer = await answered(server, b"GET /", *[b"a" * 50_000] * 100)
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
 
-async def test_a_body_that_drips_is_not_waited_for(server: Hosted) -> None:
+async def test_a_body_that_drips_is_not_waited_for(server: InProcessServer) -> None:
     answer = await answered(server, START + b"Content-Length: 1000\r\n\r\n", *[b" "] * 1_000, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 408 ") and b'"too_slow"' in answer
 
 
-async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: Hosted) -> None:
+async def test_a_refused_request_does_not_wait_for_its_body(server: InProcessServer) -> None:
     head = b"POST /agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     answer = await answered(server, head, *[b" "] * 500, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_at_a_fair_pace_is_accepted(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", SECONDS)
     body = b'{"token": "%s"}' % TOKENS["ada"].encode()
     head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -96,8 +96,8 @@ async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: 
     assert answer.startswith(b"HTTP/1.1 200 ") and b'"ada"' in answer
 
 
-async def test_trailers_say_nothing(server: Hosted) -> None:
-    """What comes after the body is no header: it would come after everything was checked."""
+async def test_trailers_are_ignored(server: InProcessServer) -> None:
+    """Trailers would arrive after the checks of headers."""
     trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
     head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert (await answered(server, head + trailers)).startswith(b"HTTP/1.1 401 ")
@@ -106,14 +106,14 @@ async def test_trailers_say_nothing(server: Hosted) -> None:
     assert answer == b"" or answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_connection_is_used_again(server: Hosted) -> None:
+async def test_a_connection_is_used_again(server: InProcessServer) -> None:
     """Small heads on one connection are not added up, and a stream outlasts the time for a head."""
-    async with talking(server) as ada:
+    async with open_client(server) as ada:
         for _ in range(100):
             async with ada.get("/auth/me", headers={"X-Long": "x" * 4_000}) as answer:
                 assert answer.status == 200
         async with ada.get("/agents/events") as stream:
-            await stream.content.readline()  # a sign of life: nothing that comes later is missed
+            await stream.content.readline()  # a keep-alive: later events are not missed
             await asyncio.sleep(1.5)
             async with ada.post("/agents/", json={"agent_id": "new", "model": "demo"}) as made:
                 assert made.status == 201
@@ -123,23 +123,23 @@ async def test_a_connection_is_used_again(server: Hosted) -> None:
                     seen += await stream.content.readany()
 
 
-async def test_a_stream_whose_own_body_never_comes_ends(server: Hosted) -> None:
+async def test_a_stream_whose_request_body_never_arrives_ends(server: InProcessServer) -> None:
     head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
     answer = await answered(server, head % TOKENS["ada"].encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("head", [b"X: " + b"x" * 9_000 + b"\r\n", b"X: x\r\n" * 200], ids=["a line", "lines"])
-async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: Hosted, head: bytes) -> None:
+async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: InProcessServer, head: bytes) -> None:
     start = b"GET /agents/default/terminal HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     answer = await answered(server, start + head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 async def test_a_web_socket_that_is_refused_is_no_error_of_the_server(
-    server: Hosted, caplog: pytest.LogCaptureFixture
+    server: InProcessServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talking(server, "") as nobody:
+    async with open_client(server, "") as nobody:
         with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
             await nobody.ws_connect("/agents/default/terminal")
     assert "without completing handshake" not in caplog.text
@@ -154,13 +154,13 @@ HEADS = {
 
 @pytest.mark.parametrize("size", [66_000, 100_000, 160_000, 250_000])
 @pytest.mark.parametrize("kind", HEADS)
-async def test_a_large_head_is_refused_though_it_comes_at_once(server: Hosted, kind: str, size: int) -> None:
+async def test_a_large_head_in_one_packet_is_refused(server: InProcessServer, kind: str, size: int) -> None:
     head = b"\r\n".join([b"GET /health HTTP/1.1", b"Host: localhost", *HEADS[kind](size), b"", b""])
     said = await answered(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) and b"200 OK" not in said
 
 
-async def test_a_head_within_the_limit_is_taken_though_a_body_comes_with_it(server: Hosted) -> None:
+async def test_a_valid_head_with_a_body_is_accepted(server: InProcessServer) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 50_000
     said = await answered(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
     assert said.startswith(b"HTTP/1.1 200")

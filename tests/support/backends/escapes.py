@@ -37,7 +37,7 @@ def probe(do: Callable[[], Any]) -> Callable[[], Any]:
     return do
 
 
-def leaked(*paths: str) -> str:
+def find_leaked(*paths: str) -> str:
     """The first of these paths that gives a planted secret away."""
     for path in paths:
         try:
@@ -69,12 +69,12 @@ def call(which: int | str, *args: Any) -> int:
 
 @probe
 def read_a_file_in_the_home() -> str:
-    return leaked(AROUND["home"])
+    return find_leaked(AROUND["home"])
 
 
 @probe
 def read_a_file_beside_the_workspace() -> str:
-    return leaked(AROUND["beside"], "../" + os.path.basename(AROUND["beside"]))
+    return find_leaked(AROUND["beside"], "../" + os.path.basename(AROUND["beside"]))
 
 
 @probe
@@ -85,30 +85,30 @@ def list_the_folder_above_the_workspace() -> list[str]:
 @probe
 def follow_a_link_out() -> str:
     os.symlink(AROUND["beside"], "link-out")
-    return leaked("link-out")
+    return find_leaked("link-out")
 
 
 @probe
 def follow_a_chain_of_links_out() -> str:
     os.symlink("..", "up")
     os.symlink("up/" + os.path.basename(AROUND["beside"]), "chain-out")
-    return leaked("chain-out")
+    return find_leaked("chain-out")
 
 
 @probe
 def link_a_file_in() -> str:
     os.link(AROUND["beside"], "hard-link")
-    return leaked("hard-link")
+    return find_leaked("hard-link")
 
 
 @probe
 def the_root_of_another_process() -> str:
-    return leaked(*(f"/proc/{pid}/root{AROUND['beside']}" for pid in (1, 2, os.getppid(), AROUND["pid"])))
+    return find_leaked(*(f"/proc/{pid}/root{AROUND['beside']}" for pid in (1, 2, os.getppid(), AROUND["pid"])))
 
 
 @probe
 def the_folder_of_another_process() -> str:
-    return leaked(*(f"/proc/{pid}/cwd/{AROUND['beside']}" for pid in (1, 2, AROUND["pid"])))
+    return find_leaked(*(f"/proc/{pid}/cwd/{AROUND['beside']}" for pid in (1, 2, AROUND["pid"])))
 
 
 def _open_now() -> list[str]:
@@ -151,7 +151,7 @@ def climb_out_of_a_folder_that_was_moved() -> str:
     os.fchdir(folder)
     for _ in range(12):
         os.chdir("..")
-    return leaked(AROUND["beside"].lstrip("/"))
+    return find_leaked(AROUND["beside"].lstrip("/"))
 
 
 @probe
@@ -161,7 +161,7 @@ def break_out_by_chroot() -> str:
     for _ in range(12):
         os.chdir("..")
     os.chroot(".")
-    return leaked(AROUND["beside"]) or "chroot worked"
+    return find_leaked(AROUND["beside"]) or "chroot worked"
 
 
 @probe
@@ -232,31 +232,31 @@ def take_a_mount_away() -> int:
 
 @probe
 def read_a_dot_env_file() -> str:
-    return leaked(".env", "./.env", AROUND["workspace"] + "/.env", "/proc/self/cwd/.env", "sub/.env")
+    return find_leaked(".env", "./.env", AROUND["workspace"] + "/.env", "/proc/self/cwd/.env", "sub/.env")
 
 
 @probe
 def link_to_a_dot_env_file() -> str:
     os.symlink(".env", "env-link")
-    return leaked("env-link")
+    return find_leaked("env-link")
 
 
 @probe
 def link_a_dot_env_file() -> str:
     os.link(".env", "env-hard")
-    return leaked("env-hard")
+    return find_leaked("env-hard")
 
 
 @probe
 def move_a_dot_env_file() -> str:
     os.rename(".env", "env-moved")
-    return leaked("env-moved")
+    return find_leaked("env-moved")
 
 
 @probe
 def move_the_folder_of_a_dot_env_file() -> str:
     os.rename("sub", "sub-moved")
-    return leaked("sub-moved/.env")
+    return find_leaked("sub-moved/.env")
 
 
 @probe
@@ -313,17 +313,17 @@ def move_git_away() -> str:
 
 @probe
 def the_environment_of_this_process() -> str:
-    return leaked("/proc/self/environ") or ("environ" if TOKEN.search(repr(os.environ).encode()) else "")
+    return find_leaked("/proc/self/environ") or ("environ" if TOKEN.search(repr(os.environ).encode()) else "")
 
 
 @probe
 def the_environment_of_other_processes() -> str:
-    return leaked(*glob.glob("/proc/[0-9]*/environ"))
+    return find_leaked(*glob.glob("/proc/[0-9]*/environ"))
 
 
 @probe
 def the_memory_of_other_processes() -> str:
-    return leaked(*(path for pid in ("1", str(AROUND["pid"])) for path in glob.glob(f"/proc/{pid}/mem")))
+    return find_leaked(*(path for pid in ("1", str(AROUND["pid"])) for path in glob.glob(f"/proc/{pid}/mem")))
 
 
 @probe
@@ -340,7 +340,7 @@ def signal_wick() -> str:
 
 @probe
 def signal_everybody() -> str:
-    """Whoever is hit is in this sandbox; wick would not live to tell otherwise."""
+    """Signals reach only this sandbox; otherwise wick would be killed."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.kill(-1, 0)
     return "" if AROUND["pid"] not in [int(name) for name in os.listdir("/proc") if name.isdigit()] else "host"
@@ -597,7 +597,7 @@ def the_name_of_the_host() -> str:
 # -- mounts and namespaces ------------------------------------------------------------------------------------------
 
 
-def _done(result: int) -> str:
+def _succeeds(result: int) -> str:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return "worked"
@@ -606,37 +606,37 @@ def _done(result: int) -> str:
 @probe
 def mount_a_folder_in_memory() -> str:
     os.makedirs("mounted", exist_ok=True)
-    return _done(libc.mount(b"tmpfs", b"mounted", b"tmpfs", 0, None))
+    return _succeeds(libc.mount(b"tmpfs", b"mounted", b"tmpfs", 0, None))
 
 
 @probe
 def mount_a_folder_of_the_host() -> str:
     os.makedirs("bound", exist_ok=True)
-    _done(libc.mount(os.fsencode(os.path.dirname(AROUND["beside"])), b"bound", None, 4096, None))
-    return leaked("bound/" + os.path.basename(AROUND["beside"])) or "mounted"
+    _succeeds(libc.mount(os.fsencode(os.path.dirname(AROUND["beside"])), b"bound", None, 4096, None))
+    return find_leaked("bound/" + os.path.basename(AROUND["beside"])) or "mounted"
 
 
 @probe
 def mount_the_processes_of_the_host() -> str:
     os.makedirs("processes", exist_ok=True)
-    return _done(libc.mount(b"proc", b"processes", b"proc", 0, None))
+    return _succeeds(libc.mount(b"proc", b"processes", b"proc", 0, None))
 
 
 @probe
 def take_the_processes_away_to_see_what_is_below() -> str:
-    return _done(libc.umount2(b"/proc", 2))
+    return _succeeds(libc.umount2(b"/proc", 2))
 
 
 @probe
 def another_root() -> str:
-    return _done(libc.syscall(ctypes.c_long(AROUND["numbers"]["pivot_root"]), b".", b"."))
+    return _succeeds(libc.syscall(ctypes.c_long(AROUND["numbers"]["pivot_root"]), b".", b"."))
 
 
 def namespace(name: str, flag: int) -> None:
     """A namespace of one's own, in which one would be root."""
 
     def leave() -> str:
-        return _done(libc.unshare(flag))
+        return _succeeds(libc.unshare(flag))
 
     def begin() -> str:
         child = call("clone", ctypes.c_ulong(flag | signal.SIGCHLD), None, None, None, None)
@@ -683,10 +683,10 @@ def trace_wick() -> int:
 
 @probe
 def trace_the_parent() -> int:
-    return call("ptrace", ctypes.c_long(0x4206), ctypes.c_long(_stranger()), None, None)
+    return call("ptrace", ctypes.c_long(0x4206), ctypes.c_long(_find_outer_process()), None, None)
 
 
-def _stranger() -> int:
+def _find_outer_process() -> int:
     """A process above this one that is no part of the probes; where none is seen, the first one."""
     with open(f"/proc/{os.getppid()}/stat") as file:
         above = int(file.read().rpartition(")")[2].split()[1])
@@ -745,7 +745,7 @@ def what_wick_has_mapped() -> str:
 
 @probe
 def what_other_processes_were_started_with() -> str:
-    return leaked(*glob.glob("/proc/[0-9]*/cmdline"))
+    return find_leaked(*glob.glob("/proc/[0-9]*/cmdline"))
 
 
 @probe
@@ -768,7 +768,7 @@ def a_folder_above_by_its_descriptor() -> list[str]:
 def the_root_by_its_descriptor() -> str:
     root = os.open("/", os.O_RDONLY)
     os.fchdir(root)
-    return leaked(
+    return find_leaked(
         AROUND["beside"].lstrip("/"), f"/proc/self/cwd{AROUND['beside']}", f"/proc/self/root{AROUND['beside']}"
     )
 
@@ -791,12 +791,12 @@ def groups_of_root() -> str:
 @probe
 def all_rights_at_once() -> str:
     header, rights = struct.pack("=Ii", 0x20080522, 0), struct.pack("=6I", *[0xFFFFFFFF] * 3, *[0xFFFFFFFF] * 3)
-    return _done(libc.capset(header, rights))
+    return _succeeds(libc.capset(header, rights))
 
 
 @probe
 def rights_that_stay() -> str:
-    return _done(libc.prctl(47, 2, 21, 0, 0))  # raise CAP_SYS_ADMIN among the ambient ones
+    return _succeeds(libc.prctl(47, 2, 21, 0, 0))  # raise CAP_SYS_ADMIN among the ambient ones
 
 
 @probe
@@ -854,7 +854,7 @@ def a_filter_that_is_missing() -> str:
 
 @probe
 def memory_where_it_is_expected() -> str:
-    return _done(libc.personality(ctypes.c_ulong(0x40000)))
+    return _succeeds(libc.personality(ctypes.c_ulong(0x40000)))
 
 
 @probe
@@ -972,7 +972,7 @@ def connect_to_the_host_by_its_other_address() -> str:
 def a_datagram_to_the_host() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"probe", ("127.0.0.1", AROUND["datagrams"]))
-    return ""  # whether it came is seen outside
+    return ""  # its arrival is checked outside
 
 
 @probe
@@ -1020,7 +1020,7 @@ def a_segment_of_the_host() -> str:
 
 @probe
 def memory_with_a_name() -> str:
-    return leaked(f"/dev/shm/{AROUND['shared']}")
+    return find_leaked(f"/dev/shm/{AROUND['shared']}")
 
 
 @probe
@@ -1035,7 +1035,7 @@ def a_pipe_of_the_host() -> str:
 
 @probe
 def the_configuration_of_wick() -> str:
-    return leaked(AROUND["config"], os.path.join(os.path.dirname(AROUND["home"]), ".wick/server.yaml"))
+    return find_leaked(AROUND["config"], os.path.join(os.path.dirname(AROUND["home"]), ".wick/server.yaml"))
 
 
 # -- other ways to make a call (x86-64) -------------------------------------------------------------------------------
@@ -1091,10 +1091,10 @@ def _changes_metadata(path: str) -> list[str]:
         "utime": lambda: os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns)),
         "setxattr": lambda: (os.setxattr(path, "user.wick", b"x"), os.removexattr(path, "user.wick")),
     }
-    return [f"{way} {path}" for way, do in ways.items() if _works(do)]
+    return [f"{way} {path}" for way, do in ways.items() if _is_allowed(do)]
 
 
-def _works(do: Callable[[], Any]) -> bool:
+def _is_allowed(do: Callable[[], Any]) -> bool:
     try:
         do()
     except OSError:
@@ -1115,7 +1115,9 @@ def the_mode_of_what_is_open() -> list[str]:
     found = []
     for number in (0, 1, 2):
         about = os.fstat(number)
-        if stat.S_ISCHR(about.st_mode) and _works(lambda about=about, n=number: os.fchmod(n, about.st_mode & 0o7777)):
+        if stat.S_ISCHR(about.st_mode) and _is_allowed(
+            lambda about=about, n=number: os.fchmod(n, about.st_mode & 0o7777)
+        ):
             found.append(f"fchmod {number}")
     return found
 
@@ -1130,7 +1132,7 @@ def the_mode_of_a_file_of_the_host() -> list[str]:
 
 
 def system_call(name: str, number: int) -> None:
-    """A call that the filter denies answers that, whatever it is given."""
+    """A denied call returns the error for any arguments."""
 
     def do() -> str:
         try:

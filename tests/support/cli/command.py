@@ -14,15 +14,15 @@ COMMAND = [sys.executable, "-W", "error", "-m", "wick.cli"]
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a command came to."""
+class CommandResult:
+    """The result of a command."""
 
     code: int
     out: str
     err: str
 
 
-class Wick:
+class WickCommand:
     """The command, with a home and a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Wick:
         self.folder.mkdir()
         self.home.mkdir()
 
-    def __call__(self, *words: str, stdin: str | bytes = "", **environment: str) -> Done:
+    def __call__(self, *words: str, stdin: str | bytes = "", **environment: str) -> CommandResult:
         done = subprocess.run(
             [*COMMAND, *words],
             cwd=self.folder,
@@ -42,7 +42,7 @@ class Wick:
         )
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "--verbose" in words or "Traceback" not in err, err
-        return Done(done.returncode, out, err)
+        return CommandResult(done.returncode, out, err)
 
     def start(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Begin it, and do not wait for its end."""

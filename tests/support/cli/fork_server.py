@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# What is loaded in advance. A command finds it there, or else loads it by itself.
+# Modules loaded in advance. A command uses them, or imports others by itself.
 LOADED = """
 wick.cli.commands.agents wick.cli.commands.approvals wick.cli.commands.doctor wick.cli.commands.hooks
 wick.cli.commands.mcp wick.cli.commands.new wick.cli.commands.replay wick.cli.commands.run wick.cli.commands.skills
@@ -19,7 +19,7 @@ rich.table aiohttp yaml orjson opentelemetry.trace wick.capabilities.permissions
 """.split()
 
 
-def serve(link: socket.socket) -> None:
+def accept_commands(link: socket.socket) -> None:
     """Fork for each command that is asked for; returns in the process that is to be the command."""
     while True:
         head, files, _, _ = socket.recv_fds(link, 4, 3)
@@ -28,13 +28,13 @@ def serve(link: socket.socket) -> None:
         told = json.loads(link.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
         child = os.fork()
         if not child:
-            return become(told, files)
+            return exec_command(told, files)
         for file in files:
             os.close(file)
         link.sendall(bytes([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF]))
 
 
-def become(told: dict[str, Any], files: list[int]) -> None:
+def exec_command(told: dict[str, Any], files: list[int]) -> None:
     """Take the folder, the environment, the words and the pipes of a command."""
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -49,7 +49,7 @@ def become(told: dict[str, Any], files: list[int]) -> None:
 if __name__ == "__main__":
     for name in LOADED:
         import_module(name)
-    gc.freeze()  # what was loaded is never looked at again, and so never copied
+    gc.freeze()  # loaded objects are frozen, and so never copied
     with socket.socket(fileno=int(sys.argv[1])) as link:
-        serve(link)
+        accept_commands(link)
     import_module("wick.cli").main()

@@ -17,18 +17,18 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from cli.command import Done, Wick
-from leak_checks import lasting
+from cli.command import CommandResult, WickCommand
+from leak_checks import allow_leaks
 
 SECONDS = 60.0
 FORKED = Path(__file__).with_name("fork_server.py")
 
 
-class Ready:
+class ForkServer:
     """A process that has loaded the commands, and forks for each that is to be run."""
 
     def __init__(self) -> None:
-        with lasting():
+        with allow_leaks():
             self._begin()
         self.socket.settimeout(SECONDS)
         atexit.register(self.close)
@@ -47,7 +47,7 @@ class Ready:
     def run(
         self, words: list[str], folder: Path, environment: Mapping[str, str], stdin: bytes
     ) -> tuple[int, bytes, bytes]:
-        """Run a command to its end: its exit code, and what it wrote."""
+        """Run a command to its end; return its exit code and output."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)
@@ -68,27 +68,27 @@ class Ready:
             raise AssertionError(f"a command did not end within {SECONDS:g} s") from None
 
     def close(self) -> None:
-        ready.cache_clear()
+        fork_server.cache_clear()
         self.socket.close()
         self.process.kill()
         self.process.wait()
 
 
 @cache
-def ready() -> Ready:
+def fork_server() -> ForkServer:
     """The one of this program, made when it is first needed."""
-    return Ready()
+    return ForkServer()
 
 
-class Quick(Wick):
+class ForkedWick(WickCommand):
     """The command `wick` as such a process."""
 
-    def __call__(self, *words: str, stdin: str | bytes = "", **environment: str) -> Done:
+    def __call__(self, *words: str, stdin: str | bytes = "", **environment: str) -> CommandResult:
         given = stdin.encode() if isinstance(stdin, str) else stdin
-        code, out, err = ready().run([*words], self.folder, self.environment | environment, given)
+        code, out, err = fork_server().run([*words], self.folder, self.environment | environment, given)
         assert "--verbose" in words or b"Traceback" not in err, err.decode()
-        return Done(code, out.decode(), err.decode())
+        return CommandResult(code, out.decode(), err.decode())
 
-    def anew(self, *words: str, **environment: str) -> Done:
+    def as_new_process(self, *words: str, **environment: str) -> CommandResult:
         """The same as a process that is started anew, as people do."""
         return super().__call__(*words, **environment)

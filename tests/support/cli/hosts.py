@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from cli.command import Done
-from cli.forked_command import Quick
-from server_process import TOKENS, Served
+from cli.command import CommandResult
+from cli.forked_command import ForkedWick
+from server_process import TOKENS, ServerProcess
 from wick.client import SyncClient
 from wick.events import ApprovalRequest
 
@@ -27,20 +27,20 @@ AGENTS: dict[str, Any] = {
 
 
 @dataclass
-class Somewhere:
-    """The command `wick`, and where it looks."""
+class HostCommand:
+    """The command `wick` with a host."""
 
-    wick: Quick
-    served: Served | None = None
+    wick: ForkedWick
+    server: ServerProcess | None = None
 
-    def __call__(self, *words: str, stdin: str = "", **environment: str) -> Done:
+    def __call__(self, *words: str, stdin: str = "", **environment: str) -> CommandResult:
         return self.wick(*words, stdin=stdin, **self.environment | environment)
 
     @property
     def environment(self) -> dict[str, str]:
-        if self.served is None:
+        if self.server is None:
             return {}
-        return {"WICK_SERVER": self.served.url, "WICK_TOKEN": TOKENS["ada"]}
+        return {"WICK_SERVER": self.server.url, "WICK_TOKEN": TOKENS["ada"]}
 
     def json(self, *words: str) -> Any:
         done = self(*words, "--json")
@@ -48,12 +48,12 @@ class Somewhere:
         return json.loads(done.out)
 
     def say(self, words: str) -> str:
-        """Say something to an agent; gives the thread."""
-        if self.served is None:
+        """Send a message to an agent; return the thread."""
+        if self.server is None:
             done = self("run", "--model", "demo", "--output", "json", words)
             assert done.code in (0, 4), done.err
             return str(json.loads(done.out)["thread"])
-        with SyncClient(self.served.url, TOKENS["ada"]) as ada:
+        with SyncClient(self.server.url, TOKENS["ada"]) as ada:
             stream = ada.stream("default", words)
             for event in stream:
                 if isinstance(event, ApprovalRequest):

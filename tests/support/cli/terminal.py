@@ -1,4 +1,4 @@
-"""A terminal that a test types into and looks at: tmux, on a socket of its own."""
+"""A terminal that a test types into and reads: tmux, on its own socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Terminal:
         self._tmux, self._is_open = ["tmux", "-S", str(socket), "-f", "/dev/null"], False
 
     def open(self, command: str, folder: Path, environment: Mapping[str, str]) -> None:
-        """Begin a command; one that was begun before is left as if its terminal was closed."""
+        """Start a command; an earlier one is left as if its terminal was closed."""
         settings = [word for name, value in environment.items() for word in ("-e", f"{name}={value}")]
         shell = f"{command}; echo EXIT $?; exec cat"  # the window stays, to be looked at
         how = ["respawn-pane", "-k"] if self._is_open else ["new-session", "-d", "-x", "110", "-y", "60"]
@@ -53,13 +53,13 @@ class Terminal:
         self.press("Enter")
 
     def paste(self, text: str) -> None:
-        """Paste, as terminals do it that say so."""
+        """Paste in bracketed-paste mode."""
         self._do("set-buffer", text)
         self._do("paste-buffer", "-p")
 
     @property
     def screen(self) -> str:
-        """What can be seen, with what has gone off at the top."""
+        """Return the visible text with the scrollback."""
         lines = self._do("capture-pane", "-p", "-J", "-S", "-500").split("\n")
         return "\n".join(line.rstrip() for line in lines).rstrip()
 
@@ -91,7 +91,7 @@ _ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C
 
 
 @contextmanager
-def terminal() -> Iterator[Terminal]:
+def open_terminal() -> Iterator[Terminal]:
     """A terminal for one test."""
     if shutil.which("tmux") is None:
         if os.environ.get("CI"):
@@ -105,6 +105,6 @@ def terminal() -> Iterator[Terminal]:
             made.close()
 
 
-def wick(*words: str) -> str:
-    """The command `wick` as a line for a shell; nobody waits for it longer than two minutes."""
+def shell_command(*words: str) -> str:
+    """Return the command `wick` as a shell line, with a limit of two minutes."""
     return shlex.join(["timeout", "--foreground", "120", *COMMAND, *words])

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from conformance.backends import CANNOT, OnHost, Place, on_every_host, on_every_kind, refused, still
+from conformance.backends import (
+    CANNOT,
+    HostFolder,
+    WorkspaceAccess,
+    assert_refused,
+    on_every_host,
+    on_every_kind,
+    still,
+)
 from wick.protocols import Backend, Protection, Terminal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_every_kind]
@@ -16,7 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_every_kind]
 OPERATIONS = {name: fn for name, fn in vars(Backend).items() if inspect.isfunction(fn) and not name.startswith("_")}
 
 
-async def test_every_operation_is_called_as_the_protocol_says(place: Place) -> None:
+async def test_every_operation_follows_the_protocol(place: WorkspaceAccess) -> None:
     """The same names in the same order with the same defaults; a backend may know more options, each with a default."""
     assert len(OPERATIONS) > 15
     for operation, function in OPERATIONS.items():
@@ -27,7 +35,7 @@ async def test_every_operation_is_called_as_the_protocol_says(place: Place) -> N
         assert all(part.default is not part.empty for name, part in there.items() if name not in asked), operation
 
 
-async def test_a_backend_says_what_it_is(place: Place) -> None:
+async def test_a_backend_describes_itself(place: WorkspaceAccess) -> None:
     backend: Backend = place.backend
     assert backend.name
     assert backend.workdir.startswith("/")
@@ -35,7 +43,7 @@ async def test_a_backend_says_what_it_is(place: Place) -> None:
     assert isinstance(backend.protection, Protection) and backend.protection.says.count(" ") > 2
 
 
-CONFINED = {  # how much, by what, and whether each command needs the user's yes
+CONFINED = {  # strength, mechanism, and True if each command needs approval
     "local-bubblewrap": ("strong", "bubblewrap", False),
     "local-landlock": ("weak", "landlock", False),
     "local-unsandboxed": ("none", "nothing", False),
@@ -47,7 +55,7 @@ CONFINED = {  # how much, by what, and whether each command needs the user's yes
 BY_DAEMON = {"docker-daemon": True, "docker-exec": False, "docker-tcp-engine": True}
 
 
-async def test_what_really_confines_it(place: Place) -> None:
+async def test_the_sandbox_is_effective(place: WorkspaceAccess) -> None:
     """In CI too: Local has run under bubblewrap, and Docker by its daemon."""
     protection = place.backend.protection
     assert (protection.level, protection.by, protection.asks) == CONFINED[place.kind]
@@ -59,14 +67,14 @@ async def test_what_really_confines_it(place: Place) -> None:
 # -- its life -------------------------------------------------------------------------------------------------------
 
 
-async def test_starting_twice_is_starting_once(place: Place) -> None:
+async def test_starting_twice_is_starting_once(place: WorkspaceAccess) -> None:
     await asyncio.gather(*(place.backend.start() for _ in range(3)))
     await place.backend.write("a.txt", "a")
     await place.backend.start()
     assert place.backend.status.state == "launched" and place.get("a.txt") == b"a"
 
 
-async def test_stopping_and_starting_again(place: Place) -> None:
+async def test_stopping_and_starting_again(place: WorkspaceAccess) -> None:
     backend = place.backend
     await backend.write("a.txt", "a")
     await backend.stop()
@@ -77,31 +85,31 @@ async def test_stopping_and_starting_again(place: Place) -> None:
     assert (await backend.read("a.txt"))["content"] == "a"
 
 
-async def test_what_needs_it_starts_by_itself(place: Place) -> None:
+async def test_operations_start_the_backend(place: WorkspaceAccess) -> None:
     await place.backend.stop()
     await place.backend.write("a.txt", "a")
     assert place.backend.status.state == "launched" and place.get("a.txt") == b"a"
 
 
 @on_every_host
-async def test_a_command_starts_the_backend_by_itself(place: OnHost) -> None:
+async def test_a_command_starts_the_backend_by_itself(place: HostFolder) -> None:
     await place.backend.stop()
     assert (await place.backend.execute("echo well"))["stdout"] == "well\n"
     assert place.backend.status.state == "launched"
 
 
 @on_every_host
-async def test_stopping_ends_what_runs(place: OnHost) -> None:
-    """A job, a terminal and a command: none goes on."""
+async def test_stopping_kills_running_commands(place: HostFolder) -> None:
+    """A job, a terminal and a command: all are killed."""
     backend = place.backend
     await backend.background("while :; do echo job >> beats; sleep 0.05; done")
     terminal = await backend.terminal()
     await terminal.write(b"while :; do echo terminal >> beats; sleep 0.05; done\n")
     running = asyncio.create_task(backend.execute("while :; do echo command >> beats; sleep 0.05; done"))
-    await _heard(place, b"job", b"terminal", b"command")
+    await _read_output(place, b"job", b"terminal", b"command")
     async with asyncio.timeout(60):
         await backend.stop()
-        assert await _ended(terminal)
+        assert await _wait_for_end(terminal)
         result = (await asyncio.gather(running, return_exceptions=True))[0]
     assert isinstance(result, Exception) or result["exit_code"] != 0
     await still(place, "beats")
@@ -109,19 +117,19 @@ async def test_stopping_ends_what_runs(place: OnHost) -> None:
     assert [job for job in await backend.jobs() if job["running"]] == []
 
 
-async def _heard(place: OnHost, *words: bytes) -> None:
+async def _read_output(place: HostFolder, *words: bytes) -> None:
     async with asyncio.timeout(60):
         while "beats" not in place.paths() or not all(word in place.get("beats") for word in words):
             await asyncio.sleep(0.02)
 
 
-async def _ended(terminal: Terminal) -> bool:
+async def _wait_for_end(terminal: Terminal) -> bool:
     while await terminal.read():
         pass
     return True
 
 
-# -- what it cannot do ----------------------------------------------------------------------------------------------
+# -- unsupported operations -----------------------------------------------------------------------------------------
 
 TRIES: dict[str, Any] = {
     "execute": lambda backend: backend.execute("true"),
@@ -130,11 +138,11 @@ TRIES: dict[str, Any] = {
 }
 
 
-async def test_what_it_cannot_do_it_says(place: Place) -> None:
+async def test_unsupported_operations_are_refused(place: WorkspaceAccess) -> None:
     for operation, attempt in TRIES.items():
         code = CANNOT.get(place.kind, {}).get(operation)
         if code:
-            await refused(code, attempt(place.backend))
+            await assert_refused(code, attempt(place.backend))
             continue
         answer = await attempt(place.backend)
         if operation == "terminal":
@@ -143,7 +151,7 @@ async def test_what_it_cannot_do_it_says(place: Place) -> None:
             await place.backend.end_job(answer["id"])
 
 
-async def test_jobs_that_are_not_there(place: Place) -> None:
-    await refused("not_found", place.backend.job_output("nothing"))
-    await refused("not_found", place.backend.end_job("nothing"))
+async def test_jobs_that_are_not_there(place: WorkspaceAccess) -> None:
+    await assert_refused("not_found", place.backend.job_output("nothing"))
+    await assert_refused("not_found", place.backend.end_job("nothing"))
     assert [job for job in await place.backend.jobs() if job["running"]] == []

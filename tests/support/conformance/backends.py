@@ -41,18 +41,20 @@ from wick.protocols import Backend
 
 FULL = bool(os.environ.get("WICK_FULL"))
 SECRET = "sk-planted-0123456789"  # in wick's own environment, where no command may see it
-BESIDE = "by-the-side"  # the name by which tests reach into a workspace, so that a trace tells them from the backend
-CONTAINER_USER = 1000  # unless the tests run as somebody who is not root
+BESIDE = (
+    "by-the-side"  # the name by which tests access a workspace, so that a trace distinguishes them from the backend
+)
+CONTAINER_USER = 1000  # unless the tests run without root
 
 
-class Place:
+class WorkspaceAccess:
     """A workspace, its backend, and a way past the backend."""
 
     def __init__(self, kind: str, backend: Backend) -> None:
         self.kind, self.backend = kind, backend
 
     def put(self, path: str, content: str | bytes = "") -> None:
-        """A file that is there before the backend looks, with the folders it needs."""
+        """Create a file past the backend, with its folders."""
         raise NotImplementedError
 
     def get(self, path: str) -> bytes:
@@ -66,7 +68,7 @@ class Place:
         raise NotImplementedError
 
 
-class OnHost(Place):
+class HostFolder(WorkspaceAccess):
     """A workspace that is a folder of this host."""
 
     def __init__(self, kind: str, backend: Backend, root: Path, owner: int | None = None) -> None:
@@ -113,7 +115,7 @@ class OnHost(Place):
                 path.unlink()
 
 
-class InMapping(Place):
+class StateMapping(WorkspaceAccess):
     """A workspace that is a mapping."""
 
     def __init__(self, kind: str, backend: Backend, files: dict[str, Any]) -> None:
@@ -142,40 +144,40 @@ class InMapping(Place):
 
 
 @asynccontextmanager
-async def _local(kind: str, folder: Path, sandbox: Any) -> AsyncIterator[OnHost]:
+async def _open_local(kind: str, folder: Path, sandbox: Any) -> AsyncIterator[HostFolder]:
     if sandbox == "bubblewrap" and not shutil.which("bwrap"):
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
     home = {"HOME": str(folder)}  # where no profile of this machine's user is read by a shell
     backend = Local(folder / "workspace", sandbox=sandbox, env=home)
-    async with _running(backend):
-        yield OnHost(kind, backend, _beside(folder / "workspace"))
+    async with _run_backend(backend):
+        yield HostFolder(kind, backend, _side_name(folder / "workspace"))
 
 
 @asynccontextmanager
-async def _docker(kind: str, folder: Path, image: str, tcp: bool = False) -> AsyncIterator[OnHost]:
+async def _open_docker(kind: str, folder: Path, image: str, tcp: bool = False) -> AsyncIterator[HostFolder]:
     """The workspace is a folder of this host, so that a test can reach into it."""
-    engine, workspace = engines.here(), folder / "workspace"
+    engine, workspace = engines.find_engine(), folder / "workspace"
     workspace.mkdir()
     user = os.getuid() or CONTAINER_USER
     os.chown(workspace, user, user)
-    with engines.relay(engine.path) if tcp else nullcontext() as port:
+    with engines.relay_port(engine.path) if tcp else nullcontext() as port:
         url = f"tcp://127.0.0.1:{port}" if tcp else engine.url
         backend = Docker(engine.image(image), engine=url, volumes={str(workspace): "/workspace"}, user=str(user))
-        async with _running(backend):
-            yield OnHost(kind, backend, _beside(workspace), user)
+        async with _run_backend(backend):
+            yield HostFolder(kind, backend, _side_name(workspace), user)
             await backend.ls()
             assert backend.uses_daemon is (image == "python"), f"{kind} was not what it says: {backend.status.reason}"
 
 
 @asynccontextmanager
-async def _state(kind: str, folder: Path) -> AsyncIterator[InMapping]:
+async def _open_state(kind: str, folder: Path) -> AsyncIterator[StateMapping]:
     files: dict[str, Any] = {}
     backend = State(files)
-    async with _running(backend):
-        yield InMapping(kind, backend, files)
+    async with _run_backend(backend):
+        yield StateMapping(kind, backend, files)
 
 
-def _beside(workspace: Path) -> Path:
+def _side_name(workspace: Path) -> Path:
     """Another name for a workspace."""
     link = workspace.parent / BESIDE
     link.symlink_to(workspace)
@@ -183,7 +185,7 @@ def _beside(workspace: Path) -> Path:
 
 
 @asynccontextmanager
-async def _running(backend: Backend) -> AsyncIterator[None]:
+async def _run_backend(backend: Backend) -> AsyncIterator[None]:
     await backend.start()
     try:
         yield
@@ -191,19 +193,19 @@ async def _running(backend: Backend) -> AsyncIterator[None]:
         await backend.stop()
 
 
-Opens = Callable[[Path], AbstractAsyncContextManager[Place]]
+Opens = Callable[[Path], AbstractAsyncContextManager[WorkspaceAccess]]
 
 KINDS: dict[str, Opens] = {
-    "local-bubblewrap": lambda folder: _local("local-bubblewrap", folder, "bubblewrap"),
-    "local-landlock": lambda folder: _local("local-landlock", folder, "landlock"),
-    "local-unsandboxed": lambda folder: _local("local-unsandboxed", folder, "none"),
-    "docker-daemon": lambda folder: _docker("docker-daemon", folder, "python"),
-    "docker-exec": lambda folder: _docker("docker-exec", folder, "plain"),
-    "docker-tcp-engine": lambda folder: _docker("docker-tcp-engine", folder, "python", tcp=True),
-    "state": lambda folder: _state("state", folder),
+    "local-bubblewrap": lambda folder: _open_local("local-bubblewrap", folder, "bubblewrap"),
+    "local-landlock": lambda folder: _open_local("local-landlock", folder, "landlock"),
+    "local-unsandboxed": lambda folder: _open_local("local-unsandboxed", folder, "none"),
+    "docker-daemon": lambda folder: _open_docker("docker-daemon", folder, "python"),
+    "docker-exec": lambda folder: _open_docker("docker-exec", folder, "plain"),
+    "docker-tcp-engine": lambda folder: _open_docker("docker-tcp-engine", folder, "python", tcp=True),
+    "state": lambda folder: _open_state("state", folder),
 }
 
-# What a kind cannot do, and the code it says so with. All other kinds can do everything.
+# Operations that a kind does not support, and their codes. All other kinds support everything.
 CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
 
 # Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.
@@ -260,8 +262,10 @@ def open_kinds(*kinds: str) -> Any:
     """Return the fixture `opened`: the workspace of each of these kinds in turn."""
 
     @pytest_asyncio.fixture(name="opened", scope="module", loop_scope="module", params=kinds)
-    async def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-        with _planted(), pytest.MonkeyPatch.context() as patience:
+    async def opened(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> AsyncIterator[WorkspaceAccess]:
+        with _plant_secret(), pytest.MonkeyPatch.context() as patience:
             patience.setattr(constants, "DAEMON_SECONDS", 60.0)  # a busy machine answers late
             patience.setattr(constants, "DAEMON_GRACE_SECONDS", 60.0)
             async with KINDS[request.param](tmp_path_factory.mktemp(request.param)) as place:
@@ -271,7 +275,7 @@ def open_kinds(*kinds: str) -> Any:
 
 
 @contextmanager
-def _planted() -> Iterator[None]:
+def _plant_secret() -> Iterator[None]:
     os.environ["WICK_PLANTED"] = SECRET
     try:
         yield
@@ -280,21 +284,21 @@ def _planted() -> Iterator[None]:
 
 
 @pytest.fixture
-def place(opened: Place) -> Place:
+def place(opened: WorkspaceAccess) -> WorkspaceAccess:
     opened.empty()
     return opened
 
 
-async def still(place: Place, path: str = "beat") -> None:
-    """Nobody writes to that file any more: what was told to end may take a moment, on a busy machine."""
+async def still(place: WorkspaceAccess, path: str = "beat") -> None:
+    """Wait until a file is not written any more: ending takes a moment on a busy machine."""
     async with asyncio.timeout(60):
         size = -1
         while size != (size := len(place.get(path)) if path in place.paths() else 0):
             await asyncio.sleep(0.5)
 
 
-async def refused(code: str, doing: Awaitable[object]) -> BackendError:
-    """What is refused with this code, in a sentence."""
+async def assert_refused(code: str, doing: Awaitable[object]) -> BackendError:
+    """Check for a refusal with this code and a message."""
     with pytest.raises(BackendError) as caught:
         await doing
     assert caught.value.code == code, f"{caught.value.code}: {caught.value}"

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from conformance.backends import SECRET, OnHost, on_every_host, refused, rows_on_host_in_turn, still
+from conformance.backends import SECRET, HostFolder, assert_refused, on_every_host, rows_on_host_in_turn, still
 from wick import constants
 from wick.protocols import Backend, Terminal
 
-# How processes are ended and kept apart differs with the sandbox: those cases are marked `on_every_host`.
+# Killing and separating processes differs with the sandbox: those cases are marked `on_every_host`.
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec"),
 ]
 
-SOON = 60.0  # seconds: what has not happened by then does not happen
+SOON = 60.0  # seconds: an event that did not happen by then does not happen
 
 EXECUTED = {
     "stdout": str,
@@ -46,7 +46,7 @@ BEATS = "while :; do echo beat >> beat; sleep 0.05; done"
 # -- how a command ends ---------------------------------------------------------------------------------------------
 
 
-async def test_a_command(place: OnHost) -> None:
+async def test_a_command(place: HostFolder) -> None:
     done = await place.backend.execute("echo out; echo err >&2")
     assert {key: type(value) for key, value in done.items()} == EXECUTED and [*done] == [*EXECUTED]
     assert done["seconds"] >= 0
@@ -54,7 +54,7 @@ async def test_a_command(place: OnHost) -> None:
     assert done == expected | {"stdout_bytes": 4, "stderr_bytes": 4, "seconds": done["seconds"], "moved": []}
 
 
-COMMANDS = [  # a command, what it prints, and its exit code
+COMMANDS = [  # a command, its output, and its exit code
     ("true", "", 0),
     ("false", "", 1),
     ("exit 7", "", 7),
@@ -79,50 +79,50 @@ COMMANDS = [  # a command, what it prints, and its exit code
 
 @rows_on_host_in_turn
 @pytest.mark.parametrize(("command", "printed", "code"), COMMANDS)
-async def test_commands(place: OnHost, command: str, printed: str, code: int) -> None:
+async def test_commands(place: HostFolder, command: str, printed: str, code: int) -> None:
     done = await place.backend.execute(command)
     assert (done["stdout"], done["exit_code"], done["error"]) == (printed, code, "")
     assert done["stderr"] == "" and not done["truncated"]
 
 
-async def test_a_command_that_is_killed_by_a_signal(place: OnHost) -> None:
+async def test_a_command_that_is_killed_by_a_signal(place: HostFolder) -> None:
     done = await place.backend.execute("echo before; kill -9 $$")
     assert (done["stdout"], done["exit_code"]) == ("before\n", 137)
     done = await place.backend.execute("sh -c 'kill -9 $$'; echo $?")
     assert (done["stdout"], done["exit_code"]) == ("137\n", 0)
 
 
-async def test_what_is_no_command(place: OnHost) -> None:
+async def test_invalid_commands_are_refused(place: HostFolder) -> None:
     for command in ("", "a\0b", "half a pair: \ud800"):
-        await refused("invalid", place.backend.execute(command))
-        await refused("invalid", place.backend.background(command))
+        await assert_refused("invalid", place.backend.execute(command))
+        await assert_refused("invalid", place.backend.background(command))
 
 
-async def test_a_command_that_is_very_long(place: OnHost) -> None:
+async def test_a_command_that_is_very_long(place: HostFolder) -> None:
     done = await place.backend.execute("printf %s " + "x" * 100_000)
     assert done["stdout"] == "x" * 100_000
 
 
-# -- what goes in ---------------------------------------------------------------------------------------------------
+# -- input ----------------------------------------------------------------------------------------------------------
 
 
-async def test_stdin(place: OnHost) -> None:
+async def test_stdin(place: HostFolder) -> None:
     done = await place.backend.execute("cat; echo end", stdin=b"a\nb\n")
     assert done["stdout"] == "a\nb\nend\n"
 
 
-async def test_much_stdin(place: OnHost) -> None:
+async def test_much_stdin(place: HostFolder) -> None:
     data = bytes(range(256)) * 4_000
     done = await place.backend.execute("cat > copy; wc -c < copy", stdin=data)
     assert done["stdout"].strip() == "1024000" and place.get("copy") == data
 
 
-async def test_stdin_that_nobody_reads(place: OnHost) -> None:
+async def test_unread_stdin(place: HostFolder) -> None:
     done = await place.backend.execute("echo done", stdin=b"x" * 1_000_000)
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
 
 
-async def test_the_working_directory(place: OnHost) -> None:
+async def test_the_working_directory(place: HostFolder) -> None:
     place.put("sub/a.txt", "here")
     backend = place.backend
     assert (await backend.execute("pwd"))["stdout"] == f"{backend.workdir}\n"
@@ -130,17 +130,17 @@ async def test_the_working_directory(place: OnHost) -> None:
         assert (await backend.execute("cat a.txt", workdir=workdir))["stdout"] == "here"
 
 
-async def test_a_working_directory_that_cannot_be(place: OnHost) -> None:
+async def test_a_working_directory_that_cannot_be(place: HostFolder) -> None:
     place.put("a.txt")
     place.link("out", "/etc")
     for code, workdir in {"not_found": "nowhere", "not_directory": "a.txt", "invalid": "a\0b"}.items():
-        await refused(code, place.backend.execute("touch ran", workdir=workdir))
+        await assert_refused(code, place.backend.execute("touch ran", workdir=workdir))
     for workdir in ("..", "/", "/etc", "out"):
-        await refused("escapes", place.backend.execute("touch ran", workdir=workdir))
+        await assert_refused("escapes", place.backend.execute("touch ran", workdir=workdir))
     assert place.paths() == {"a.txt", "out"}
 
 
-async def test_the_environment(place: OnHost) -> None:
+async def test_the_environment(place: HostFolder) -> None:
     values = {"GIVEN": "a 'quoted' value\nwith two lines", "SIGN": "✓"}
     done = await place.backend.execute("printf '%s|' \"$GIVEN\"; env", env=values)
     assert done["stdout"].startswith(values["GIVEN"] + "|") and "SIGN=✓\n" in done["stdout"]
@@ -148,21 +148,21 @@ async def test_the_environment(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_the_environment_of_wick_is_not_the_commands(place: OnHost) -> None:
+async def test_the_environment_of_wick_is_not_the_commands(place: HostFolder) -> None:
     done = await place.backend.execute("env; cat /proc/self/environ | tr '\\000' '\\n'")
     assert "PATH=" in done["stdout"] and SECRET not in done["stdout"] + done["stderr"]
 
 
-async def test_an_environment_that_cannot_be(place: OnHost) -> None:
+async def test_an_environment_that_cannot_be(place: HostFolder) -> None:
     for env in ({"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A\0": "x"}):
-        await refused("invalid", place.backend.execute("touch ran", env=env))
+        await assert_refused("invalid", place.backend.execute("touch ran", env=env))
         assert place.paths() == set(), env
 
 
-# -- what comes out -------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
-async def test_output_comes_as_it_is_printed(place: OnHost) -> None:
+async def test_output_is_streamed(place: HostFolder) -> None:
     """The command waits for a file that is made only when its first words have come."""
     heard, came = list[tuple[str, bytes]](), asyncio.Event()
 
@@ -182,14 +182,14 @@ async def test_output_comes_as_it_is_printed(place: OnHost) -> None:
     assert (done["stdout"], done["stderr"]) == ("one\ntwo\n", "oops\n")
 
 
-async def test_all_output_is_streamed_in_order(place: OnHost) -> None:
+async def test_all_output_is_streamed_in_order(place: HostFolder) -> None:
     heard = bytearray()
     done = await place.backend.execute("seq 1 200000", on_output=lambda stream, data: heard.extend(data))
     assert heard.decode() == "".join(f"{number}\n" for number in range(1, 200_001))
     assert done["stdout_bytes"] == len(heard) and done["truncated"]
 
 
-async def test_much_output_keeps_its_head_and_its_tail(place: OnHost) -> None:
+async def test_large_output_keeps_head_and_tail(place: HostFolder) -> None:
     done = await place.backend.execute("echo first; yes 0123456789 | head -c 30000000; echo last; echo err >&2")
     assert done["truncated"] and done["stdout_bytes"] == 30_000_011
     assert done["stdout"].startswith("first\n0123456789\n") and done["stdout"].endswith("last\n")
@@ -199,7 +199,7 @@ async def test_much_output_keeps_its_head_and_its_tail(place: OnHost) -> None:
     assert (done["stderr"], done["stderr_bytes"], done["exit_code"]) == ("err\n", 4, 0)
 
 
-async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
+async def test_output_that_just_fits_is_whole(place: HostFolder) -> None:
     size = constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES
     done = await place.backend.execute(f"yes | head -c {size}")
     assert not done["truncated"] and done["stdout"] == "y\n" * (size // 2)
@@ -208,7 +208,7 @@ async def test_output_that_just_fits_is_whole(place: OnHost) -> None:
 # -- when it ends ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_time_limit(place: OnHost) -> None:
+async def test_the_time_limit(place: HostFolder) -> None:
     start = time.monotonic()
     done = await place.backend.execute(f"echo so far; {BEATS}", timeout=4.5)
     assert time.monotonic() - start < SOON
@@ -218,25 +218,25 @@ async def test_the_time_limit(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_a_command_that_does_not_want_to_end(place: OnHost) -> None:
+async def test_a_command_that_does_not_want_to_end(place: HostFolder) -> None:
     done = await place.backend.execute(f"trap '' TERM INT HUP; {BEATS}", timeout=0.3)
     assert done["exit_code"] == 124
     await still(place)
 
 
-async def test_a_command_that_ends_in_time(place: OnHost) -> None:
+async def test_a_command_that_ends_in_time(place: HostFolder) -> None:
     done = await place.backend.execute("sleep 0.1; exit 124", timeout=SOON)
     assert (done["exit_code"], done["error"]) == (124, "")
 
 
-async def test_a_time_limit_that_makes_no_sense(place: OnHost) -> None:
+async def test_a_time_limit_that_makes_no_sense(place: HostFolder) -> None:
     for timeout in (0, -1, float("nan"), float("inf")):
-        await refused("invalid", place.backend.execute("touch ran", timeout=timeout))
+        await assert_refused("invalid", place.backend.execute("touch ran", timeout=timeout))
         assert place.paths() == set(), timeout
 
 
 @on_every_host
-async def test_cancelling_ends_the_command(place: OnHost) -> None:
+async def test_cancelling_ends_the_command(place: HostFolder) -> None:
     running = asyncio.create_task(place.backend.execute(f"({BEATS}) & {BEATS}"))
     await until(lambda: "beat" in place.paths())
     running.cancel()
@@ -247,14 +247,14 @@ async def test_cancelling_ends_the_command(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_a_child_in_the_background_ends_with_the_command(place: OnHost) -> None:
+async def test_a_child_in_the_background_ends_with_the_command(place: HostFolder) -> None:
     done = await asyncio.wait_for(place.backend.execute(f"({BEATS}) & echo done"), SOON)
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
     await still(place)
 
 
 @on_every_host
-async def test_a_child_that_goes_away_ends_with_the_command(place: OnHost) -> None:
+async def test_a_detached_child_ends_with_the_command(place: HostFolder) -> None:
     command = f"setsid sh -c '{BEATS}' >/dev/null 2>&1 </dev/null & sleep 0.2; echo done"
     done = await asyncio.wait_for(place.backend.execute(command), SOON)
     assert done["stdout"] == "done\n"
@@ -264,7 +264,7 @@ async def test_a_child_that_goes_away_ends_with_the_command(place: OnHost) -> No
 # -- commands and files ---------------------------------------------------------------------------------------------
 
 
-async def test_commands_and_files_see_each_other(place: OnHost) -> None:
+async def test_commands_and_files_see_each_other(place: HostFolder) -> None:
     backend = place.backend
     await backend.write("a.txt", "one\n")
     done = await backend.execute("cat a.txt; echo two >> a.txt; mkdir -p new/deep; echo x > new/deep/b.txt")
@@ -275,14 +275,14 @@ async def test_commands_and_files_see_each_other(place: OnHost) -> None:
     assert place.paths() == set()
 
 
-async def test_commands_leave_nothing_else_in_the_workspace(place: OnHost) -> None:
+async def test_commands_leave_nothing_else_in_the_workspace(place: HostFolder) -> None:
     place.put("a.txt", "a")
     await place.backend.execute("true")
     await place.backend.execute("sleep 5", timeout=0.2)
     assert place.paths() == {"a.txt"} and [path.name for path in place.root.iterdir()] == ["a.txt"]
 
 
-MOVES = {  # what of it is moved aside, where commands and those who trust the files share a machine
+MOVES = {  # the part that is moved aside where commands share the host with trusted files
     "local-bubblewrap": [".env", ".git/hooks", ".wick"],
     "local-landlock": [".env", ".git/hooks", ".wick"],
     "local-unsandboxed": [".env", ".git/hooks", ".wick"],
@@ -293,22 +293,22 @@ MOVES = {  # what of it is moved aside, where commands and those who trust the f
 
 
 @on_every_host
-async def test_what_a_command_makes_that_is_protected(place: OnHost) -> None:
+async def test_protected_files_created_by_a_command(place: HostFolder) -> None:
     """It is moved aside and named, or else the file tools still do not touch it."""
     command = "mkdir -p .git/hooks .wick; echo a=1 > .env; echo x > .git/hooks/pre-commit; echo y > ok.txt"
     done = await place.backend.execute(command)
     assert (done["exit_code"], sorted(done["moved"])) == (0, MOVES[place.kind])
     there = {path for path in (".env", ".git/hooks", ".wick") if (place.root / path).exists()}
     assert there == {".env", ".git/hooks", ".wick"} - {*done["moved"]} and place.get("ok.txt") == b"y\n"
-    await refused("protected", place.backend.write(".env", "b=2"))
+    await assert_refused("protected", place.backend.write(".env", "b=2"))
     assert (await place.backend.execute("true"))["moved"] == []
 
 
 # -- many at a time -------------------------------------------------------------------------------------------------
 
 
-async def test_twenty_commands_at_a_time(place: OnHost) -> None:
-    """Each waits until all have begun, and none gets what belongs to another."""
+async def test_twenty_commands_at_a_time(place: HostFolder) -> None:
+    """Each waits until all have started, and outputs are not mixed."""
     command = "echo $0 > $0.began; while test $(ls *.began | wc -l) -lt 20; do sleep 0.05; done; cat; echo $0"
 
     async def run(number: int) -> str:
@@ -318,7 +318,7 @@ async def test_twenty_commands_at_a_time(place: OnHost) -> None:
     assert await asyncio.gather(*map(run, range(20))) == [f"in{number}\nn{number}\n" for number in range(20)]
 
 
-async def test_a_command_that_hangs_holds_nobody_up(place: OnHost) -> None:
+async def test_a_hanging_command_blocks_only_itself(place: HostFolder) -> None:
     hanging = asyncio.create_task(place.backend.execute("sleep 60"))
     done = await asyncio.gather(*(place.backend.execute(f"echo {number}") for number in range(10)))
     assert [each["stdout"] for each in done] == [f"{number}\n" for number in range(10)]
@@ -334,7 +334,7 @@ async def test_a_command_that_hangs_holds_nobody_up(place: OnHost) -> None:
 JOB = {"id": str, "command": str, "running": bool, "exit_code": int, "error": str, "started": float}
 
 
-async def ended(backend: Backend, id: str) -> Any:
+async def wait_for_end(backend: Backend, id: str) -> Any:
     """The job, once it has ended."""
     async with asyncio.timeout(SOON):
         while True:
@@ -344,7 +344,7 @@ async def ended(backend: Backend, id: str) -> Any:
             await asyncio.sleep(0.05)
 
 
-async def test_a_job(place: OnHost) -> None:
+async def test_a_job(place: HostFolder) -> None:
     backend = place.backend
     job = await backend.background("echo one; while ! test -e go; do sleep 0.02; done; echo two >&2; exit 3")
     assert {key: type(value) for key, value in job.items()} == JOB and [*job] == [*JOB]
@@ -358,7 +358,7 @@ async def test_a_job(place: OnHost) -> None:
     assert (first["output"], first["offset"], first["next_offset"], first["running"]) == ("one\n", 0, 4, True)
 
     await backend.write("go", "")
-    end = await ended(backend, job["id"])
+    end = await wait_for_end(backend, job["id"])
     assert (end["running"], end["exit_code"]) == (False, 3)
     rest = await backend.job_output(job["id"], offset=first["next_offset"])
     assert (rest["output"], rest["offset"], rest["next_offset"]) == ("two\n", 4, 8)
@@ -367,17 +367,17 @@ async def test_a_job(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_a_job_is_ended(place: OnHost) -> None:
+async def test_a_job_is_ended(place: HostFolder) -> None:
     job = await place.backend.background(f"({BEATS}) & {BEATS}")
     await until(lambda: "beat" in place.paths())
     end = await place.backend.end_job(job["id"])
     assert end["id"] == job["id"] and not end["running"] and end["exit_code"] != 0
     await still(place)
-    again = await place.backend.end_job(job["id"])  # it has ended, which is what was asked for
+    again = await place.backend.end_job(job["id"])  # it has ended, as requested
     assert not again["running"]
 
 
-async def test_jobs_do_not_end_with_a_command(place: OnHost) -> None:
+async def test_jobs_do_not_end_with_a_command(place: HostFolder) -> None:
     job = await place.backend.background(BEATS)
     await until(lambda: "beat" in place.paths())
     await place.backend.execute("true")
@@ -386,9 +386,9 @@ async def test_jobs_do_not_end_with_a_command(place: OnHost) -> None:
     await place.backend.end_job(job["id"])
 
 
-async def test_much_output_of_a_job(place: OnHost) -> None:
+async def test_much_output_of_a_job(place: HostFolder) -> None:
     job = await place.backend.background("yes 0123456789 | head -c 20000000; echo last")
-    await ended(place.backend, job["id"])
+    await wait_for_end(place.backend, job["id"])
     output, offset = "", 0
     while True:
         found = await place.backend.job_output(job["id"], offset=offset)
@@ -399,17 +399,17 @@ async def test_much_output_of_a_job(place: OnHost) -> None:
     assert offset == 20_000_005 and output.endswith("last\n")
 
 
-async def test_jobs_that_are_not_there(place: OnHost) -> None:
-    await refused("not_found", place.backend.job_output("nothing"))
-    await refused("not_found", place.backend.end_job("nothing"))
-    await refused("not_found", place.backend.background("touch ran", workdir="nowhere"))
-    await refused("escapes", place.backend.background("touch ran", workdir=".."))
+async def test_jobs_that_are_not_there(place: HostFolder) -> None:
+    await assert_refused("not_found", place.backend.job_output("nothing"))
+    await assert_refused("not_found", place.backend.end_job("nothing"))
+    await assert_refused("not_found", place.backend.background("touch ran", workdir="nowhere"))
+    await assert_refused("escapes", place.backend.background("touch ran", workdir=".."))
 
 
-async def test_the_working_directory_of_a_job(place: OnHost) -> None:
+async def test_the_working_directory_of_a_job(place: HostFolder) -> None:
     place.put("sub/a.txt", "here")
     job = await place.backend.background("cat a.txt", workdir="sub")
-    await ended(place.backend, job["id"])
+    await wait_for_end(place.backend, job["id"])
     assert (await place.backend.job_output(job["id"]))["output"] == "here"
 
 
@@ -426,7 +426,7 @@ async def read_until(terminal: Terminal, wanted: bytes) -> bytes:
     return seen
 
 
-async def test_a_terminal(place: OnHost) -> None:
+async def test_a_terminal(place: HostFolder) -> None:
     terminal = await place.backend.terminal(rows=30, columns=100)
     await terminal.write(b"test -t 0 && test -t 1 && echo is-a-$((1 + 1))-terminal\n")
     await read_until(terminal, b"is-a-2-terminal")
@@ -444,7 +444,7 @@ async def test_a_terminal(place: OnHost) -> None:
     await terminal.close()
 
 
-async def test_a_terminal_interrupts(place: OnHost) -> None:
+async def test_a_terminal_interrupts(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(b"echo ready-$((1 + 1)); sleep 60; echo status-$?\n")
     await read_until(terminal, b"ready-2")
@@ -456,7 +456,7 @@ async def test_a_terminal_interrupts(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_closing_a_terminal_ends_what_runs_in_it(place: OnHost) -> None:
+async def test_closing_a_terminal_kills_its_processes(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(f"{BEATS}\n".encode())
     await until(lambda: "beat" in place.paths())
@@ -469,7 +469,7 @@ async def test_closing_a_terminal_ends_what_runs_in_it(place: OnHost) -> None:
 
 
 @on_every_host
-async def test_the_environment_of_wick_is_not_the_terminals(place: OnHost) -> None:
+async def test_the_environment_of_wick_is_not_the_terminals(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(b"env; echo done-$((1 + 1))\n")
     seen = await read_until(terminal, b"done-2")

@@ -32,7 +32,7 @@ def confirm(use: ToolUse) -> Ask:
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> None:
+def new_thread() -> None:
     ran.clear()
 
 
@@ -40,19 +40,19 @@ def spend(*amounts: int) -> Any:
     return assistant("", *(ToolCall(f"c{amount}", "pay", {"amount": amount}) for amount in amounts))
 
 
-def payer(store: Store, *replies: Any, ask: Any = None, **options: Any) -> Agent:
+def payment_agent(store: Store, *replies: Any, ask: Any = None, **options: Any) -> Agent:
     return Agent(Scripted(*replies, spare=True), tools=[pay], hooks=[Sessions(store, **options), confirm], ask=ask)
 
 
-async def paused(store: Store) -> str:
+async def pause_run(store: Store) -> str:
     """A run that waits for an answer, and the id of its question."""
-    assert (await payer(store, spend(5)).run("go", thread="th_1")).outcome == "interrupted"
+    assert (await payment_agent(store, spend(5)).run("go", thread="th_1")).outcome == "interrupted"
     (question,) = await Sessions(store).questions("th_1")
     return str(question["id"])
 
 
 async def check_settled(store: Store, id: str = "th_1") -> None:
-    """Nobody holds the thread, nothing waits there, and what is there is whole."""
+    """Check that the thread has no holder, no pending call, and is complete."""
     head = await store.head("local", id)
     assert (head.run, head.asking, head.queued, head.leased) == ("", 0, 0, False)
     thread = await Sessions(store).load(id)
@@ -63,7 +63,7 @@ async def check_settled(store: Store, id: str = "th_1") -> None:
 
 
 class CancelledAt:
-    """What is awaited, cancelled when it waits for the n-th time."""
+    """An awaitable that is cancelled at its n-th suspension."""
 
     def __init__(self, work: Awaitable[Any], n: int) -> None:
         self.steps, self.left = work.__await__(), n
@@ -87,7 +87,7 @@ class CancelledAt:
                 error = raised
 
 
-async def cut(work: Awaitable[Any], n: int) -> bool:
+async def cancel_at(work: Awaitable[Any], n: int) -> bool:
     async def body() -> None:
         await CancelledAt(work, n)
 
@@ -99,13 +99,15 @@ async def cut(work: Awaitable[Any], n: int) -> bool:
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.05])
-async def test_a_run_that_is_cancelled_anywhere_leaves_a_thread_to_go_on_with(store: Store, patience: float) -> None:
-    """Also in the moment in which it gets the lease: nobody else waits until that is over."""
+async def test_a_run_cancelled_anywhere_leaves_a_usable_thread(store: Store, patience: float) -> None:
+    """Also at the moment it gets the lease: no other holder waits for its expiry."""
     n, cancelled = 0, True
     while cancelled:
         n += 1
         thread = f"th_{n}"
-        cancelled = await cut(payer(store, spend(1, 2), "ok", patience=patience).run("go", thread=thread), n)
+        cancelled = await cancel_at(
+            payment_agent(store, spend(1, 2), "ok", patience=patience).run("go", thread=thread), n
+        )
         later = Agent(Scripted("here"), hooks=[Sessions(store)])
         assert (await asyncio.wait_for(later.run("next", thread=thread), 25)).text == "here"  # a lease takes 30
         await check_settled(store, thread)
@@ -115,7 +117,7 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_a_thread_to_go_on_with(st
 # -- one place --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_thread_in_memory_is_kept_for_one_owner_at_a_time(store: Store) -> None:
+async def test_a_thread_in_memory_has_one_holder_at_a_time(store: Store) -> None:
     gate, began, thread = asyncio.Event(), asyncio.Event(), Thread("th_1")
 
     async def reply(request: Any) -> Any:
@@ -135,7 +137,7 @@ async def test_a_thread_in_memory_is_kept_for_one_owner_at_a_time(store: Store) 
 
 
 async def test_an_agent_that_a_tool_runs_in_a_python_thread_can_ask(store: Store) -> None:
-    """It has an event loop of its own, and its question goes to the thread of the run above."""
+    """It has its own event loop, and its question goes to the thread of the parent run."""
     child = Agent(Scripted(spend(5), "child done"), name="child", tools=[pay], hooks=[confirm])
 
     @tool
@@ -166,82 +168,80 @@ async def say_yes(store: Store) -> None:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_put_away(store: Store) -> None:
-    await Sessions(store).answer("th_1", await paused(store), "allow")
-    result = await payer(store, "as you like").run("never mind", thread="th_1")
+async def test_an_answer_without_a_waiter_is_dismissed(store: Store) -> None:
+    await Sessions(store).answer("th_1", await pause_run(store), "allow")
+    result = await payment_agent(store, "as you like").run("never mind", thread="th_1")
     assert (result.text, ran, (await store.unfinished()).threads) == ("as you like", [], ())
     await check_settled(store)
 
 
-async def test_an_answer_that_came_in_time_counts_whenever_it_is_heard(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await Sessions(store).answer("th_1", await paused(store), "allow")
+async def test_an_answer_in_time_counts_when_read_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await Sessions(store).answer("th_1", await pause_run(store), "allow")
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
-    assert (await payer(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
+    assert (await payment_agent(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
     await check_settled(store)
 
 
-async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = await paused(store)
+async def test_a_late_answer_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = await pause_run(store)
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
     with pytest.raises(StoreError, match="has lapsed") as caught:
         await Sessions(store).answer("th_1", question, "allow")
     assert caught.value.code == "conflict"
-    assert (await payer(store, "well").run(thread="th_1")).text == "well" and ran == []
+    assert (await payment_agent(store, "well").run(thread="th_1")).text == "well" and ran == []
     await check_settled(store)
 
 
-async def test_a_question_lapses_also_while_a_run_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_expires_while_a_run_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", 0.2)
-    result = await asyncio.wait_for(payer(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
+    result = await asyncio.wait_for(payment_agent(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     await check_settled(store)
 
 
-async def test_of_an_answer_in_the_store_and_one_given_here_the_first_counts(store: Store) -> None:
-    await Sessions(store).answer("th_1", await paused(store), "allow")
-    assert (await payer(store, "paid", ask=lambda question: False).run(thread="th_1")).text == "paid"
+async def test_the_first_of_stored_and_local_answer_wins(store: Store) -> None:
+    await Sessions(store).answer("th_1", await pause_run(store), "allow")
+    assert (await payment_agent(store, "paid", ask=lambda question: False).run(thread="th_1")).text == "paid"
     assert ran == ["paid 5"]
     await check_settled(store)
 
 
-async def test_somebody_answers_while_another_is_being_asked(store: Store) -> None:
+async def test_an_answer_arrives_while_another_user_is_asked(store: Store) -> None:
     async def asker(question: Any) -> bool:
         await Sessions(store).answer("th_1", question.id, "deny", words="I was first")
         return True
 
-    result = await payer(store, spend(5), "well", ask=asker).run("go", thread="th_1")
+    result = await payment_agent(store, spend(5), "well", ask=asker).run("go", thread="th_1")
     assert "I was first" in result.messages.tool_messages()[0].text and ran == []
     await check_settled(store)
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_a_question_that_somebody_went_back_to_waits_again(store: Store, answered: bool) -> None:
-    sessions, question = Sessions(store), await paused(store)
+async def test_a_rewound_question_is_open_again(store: Store, answered: bool) -> None:
+    sessions, question = Sessions(store), await pause_run(store)
     if answered:
         await sessions.answer("th_1", question, "deny")
-        await payer(store, "not paid").run(thread="th_1")
+        await payment_agent(store, "not paid").run(thread="th_1")
     at = next(entry.seq for entry in (await sessions.load("th_1")).entries if entry.kind == "asked")
     await sessions.rewind("th_1", at)
     assert (await store.head("local", "th_1")).asking == 1
     (waits,) = await sessions.questions("th_1")
     await sessions.answer("th_1", waits["id"], "allow")
-    assert (await payer(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
+    assert (await payment_agent(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
     await check_settled(store)
 
 
 async def test_a_fork_has_a_question_of_its_own(store: Store) -> None:
-    sessions, question = Sessions(store), await paused(store)
+    sessions, question = Sessions(store), await pause_run(store)
     await sessions.fork("th_1", (await store.head("local", "th_1")).last, new_id="th_2")
     await sessions.answer("th_2", question, "allow")
-    assert (await payer(store, "paid").run(thread="th_2")).text == "paid" and ran == ["paid 5"]
+    assert (await payment_agent(store, "paid").run(thread="th_2")).text == "paid" and ran == ["paid 5"]
     await check_settled(store, "th_2")
     assert len(await sessions.questions("th_1")) == 1, "nobody has answered this one"
 
 
-async def test_what_a_task_in_the_background_asks_waits_while_the_root_goes_on(store: Store) -> None:
+async def test_a_background_question_waits_while_the_root_continues(store: Store) -> None:
     sessions, asked = Sessions(store, patience=30), asyncio.Event()
 
     @tool
@@ -257,13 +257,18 @@ async def test_what_a_task_in_the_background_asks_waits_while_the_root_goes_on(s
         if not used:
             return assistant("", ToolCall("s1", "start_task", {"agent": "payer", "prompt": "pay"}))
         if len(used) == 1:
-            await until_asked(store)
+            await wait_for_question(store)
         return assistant("", ToolCall("g1", "carry_on", {})) if len(used) == 1 else assistant("done")
 
     payers = Subagents([Subagent(name="payer", description="Pays.", prompt="pay")])
     root = Agent(FunctionModel(reply), tools=[pay, carry_on], hooks=[sessions, payers, confirm])
     running = asyncio.create_task(root.run("go", thread="th_1"))
-    while not [row async for batch in _there(store) for row in batch if row["kind"] == "intent" and _is(row, "g1")]:
+    while not [
+        row
+        async for batch in _thread_exists(store)
+        for row in batch
+        if row["kind"] == "intent" and _has_outcome(row, "g1")
+    ]:
         await asyncio.sleep(0.01)
     await say_yes(store)  # the root has replied since it was asked
     asked.set()
@@ -271,22 +276,22 @@ async def test_what_a_task_in_the_background_asks_waits_while_the_root_goes_on(s
     await check_settled(store)
 
 
-async def until_asked(store: Store) -> None:
+async def wait_for_question(store: Store) -> None:
     while not (await store.list("local", asking=True)).threads:
         await asyncio.sleep(0.01)
 
 
-async def _there(store: Store) -> AsyncIterator[Any]:
+async def _thread_exists(store: Store) -> AsyncIterator[Any]:
     if (await store.list("local")).threads:
         async for batch in store.read("local", "th_1"):
             yield batch
 
 
-def _is(row: Any, call: str) -> bool:
+def _has_outcome(row: Any, call: str) -> bool:
     return bool(row["data"]["call"] == call)
 
 
-# -- what was queued --------------------------------------------------------------------------------------------------
+# -- queued messages --------------------------------------------------------------------------------------------------
 
 
 # -- a store that fails -----------------------------------------------------------------------------------------------

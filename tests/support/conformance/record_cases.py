@@ -8,7 +8,7 @@ import time
 from wick.server.records import Records, RecordSum
 
 
-async def test_a_row_is_kept_replaced_and_deleted(records: Records) -> None:
+async def test_a_row_is_stored_replaced_and_deleted(records: Records) -> None:
     assert await records.get("k", "ada", "1") is None
     assert await records.put("k", "ada", "1", {"a": [1, "ü", None]})
     assert await records.get("k", "ada", "1") == {"a": [1, "ü", None]}
@@ -19,7 +19,7 @@ async def test_a_row_is_kept_replaced_and_deleted(records: Records) -> None:
     assert await records.get("k", "ada", "1") is None
 
 
-async def test_somebody_elses_row_is_not_there(records: Records) -> None:
+async def test_rows_of_other_owners_are_not_found(records: Records) -> None:
     await records.put("k", "ada", "1", {"a": 1})
     assert await records.get("k", "bob", "1") is None
     assert await records.get("other", "ada", "1") is None
@@ -42,7 +42,7 @@ async def test_a_row_is_over_at_its_time(records: Records) -> None:
     assert await records.find("k", "over") is None
     assert await records.take("k", "over") is None
     assert [row.id for row in await records.list("k")] == ["there"]
-    assert await records.put("k", "ada", "over", {"a": 2}, new=True)  # in the place of what is over
+    assert await records.put("k", "ada", "over", {"a": 2}, new=True)  # in place of an expired row
     assert await records.get("k", "ada", "over") == {"a": 2}
 
 
@@ -59,7 +59,7 @@ async def test_rows_are_listed_page_by_page(records: Records) -> None:
     assert seen == [(owner, id, owner) for owner in ("ada", "bob") for id in ("1", "2", "a/b")]
 
 
-async def test_numbers_add_up_whoever_adds_them(records: Records) -> None:
+async def test_concurrent_increments_add_up(records: Records) -> None:
     more = {"tokens": 3, "cost": 0.25}
     await asyncio.gather(*(records.add("use", "ada", "today", more, {"agent": "coder"}) for _ in range(40)))
     assert await records.get("use", "ada", "today") == {"agent": "coder", "tokens": 120, "cost": 10.0}
@@ -71,7 +71,7 @@ async def test_a_row_is_taken_once(records: Records) -> None:
     assert [found for found in taken if found] == [("ada", {"a": 1})]
 
 
-async def test_what_was_closed_opens_again(records: Records) -> None:
+async def test_a_closed_store_can_be_reopened(records: Records) -> None:
     await records.put("k", "ada", "1", {"a": 1})
     await records.close()
     assert await records.get("k", "ada", "1") == {"a": 1}

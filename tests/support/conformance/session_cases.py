@@ -29,7 +29,7 @@ def confirm(use: ToolUse) -> Ask:
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> None:
+def new_thread() -> None:
     ran.clear()
 
 
@@ -45,14 +45,14 @@ def spend(amount: int = 5) -> Any:
     return assistant("", call("pay", amount=amount))
 
 
-async def rows(store: Store, id: str, owner: str = "local") -> list[dict[str, Any]]:
+async def list_rows(store: Store, id: str, owner: str = "local") -> list[dict[str, Any]]:
     return [row async for batch in store.read(owner, id) for row in batch]
 
 
 # -- a conversation ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
+async def test_a_conversation_continues_in_another_agent(store: Store) -> None:
     first = await agent(store, "Hello Ada.").run("I am Ada.", thread="th_1")
     model = Scripted("You are Ada.")
     second = await Agent(model, hooks=[Sessions(store)]).run("Who am I?", thread="th_1")
@@ -62,23 +62,23 @@ async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
     assert second.thread is not None and kept.to_json() == second.thread.to_json()
 
 
-async def test_a_run_without_a_thread_gets_one_that_is_kept(store: Store) -> None:
+async def test_a_run_without_a_thread_gets_a_stored_one(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
     assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
-    assert len(await rows(store, result.thread.id)) == len(result.thread.entries)
+    assert len(await list_rows(store, result.thread.id)) == len(result.thread.entries)
 
 
-async def test_a_thread_that_has_a_past_is_written_with_it(store: Store) -> None:
+async def test_an_existing_thread_is_stored_with_its_history(store: Store) -> None:
     thread = Thread("th_1")
     thread.add(user("one"), assistant("1"))
     await agent(store, "2").run("two", thread=thread)
     await agent(store, "3").run("three", thread=thread)
-    assert [row["data"]["content"] for row in await rows(store, "th_1") if row["kind"] == "message"] == [
+    assert [row["data"]["content"] for row in await list_rows(store, "th_1") if row["kind"] == "message"] == [
         *("one", "1", "two", "2", "three", "3"),
     ]
 
 
-async def test_a_thread_that_went_another_way_is_refused(store: Store) -> None:
+async def test_a_diverged_thread_is_refused(store: Store) -> None:
     await agent(store, "1").run("one", thread="th_1")
     other = Thread("th_1")
     other.add(user("something else"))
@@ -104,26 +104,26 @@ async def test_owners_do_not_meet(store: Store) -> None:
     assert caught.value.code == "not_found"
 
 
-async def test_what_is_announced_is_in_the_store(store: Store) -> None:
-    """Whoever sees a reply, a result or the end can read it in the store."""
+async def test_announced_data_is_stored(store: Store) -> None:
+    """A client that sees a reply, a result or the end can read it in the store."""
     seen: list[tuple[str, int]] = []
     stream = agent(store, spend(), "Done.").stream("go", thread="th_1")
     async for event in stream:
         told = {"on_chat_model_end", "on_tool_end", "done"}
         if event.event in told:
-            seen.append((event.event, len([row for row in await rows(store, "th_1") if row["kind"] == "message"])))
+            seen.append((event.event, len([row for row in await list_rows(store, "th_1") if row["kind"] == "message"])))
     assert [event for event, _ in seen] == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
     assert all(there >= least for (_, there), least in zip(seen, (2, 3, 4, 4), strict=True)), seen
-    assert (await rows(store, "th_1"))[-1]["kind"] == "run_end"
+    assert (await list_rows(store, "th_1"))[-1]["kind"] == "run_end"
 
 
-async def test_a_tool_runs_only_once_it_is_written_that_it_is_about_to(store: Store) -> None:
+async def test_a_tool_starts_after_its_start_is_stored(store: Store) -> None:
     there: list[list[str]] = []
 
     @tool
     async def look(run: Run) -> str:
         """Look at the store."""
-        there.append([row["kind"] for row in await rows(store, "th_1")])
+        there.append([row["kind"] for row in await list_rows(store, "th_1")])
         return "seen"
 
     await Agent(Scripted(assistant("", call("look")), "ok"), tools=[look], hooks=[Sessions(store)]).run(
@@ -168,10 +168,10 @@ async def test_a_run_that_was_cut_off_is_taken_up_from_the_store(store: Store) -
 
 
 @pytest.mark.parametrize(("choice", "paid"), [("allow", ["paid 5"]), ("deny", [])])
-async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice: Any, paid: list[str]) -> None:
+async def test_the_user_may_be_asked_about_unknown_calls(store: Store, choice: Any, paid: list[str]) -> None:
     sessions = Sessions(store, unknown="ask_user")
     await agent(store, spend(), "ok").run("go", thread="th_1")
-    at = next(row["seq"] for row in await rows(store, "th_1") if row["kind"] == "intent")
+    at = next(row["seq"] for row in await list_rows(store, "th_1") if row["kind"] == "intent")
     await store.fork("local", "th_1", at, "th_2")
     ran.clear()
     waits = await Agent(Scripted("done", spare=True), tools=[pay], hooks=[sessions]).run(thread="th_2")
@@ -186,7 +186,7 @@ async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice:
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-async def asked(store: Store, **options: Any) -> Any:
+async def run_to_question(store: Store, **options: Any) -> Any:
     """A run that waits for an answer, and its question."""
     result = await agent(store, spend(), hooks=[confirm], **options).run("go", thread="th_1")
     assert (result.outcome, ran) == ("interrupted", [])
@@ -195,8 +195,8 @@ async def asked(store: Store, **options: Any) -> Any:
     return question
 
 
-async def test_a_question_waits_in_the_store_and_anybody_answers(store: Store) -> None:
-    question = await asked(store)
+async def test_a_stored_question_can_be_answered_anywhere(store: Store) -> None:
+    question = await run_to_question(store)
     assert (question["question"], question["tool"], question["args"]) == ("pay 5?", "pay", {"amount": 5})
     assert question["expires"] > 1_700_000_000
     head = await store.head("local", "th_1")
@@ -204,39 +204,39 @@ async def test_a_question_waits_in_the_store_and_anybody_answers(store: Store) -
     await Sessions(store).answer("th_1", question["id"], "allow", by="bob")
     result = await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
     assert (result.text, ran) == ("Paid.", ["paid 5"])
-    kinds = [row["kind"] for row in await rows(store, "th_1")]
+    kinds = [row["kind"] for row in await list_rows(store, "th_1")]
     assert kinds.count("asked") == kinds.count("answered") == kinds.count("intent") == 1
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["by"] == "bob" and await store.inbox("local", "th_1") == []
     assert (await store.head("local", "th_1")).asking == 0
 
 
 async def test_a_denial_has_words(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], "deny", words="too much")
     result = await agent(store, "Not paid.", hooks=[confirm]).run(thread="th_1")
     assert "too much" in result.messages.tool_messages()[0].text and ran == []
 
 
 async def test_an_answer_may_change_the_arguments_and_guards_look_again(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], "allow", args={"amount": 3})
     await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
     assert ran == ["paid 3"]
 
 
 @pytest.mark.parametrize(("choice", "scope"), [("allow_session", "session"), ("allow_always", "always")])
-async def test_an_answer_may_be_meant_for_more_than_once(store: Store, choice: Any, scope: str) -> None:
-    question = await asked(store)
+async def test_an_answer_may_be_a_grant(store: Store, choice: Any, scope: str) -> None:
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], choice)
     await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["scope"] == scope
     assert answered["rule"] == {"operation": "tool_use", "tool": "pay", "args": {"amount": 5}}
 
 
 async def test_the_first_answer_counts(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     sessions = Sessions(store)
     await sessions.answer("th_1", question["id"], "deny")
     with pytest.raises(StoreError) as caught:
@@ -246,7 +246,7 @@ async def test_the_first_answer_counts(store: Store) -> None:
 
 
 async def test_answers_to_nothing_are_refused(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     sessions = Sessions(store)
     for bad in (
         sessions.answer("th_1", "ask_nothing", "allow"),
@@ -263,17 +263,17 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
     assert len(await sessions.questions("th_1")) == 1, "nothing is lost"
 
 
-async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_question_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
     result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["lapsed"] is True and answered["allowed"] is False
 
 
-async def test_what_has_lapsed_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_questions_are_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = Sessions(store)
-    await asked(store)
+    await run_to_question(store)
     assert await sessions.lapsed() == []
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
@@ -324,7 +324,7 @@ async def test_a_childs_question_is_one_of_the_roots_thread(store: Store) -> Non
 # -- one writer -------------------------------------------------------------------------------------------------------
 
 
-def slow(began: list[str], gate: asyncio.Event) -> FunctionModel:
+def slow_agent(began: list[str], gate: asyncio.Event) -> FunctionModel:
     async def reply(request: Any) -> Any:
         began.append(request.messages[-1].text)
         await gate.wait()
@@ -336,7 +336,7 @@ def slow(began: list[str], gate: asyncio.Event) -> FunctionModel:
 async def test_two_messages_at_once_are_answered_in_order(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store)])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store)])
     runs = [asyncio.create_task(talker.run(word, thread="th_1")) for word in ("one", "two", "three")]
     while not began:
         await asyncio.sleep(0.01)
@@ -348,10 +348,10 @@ async def test_two_messages_at_once_are_answered_in_order(store: Store) -> None:
     ]
 
 
-async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> None:
+async def test_a_second_message_may_be_refused(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store, busy="refuse")])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store, busy="refuse")])
     first = asyncio.create_task(talker.run("one", thread="th_1"))
     while not began:
         await asyncio.sleep(0.01)
@@ -363,10 +363,10 @@ async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> 
     assert (await talker.run("three", thread="th_1")).text == "re: three"
 
 
-async def test_who_gives_up_waiting_leaves_the_line(store: Store) -> None:
+async def test_an_abandoned_wait_leaves_the_queue(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store)])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store)])
     runs = [asyncio.create_task(talker.run(word, thread="th_1")) for word in ("one", "two", "three")]
     while not began:
         await asyncio.sleep(0.01)
@@ -388,7 +388,7 @@ async def test_the_thread_of_another_program_is_waited_for(store: Store) -> None
     assert (await waiting).text == "hi"
 
 
-async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
+async def test_a_lost_lease_cannot_write(store: Store) -> None:
     """As if this program had been stopped until its lease was over and another one had it."""
 
     @tool
@@ -403,10 +403,10 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     with pytest.raises(StoreError) as caught:
         await worker.run("go", thread="th_1")
     assert caught.value.code == "fenced"
-    assert [row["kind"] for row in await rows(store, "th_1")][-1] == "intent", "what came later is not written"
+    assert [row["kind"] for row in await list_rows(store, "th_1")][-1] == "intent", "what came later is not written"
 
 
-async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_is_renewed_during_a_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[str] = []
     renewed: list[Any] = []
     gate, renew = asyncio.Event(), store.renew
@@ -416,7 +416,9 @@ async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch:
         return renewed[-1]
 
     monkeypatch.setattr(store, "renew", noted)
-    run = asyncio.create_task(Agent(slow(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1"))
+    run = asyncio.create_task(
+        Agent(slow_agent(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1")
+    )
     while len(renewed) < 4:  # three of them take as long as the lease
         await asyncio.sleep(0.01)
     with pytest.raises(StoreError):
@@ -444,7 +446,7 @@ async def test_a_child_cannot_have_the_thread_of_the_run_above(store: Store) -> 
 # -- messages to a thread ---------------------------------------------------------------------------------------------
 
 
-async def test_what_is_sent_while_a_run_goes_on_steers_it(store: Store) -> None:
+async def test_a_message_during_a_run_steers_it(store: Store) -> None:
     sessions = Sessions(store)
 
     @tool
@@ -459,7 +461,7 @@ async def test_what_is_sent_while_a_run_goes_on_steers_it(store: Store) -> None:
     assert await store.inbox("local", "th_1") == []
 
 
-async def test_what_is_sent_at_the_last_moment_is_answered_before_the_end(store: Store) -> None:
+async def test_a_message_at_the_last_moment_is_answered(store: Store) -> None:
     sessions = Sessions(store)
 
     async def reply(request: Any) -> Any:
@@ -471,7 +473,7 @@ async def test_what_is_sent_at_the_last_moment_is_answered_before_the_end(store:
     assert [message.text for message in result.messages] == ["go", "re: go", "wait!", "re: wait!"]
 
 
-async def test_what_is_sent_to_a_quiet_thread_waits_for_the_next_run(store: Store) -> None:
+async def test_a_message_to_an_idle_thread_waits_for_the_next_run(store: Store) -> None:
     sessions = Sessions(store)
     await agent(store, "1").run("one", thread="th_1")
     await sessions.send("th_1", "two")
@@ -483,7 +485,7 @@ async def test_what_is_sent_to_a_quiet_thread_waits_for_the_next_run(store: Stor
     assert [message.text for message in result.messages] == ["and", "three", "3"]
 
 
-async def test_only_users_are_heard(store: Store) -> None:
+async def test_only_user_messages_are_delivered(store: Store) -> None:
     await store.create("local", "th_1")
     with pytest.raises(ConfigError, match="only a message of the user"):
         await Sessions(store).send("th_1", assistant("I am the model"))
@@ -513,7 +515,7 @@ async def test_a_thread_forks_and_rewinds(store: Store) -> None:
         await sessions.rewind("th_9", 1)
 
 
-# -- what it is given -------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_store_that_fails_fails_the_run(store: Store) -> None:

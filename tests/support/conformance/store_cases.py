@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from store_fixtures import Held, Place, entries, entry, held, numbers, outcome, read, refused, says
+from store_fixtures import (
+    HeldLease,
+    StoreLocation,
+    append_outcome,
+    assert_refused,
+    entry_numbers,
+    hold_thread,
+    make_entries,
+    make_entry,
+    read_entries,
+    text_entry,
+)
 from wick import Agent, Scripted, Thread, ToolCall, assistant
 from wick.errors import StoreError
 from wick.protocols import News, NewThread, Store
@@ -17,8 +28,8 @@ from wick.stores import rows
 
 
 @pytest.fixture
-async def mine(store: Store) -> Held:
-    return await held(store)
+async def own_rows(store: Store) -> HeldLease:
+    return await hold_thread(store)
 
 
 # -- threads --------------------------------------------------------------------------------------------------------
@@ -30,7 +41,7 @@ async def test_a_new_thread_is_empty(store: Store) -> None:
     assert (made.owner, made.id, made.title, made.meta) == ("ada", "t", "Plans", {"agent": "a", "n": [1, None]})
     assert (made.last, made.run, made.asking, made.queued, made.leased) == (0, "", 0, 0, False)
     assert made.created == made.updated > 1_600_000_000
-    assert await read(store) == []
+    assert await read_entries(store) == []
 
 
 async def test_a_lease_creates_a_thread_with_messages_in_its_inbox(store: Store) -> None:
@@ -42,16 +53,16 @@ async def test_a_lease_creates_a_thread_with_messages_in_its_inbox(store: Store)
         (1, "message", {"n": 1}),
         (2, "message", {"n": 2}),
     ]
-    with refused("conflict"):
+    with assert_refused("conflict"):
         await store.lease("ada", "t", "other", 60, new=new)
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.lease("ada", "other", "me", 60, new=NewThread({}, [{"n": object()}]))
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.lease("ada", "a\0b", "me", 60, new=new)
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.head("ada", "other")
     assert await store.enqueue("ada", "t", {"n": 3}) == 3
-    assert await store.append("ada", "t", [entry(1)], expect=0, fence=lease.fence, took=[1, 2]) == 1
+    assert await store.append("ada", "t", [make_entry(1)], expect=0, fence=lease.fence, took=[1, 2]) == 1
 
 
 async def test_a_lease_comes_with_the_thread_and_its_inbox(store: Store) -> None:
@@ -67,71 +78,71 @@ async def test_a_lease_comes_with_the_thread_and_its_inbox(store: Store) -> None
 
 async def test_a_thread_is_made_once(store: Store) -> None:
     await store.create("ada", "t")
-    with refused("conflict", "there is a thread 't' already"):
+    with assert_refused("conflict", "there is a thread 't' already"):
         await store.create("ada", "t")
-    assert (await store.create("bob", "t")).owner == "bob"  # ids of others are nobody's business
+    assert (await store.create("bob", "t")).owner == "bob"  # ids of other owners are private
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", "\ud800", None, 5, []])
 async def test_a_name_that_is_none(store: Store, name: Any) -> None:
     for owner, id in (("ada", name), (name, "t")):
-        with refused("invalid"):
+        with assert_refused("invalid"):
             await store.create(owner, id)
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await store.head(owner, id)
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await store.enqueue(owner, id, {})
-        with refused("not_found"):
-            await store.append(owner, id, [entry(1)], expect=0, fence=1)
-        with refused("not_found"):
+        with assert_refused("not_found"):
+            await store.append(owner, id, [make_entry(1)], expect=0, fence=1)
+        with assert_refused("not_found"):
             await store.lease(owner, id, "me", 1)
     assert (await store.list(name)).threads == ()
 
 
 @pytest.mark.parametrize("name", ["日本語", "a b/c:d%e_f'g\"h\\i", "x" * 200, "👩‍👩‍👧"])
 async def test_any_other_name(store: Store, name: str) -> None:
-    mine = await held(store, name, owner=name)
-    await mine.append(entry(1))
+    mine = await hold_thread(store, name, owner=name)
+    await mine.append(make_entry(1))
     assert (await store.list(name)).threads[0].id == name
-    assert len(await read(store, name, name)) == 1
+    assert len(await read_entries(store, name, name)) == 1
 
 
 async def test_meta_is_json(store: Store) -> None:
-    with refused("invalid", "the meta of a thread is JSON data"):
+    with assert_refused("invalid", "the meta of a thread is JSON data"):
         await store.create("ada", "t", meta={"x": object()})
 
 
-async def test_the_title_is_the_first_thing_the_user_said(store: Store) -> None:
-    mine = await held(store)
-    await mine.append(says(1, "system", "Be brief."), says(2, "user", "  Plan\0 my\n trip. " + "x" * 100))
+async def test_the_title_is_the_first_user_message(store: Store) -> None:
+    mine = await hold_thread(store)
+    await mine.append(text_entry(1, "system", "Be brief."), text_entry(2, "user", "  Plan\0 my\n trip. " + "x" * 100))
     await mine.say("user", "Another thing.")
     title = (await store.head("ada", "t")).title
     assert title.startswith("Plan my trip. xxx") and len(title) == rows.TITLE_CHARS and title.endswith("…")
-    named = await held(store, "named", title="Mine")
+    named = await hold_thread(store, "named", title="Mine")
     await named.say("user", "Hello.")
     assert (await store.head("ada", "named")).title == "Mine"
 
 
-async def test_a_deleted_thread_is_gone(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, 3))
+async def test_a_deleted_thread_is_not_found(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, 3))
     await store.put_blob("ada", "t", b"data")
     await store.delete("ada", "t")
-    with refused("not_found", "there is no thread 't'"):
+    with assert_refused("not_found", "there is no thread 't'"):
         await store.head("ada", "t")
-    with refused("not_found"):
-        await mine.append(entry(4))
-    with refused("not_found"):
+    with assert_refused("not_found"):
+        await own_rows.append(make_entry(4))
+    with assert_refused("not_found"):
         await store.delete("ada", "t")
     assert (await store.list("ada")).threads == ()
 
 
-async def test_who_held_a_deleted_thread_cannot_write_to_the_next_of_that_name(store: Store, mine: Held) -> None:
+async def test_the_lease_of_a_deleted_thread_cannot_write_to_its_successor(store: Store, own_rows: HeldLease) -> None:
     await store.delete("ada", "t")
-    again = await held(store)
-    assert again.lease.fence > mine.lease.fence
-    with refused("fenced"):
-        await mine.append(entry(1))
-    assert await read(store) == []
+    again = await hold_thread(store)
+    assert again.lease.fence > own_rows.lease.fence
+    with assert_refused("fenced"):
+        await own_rows.append(make_entry(1))
+    assert await read_entries(store) == []
 
 
 # -- the log --------------------------------------------------------------------------------------------------------
@@ -148,23 +159,23 @@ DATA = [
 ]
 
 
-async def test_what_is_read_is_what_was_written(store: Store, mine: Held) -> None:
-    wanted = [entry(number, "event", [data]) for number, data in enumerate(DATA, 1)]
-    assert await mine.append(*wanted) == len(DATA)
-    found = await read(store)
+async def test_read_returns_written_entries(store: Store, own_rows: HeldLease) -> None:
+    wanted = [make_entry(number, "event", [data]) for number, data in enumerate(DATA, 1)]
+    assert await own_rows.append(*wanted) == len(DATA)
+    found = await read_entries(store)
     assert found == wanted
     assert [repr(row) for row in found] == [repr(row) for row in wanted]  # 1.0 is not 1, -0.0 is not 0.0
 
 
-async def test_a_real_thread_comes_back(store: Store, mine: Held) -> None:
+async def test_a_real_thread_round_trips(store: Store, own_rows: HeldLease) -> None:
     thread = Thread("t")
     agent = Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": "x"})), "Done.", "Bye."), tools=[])
     await agent.run("Go on.", thread=thread)
     await agent.run("And now?", thread=thread)
     thread.values["todos"] = ["tea"]
     for logged in thread.entries:
-        await mine.append(logged.to_json())
-    again = Thread.from_json({"schema": 1, "id": "t", "entries": await read(store)})
+        await own_rows.append(logged.to_json())
+    again = Thread.from_json({"schema": 1, "id": "t", "entries": await read_entries(store)})
     assert again.messages == thread.messages and again.entries == thread.entries
     assert again.values["todos"] == ["tea"]
     assert (await store.head("ada", "t")).run == ""
@@ -187,227 +198,232 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=repr)
-async def test_all_or_none(store: Store, mine: Held, bad: Any) -> None:
-    with refused("invalid", "thread t: entry 2 cannot be stored"):
-        await mine.append(entry(1), bad)
-    with refused("invalid", "nothing to append"):
-        await mine.append()
-    assert await read(store) == []
-    assert await mine.append(entry(1)) == 1
+async def test_all_or_none(store: Store, own_rows: HeldLease, bad: Any) -> None:
+    with assert_refused("invalid", "thread t: entry 2 cannot be stored"):
+        await own_rows.append(make_entry(1), bad)
+    with assert_refused("invalid", "nothing to append"):
+        await own_rows.append()
+    assert await read_entries(store) == []
+    assert await own_rows.append(make_entry(1)) == 1
 
 
-async def test_a_writer_who_missed_something(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, 3))
+async def test_a_writer_with_a_gap_is_refused(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, 3))
     for expect in (0, 2, 4, 1000):
-        with refused("conflict", f"thread t is at entry 3, not at {expect}"):
-            await mine.append(entry(expect + 1), expect=expect)
+        with assert_refused("conflict", f"thread t is at entry 3, not at {expect}"):
+            await own_rows.append(make_entry(expect + 1), expect=expect)
     for expect in (-1, None, 2.0, 2**70):
-        with refused("invalid"):
-            await mine.append(entry(1), expect=expect)
-    assert len(await read(store)) == 3
+        with assert_refused("invalid"):
+            await own_rows.append(make_entry(1), expect=expect)
+    assert len(await read_entries(store)) == 3
 
 
-async def test_to_append_the_same_again_changes_nothing(store: Store, mine: Held) -> None:
-    """Who does not know whether it was written can ask by trying again."""
-    some = entries(1, 3)
-    assert await mine.append(*some) == 3
-    assert await mine.append(*some, expect=0) == 3
-    with refused("conflict"):
-        await mine.append(*some[:2], expect=0)
-    with refused("conflict"):
-        await mine.append(*some[:2], {**some[2], "data": {"role": "user", "content": "other"}}, expect=0)
-    assert await read(store) == some
+async def test_to_append_the_same_again_changes_nothing(store: Store, own_rows: HeldLease) -> None:
+    """After an unknown outcome a writer can safely append again."""
+    some = make_entries(1, 3)
+    assert await own_rows.append(*some) == 3
+    assert await own_rows.append(*some, expect=0) == 3
+    with assert_refused("conflict"):
+        await own_rows.append(*some[:2], expect=0)
+    with assert_refused("conflict"):
+        await own_rows.append(*some[:2], {**some[2], "data": {"role": "user", "content": "other"}}, expect=0)
+    assert await read_entries(store) == some
 
 
-async def test_to_take_and_append_the_same_again(store: Store, mine: Held) -> None:
+async def test_to_take_and_append_the_same_again(store: Store, own_rows: HeldLease) -> None:
     position = await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
-    row = says(1, "user", "Hi.")
-    assert await mine.append(row, took=[position]) == 1
-    assert await mine.append(row, took=[position], expect=0) == 1
+    row = text_entry(1, "user", "Hi.")
+    assert await own_rows.append(row, took=[position]) == 1
+    assert await own_rows.append(row, took=[position], expect=0) == 1
     assert await store.inbox("ada", "t") == [] and (await store.head("ada", "t")).queued == 0
 
 
-async def test_reading_from_somewhere(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, 10))
-    assert numbers(await read(store, after=7)) == [8, 9, 10]
-    assert numbers(await read(store, after=2, limit=3)) == [3, 4, 5]
-    assert await read(store, after=10) == await read(store, after=99) == await read(store, limit=0) == []
-    with refused("invalid"):
-        await read(store, after=-1)
+async def test_reading_from_somewhere(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, 10))
+    assert entry_numbers(await read_entries(store, after=7)) == [8, 9, 10]
+    assert entry_numbers(await read_entries(store, after=2, limit=3)) == [3, 4, 5]
+    assert (
+        await read_entries(store, after=10)
+        == await read_entries(store, after=99)
+        == await read_entries(store, limit=0)
+        == []
+    )
+    with assert_refused("invalid"):
+        await read_entries(store, after=-1)
 
 
-async def test_a_long_thread_is_read_in_batches(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, 2 * rows.BATCH_ROWS + 1))
+async def test_a_long_thread_is_read_in_batches(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, 2 * rows.BATCH_ROWS + 1))
     sizes = [len(batch) async for batch in store.read("ada", "t")]
     assert sum(sizes) == 2 * rows.BATCH_ROWS + 1 and max(sizes) <= rows.BATCH_ROWS
 
 
-async def test_large_entries_are_read_a_few_at_a_time(store: Store, mine: Held) -> None:
+async def test_large_entries_are_read_a_few_at_a_time(store: Store, own_rows: HeldLease) -> None:
     for seq in range(1, 8):
-        await mine.append(entry(seq, "event", {"x": "y" * (rows.BATCH_BYTES // 2)}))
+        await own_rows.append(make_entry(seq, "event", {"x": "y" * (rows.BATCH_BYTES // 2)}))
     sizes = [len(batch) async for batch in store.read("ada", "t")]
     assert sum(sizes) == 7 and max(sizes) <= 2
 
 
-async def test_what_is_written_while_somebody_reads(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, rows.BATCH_ROWS))
+async def test_writes_during_a_read(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, rows.BATCH_ROWS))
     async with aclosing(store.read("ada", "t")) as batches:  # type: ignore[type-var]
         assert len(await anext(batches)) == rows.BATCH_ROWS
-        await mine.append(*entries(rows.BATCH_ROWS + 1, rows.BATCH_ROWS + 2))
+        await own_rows.append(*make_entries(rows.BATCH_ROWS + 1, rows.BATCH_ROWS + 2))
         assert len(await anext(batches)) == 2
-        await mine.append(entry(rows.BATCH_ROWS + 3))
+        await own_rows.append(make_entry(rows.BATCH_ROWS + 3))
         await store.delete("ada", "t")
         await store.create("ada", "t")
-        if await outcome(lambda: anext(batches, None)) != "not_found":
+        if await append_outcome(lambda: anext(batches, None)) != "not_found":
             assert await anext(batches, None) is None
 
 
 # -- leases ---------------------------------------------------------------------------------------------------------
 
 
-async def test_one_holder_at_a_time(store: Store, mine: Held) -> None:
+async def test_one_holder_at_a_time(store: Store, own_rows: HeldLease) -> None:
     assert (await store.head("ada", "t")).leased
-    with refused("conflict", "held by me for another"):
+    with assert_refused("conflict", "held by me for another"):
         await store.lease("ada", "t", "other", 60)
-    with refused("conflict"):
+    with assert_refused("conflict"):
         await store.lease("ada", "t", "me", 60)
-    await store.release("ada", "t", mine.lease.fence)
+    await store.release("ada", "t", own_rows.lease.fence)
     assert not (await store.head("ada", "t")).leased
     other = await store.lease("ada", "t", "other", 60)
-    assert other.holder == "other" and other.fence > mine.lease.fence
+    assert other.holder == "other" and other.fence > own_rows.lease.fence
 
 
-async def test_who_let_go_cannot_write(store: Store, mine: Held) -> None:
-    await store.release("ada", "t", mine.lease.fence)
-    with refused("fenced", "cannot be written: its lease has expired"):
-        await mine.append(entry(1))
-    with refused("fenced"):
-        await store.renew("ada", "t", mine.lease.fence, 60)
-    await store.release("ada", "t", mine.lease.fence)  # nothing to let go of
-    assert await read(store) == []
+async def test_a_released_lease_cannot_write(store: Store, own_rows: HeldLease) -> None:
+    await store.release("ada", "t", own_rows.lease.fence)
+    with assert_refused("fenced", "cannot be written: its lease has expired"):
+        await own_rows.append(make_entry(1))
+    with assert_refused("fenced"):
+        await store.renew("ada", "t", own_rows.lease.fence, 60)
+    await store.release("ada", "t", own_rows.lease.fence)  # nothing to release
+    assert await read_entries(store) == []
 
 
-async def test_nobody_writes_without_a_lease(store: Store) -> None:
+async def test_writing_needs_a_lease(store: Store) -> None:
     await store.create("ada", "t")
     for fence in (0, 1, 2**40):
-        with refused("fenced"):
-            await store.append("ada", "t", [entry(1)], expect=0, fence=fence)
+        with assert_refused("fenced"):
+            await store.append("ada", "t", [make_entry(1)], expect=0, fence=fence)
 
 
 async def test_a_lease_that_has_run_out_is_taken_over(store: Store) -> None:
-    mine = await held(store, seconds=0.2)
-    await mine.append(entry(1))
+    mine = await hold_thread(store, seconds=0.2)
+    await mine.append(make_entry(1))
     await asyncio.sleep(0.3)
     assert not (await store.head("ada", "t")).leased
-    await mine.append(entry(2))  # nobody else can have written anything
-    other = Held(store, await store.lease("ada", "t", "other", 60), last=2)
+    await mine.append(make_entry(2))  # no other writer is possible
+    other = HeldLease(store, await store.lease("ada", "t", "other", 60), last=2)
     assert other.lease.fence > mine.lease.fence
-    with refused("fenced"):
-        await mine.append(entry(3))
-    with refused("fenced"):
+    with assert_refused("fenced"):
+        await mine.append(make_entry(3))
+    with assert_refused("fenced"):
         await store.renew("ada", "t", mine.lease.fence, 60)
-    await store.release("ada", "t", mine.lease.fence)  # not theirs to let go of
-    await other.append(entry(3))
-    assert numbers(await read(store)) == [1, 2, 3]
+    await store.release("ada", "t", mine.lease.fence)  # not the holder, so not allowed to release
+    await other.append(make_entry(3))
+    assert entry_numbers(await read_entries(store)) == [1, 2, 3]
 
 
 async def test_a_lease_is_renewed(store: Store) -> None:
-    mine = await held(store, seconds=0.3)
+    mine = await hold_thread(store, seconds=0.3)
     again = await store.renew("ada", "t", mine.lease.fence, 60)
     assert again.fence == mine.lease.fence and again.holder == "me" and again.until > mine.lease.until + 30
     await asyncio.sleep(0.4)
-    with refused("conflict"):
+    with assert_refused("conflict"):
         await store.lease("ada", "t", "other", 60)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), None, "1", True])
 async def test_a_lease_lasts_for_some_seconds(store: Store, seconds: Any) -> None:
     await store.create("ada", "t")
-    with refused("invalid", "a lease lasts for some seconds"):
+    with assert_refused("invalid", "a lease lasts for some seconds"):
         await store.lease("ada", "t", "me", seconds)
 
 
-async def test_of_many_who_want_a_thread_one_gets_it(store: Store) -> None:
+async def test_one_of_many_contenders_gets_the_lease(store: Store) -> None:
     await store.create("ada", "t")
     wants = [lambda name=f"h{n}": store.lease("ada", "t", name, 60) for n in range(20)]
-    outcomes = await asyncio.gather(*map(outcome, wants))
+    outcomes = await asyncio.gather(*map(append_outcome, wants))
     assert sorted(outcomes) == ["conflict"] * 19 + ["ok"]
 
 
-async def test_appends_at_once_never_interleave(store: Store, mine: Held) -> None:
-    """Somebody who appends from two places at once has a bug; the log has none."""
-    tries = [lambda n=n: store.append("ada", "t", [entry(1, "event", n=n), entry(2, "event", n=n)], expect=0,
-                                      fence=mine.lease.fence) for n in range(10)]  # fmt: skip
-    outcomes = await asyncio.gather(*map(outcome, tries))
+async def test_appends_at_once_never_interleave(store: Store, own_rows: HeldLease) -> None:
+    """Concurrent appends of one holder are a bug of the caller; the log stays consistent."""
+    tries = [lambda n=n: store.append("ada", "t", [make_entry(1, "event", n=n), make_entry(2, "event", n=n)], expect=0,
+                                      fence=own_rows.lease.fence) for n in range(10)]  # fmt: skip
+    outcomes = await asyncio.gather(*map(append_outcome, tries))
     assert sorted(outcomes) == ["conflict"] * 9 + ["ok"]
-    first, second = await read(store)
+    first, second = await read_entries(store)
     assert first["data"] == second["data"]
 
 
 async def test_many_threads_at_once(store: Store) -> None:
     async def write(number: int) -> None:
-        mine = await held(store, f"t{number}")
+        mine = await hold_thread(store, f"t{number}")
         for seq in range(1, 11):
-            await mine.append(entry(seq))
+            await mine.append(make_entry(seq))
 
     await asyncio.gather(*map(write, range(20)))
     for number in range(20):
-        assert numbers(await read(store, f"t{number}")) == [*range(1, 11)]
+        assert entry_numbers(await read_entries(store, f"t{number}")) == [*range(1, 11)]
 
 
-# -- what others say ------------------------------------------------------------------------------------------------
+# -- inbox messages -------------------------------------------------------------------------------------------------
 
 
-async def test_messages_are_queued_in_order(store: Store, mine: Held) -> None:
+async def test_messages_are_queued_in_order(store: Store, own_rows: HeldLease) -> None:
     said = [{"role": "user", "content": f"{n}\0"} for n in range(5)]
     assert [await store.enqueue("ada", "t", message) for message in said] == [1, 2, 3, 4, 5]
     queue = await store.inbox("ada", "t")
     assert [item.data for item in queue] == said
     assert {item.kind for item in queue} == {"message"} and all(item.at > 1_600_000_000 for item in queue)
-    await mine.append(says(1, "user", "0"), says(2, "user", "2"), took=[1, 3])
+    await own_rows.append(text_entry(1, "user", "0"), text_entry(2, "user", "2"), took=[1, 3])
     assert [item.position for item in await store.inbox("ada", "t")] == [2, 4, 5]
     assert (await store.head("ada", "t")).queued == 3
     assert await store.enqueue("ada", "t", said[0]) == 6  # a position is never used twice
 
 
-async def test_messages_at_once_all_arrive(store: Store, mine: Held) -> None:
+async def test_messages_at_once_all_arrive(store: Store, own_rows: HeldLease) -> None:
     places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": n}) for n in range(30)))
     assert sorted(places) == [*range(1, 31)]
     found = {item.position: item.data["n"] for item in await store.inbox("ada", "t")}
     assert found == {position: n for n, position in enumerate(places)}
 
 
-async def test_several_messages_are_queued_together_or_not_at_all(store: Store, mine: Held) -> None:
+async def test_several_messages_are_queued_together_or_not_at_all(store: Store, own_rows: HeldLease) -> None:
     assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, {"n": 3}) == 3
     assert [(item.position, item.data["n"]) for item in await store.inbox("ada", "t")] == [(1, 1), (2, 2), (3, 3)]
-    with refused("invalid", "JSON data"):
+    with assert_refused("invalid", "JSON data"):
         await store.enqueue("ada", "t", {"n": 4}, {"n": object()})
-    with refused("invalid", "nothing to send"):
+    with assert_refused("invalid", "nothing to send"):
         await store.enqueue("ada", "t")
     assert (await store.head("ada", "t")).queued == 3
 
 
-async def test_what_is_said_again_under_its_key_is_queued_once(store: Store, mine: Held) -> None:
+async def test_an_idempotency_key_queues_once(store: Store, own_rows: HeldLease) -> None:
     assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
     assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
     assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
     assert await store.enqueue("ada", "t", {"n": 4}) == 4
-    await mine.append(entry(1), took=[1, 2, 3, 4])
-    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was heard
+    await own_rows.append(make_entry(1), took=[1, 2, 3, 4])
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was delivered
     assert (await store.head("ada", "t")).queued == 0 and list(await store.inbox("ada", "t")) == []
     await store.create("ada", "another")
     assert await store.enqueue("ada", "another", {"n": 1}, key="k") == 1
     for key in ("x" * 201, "a\0b"):
-        with refused("invalid", "the key of a message"):
+        with assert_refused("invalid", "the key of a message"):
             await store.enqueue("ada", "t", {"n": 1}, key=key)
 
 
-async def test_who_says_it_at_once_under_one_key_says_it_once(store: Store, mine: Held) -> None:
+async def test_a_concurrent_idempotency_key_queues_once(store: Store, own_rows: HeldLease) -> None:
     places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": 1}, key="k") for _ in range(20)))
     assert set(places) == {1} and (await store.head("ada", "t")).queued == 1
 
 
-async def test_a_key_goes_with_its_thread(store: Store, mine: Held) -> None:
+async def test_an_idempotency_key_is_deleted_with_its_thread(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"n": 1}, key="k")
     await store.delete("ada", "t")
     await store.create("ada", "t")
@@ -415,96 +431,96 @@ async def test_a_key_goes_with_its_thread(store: Store, mine: Held) -> None:
     assert [item.data for item in await store.inbox("ada", "t")] == [{"n": 2}]
 
 
-async def test_a_thread_is_described_anew(store: Store) -> None:
+async def test_a_thread_is_renamed(store: Store) -> None:
     made = await store.create("ada", "t", title="First", meta={"agent": "a"})
     assert (await store.describe("ada", "t", title="  Second  title ")).title == "Second title"
     changed = await store.describe("ada", "t", meta={"agent": "b", "n": [1]})
     assert changed == await store.head("ada", "t")
     assert (changed.title, changed.meta, changed.updated) == ("Second title", {"agent": "b", "n": [1]}, made.updated)
-    with refused("invalid", "JSON data"):
+    with assert_refused("invalid", "JSON data"):
         await store.describe("ada", "t", meta={"x": object()})
 
 
-async def test_what_was_taken_cannot_be_taken_again(store: Store, mine: Held) -> None:
+async def test_a_dequeued_message_cannot_be_dequeued_again(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
-    await mine.append(entry(1), took=[1, 1])
+    await own_rows.append(make_entry(1), took=[1, 1])
     for position in (1, 2):
-        with refused("conflict", f"nothing is queued at {position}"):
-            await mine.append(entry(2), took=[position])
-    with refused("invalid"):
-        await mine.append(entry(2), took=[-1])
-    assert numbers(await read(store)) == [1]
+        with assert_refused("conflict", f"nothing is queued at {position}"):
+            await own_rows.append(make_entry(2), took=[position])
+    with assert_refused("invalid"):
+        await own_rows.append(make_entry(2), took=[-1])
+    assert entry_numbers(await read_entries(store)) == [1]
 
 
-async def test_what_is_taken_stays_if_the_append_is_refused(store: Store, mine: Held) -> None:
+async def test_a_message_stays_queued_if_the_append_is_refused(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"n": 1})
-    with refused("conflict"):
-        await mine.append(entry(6), took=[1], expect=5)
-    with refused("fenced"):
-        await mine.append(entry(1), took=[1], fence=mine.lease.fence + 1)
+    with assert_refused("conflict"):
+        await own_rows.append(make_entry(6), took=[1], expect=5)
+    with assert_refused("fenced"):
+        await own_rows.append(make_entry(1), took=[1], fence=own_rows.lease.fence + 1)
     assert len(await store.inbox("ada", "t")) == 1
 
 
 @pytest.mark.parametrize("said", [5, "text", {"x": object()}, {"x": float("nan")}, {1: 2}])
-async def test_what_is_queued_is_json(store: Store, mine: Held, said: Any) -> None:
-    with refused("invalid", "JSON data"):
+async def test_queued_messages_are_json(store: Store, own_rows: HeldLease, said: Any) -> None:
+    with assert_refused("invalid", "JSON data"):
         await store.enqueue("ada", "t", said)
-    await mine.log("asked", id="q")
-    with refused("invalid", "JSON data"):
+    await own_rows.log("asked", id="q")
+    with assert_refused("invalid", "JSON data"):
         await store.answer("ada", "t", "q", said)
     assert (await store.head("ada", "t")).asking == 1
 
 
-async def test_the_first_answer_counts(store: Store, mine: Held) -> None:
-    await mine.log("asked", id="q", question="May I?")
+async def test_the_first_answer_counts(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("asked", id="q", question="May I?")
     assert (await store.head("ada", "t")).asking == 1
     position = await store.answer("ada", "t", "q", {"allowed": True})
-    with refused("conflict", "has been answered"):
+    with assert_refused("conflict", "has been answered"):
         await store.answer("ada", "t", "q", {"allowed": False})
     assert (await store.head("ada", "t")).asking == 0
     (item,) = await store.inbox("ada", "t")
     assert (item.position, item.kind, item.data) == (position, "answer", {"allowed": True, "id": "q"})
-    await mine.append(entry(2, "answered", id="q", allowed=True), took=[position])
-    with refused("conflict"):
+    await own_rows.append(make_entry(2, "answered", id="q", allowed=True), took=[position])
+    with assert_refused("conflict"):
         await store.answer("ada", "t", "q", {"allowed": False})
     assert (await store.head("ada", "t")).queued == 0
 
 
-async def test_of_two_answers_at_once_one_counts(store: Store, mine: Held) -> None:
-    await mine.log("asked", id="q")
+async def test_of_two_answers_at_once_one_counts(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("asked", id="q")
     tries = [lambda n=n: store.answer("ada", "t", "q", {"n": n}) for n in range(10)]
-    assert sorted(await asyncio.gather(*map(outcome, tries))) == ["conflict"] * 9 + ["ok"]
+    assert sorted(await asyncio.gather(*map(append_outcome, tries))) == ["conflict"] * 9 + ["ok"]
     assert len(await store.inbox("ada", "t")) == 1
 
 
-async def test_an_answer_needs_a_question(store: Store, mine: Held) -> None:
+async def test_an_answer_needs_a_question(store: Store, own_rows: HeldLease) -> None:
     for question in ("q", "", "a\0b"):
-        with refused("not_found", "has no question"):
+        with assert_refused("not_found", "has no question"):
             await store.answer("ada", "t", question, {})
     assert await store.inbox("ada", "t") == []
 
 
-async def test_the_holders_own_answer_counts_if_it_is_first(store: Store, mine: Held) -> None:
-    await mine.log("asked", id="q")
-    await mine.log("answered", id="q", allowed=False)
-    with refused("conflict"):
+async def test_the_holders_answer_counts_if_first(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("asked", id="q")
+    await own_rows.log("answered", id="q", allowed=False)
+    with assert_refused("conflict"):
         await store.answer("ada", "t", "q", {"allowed": True})
     assert (await store.head("ada", "t")).asking == 0
 
 
-async def test_the_holders_own_answer_does_not_count_if_it_is_second(store: Store, mine: Held) -> None:
-    await mine.log("asked", id="q")
+async def test_the_holders_answer_is_refused_if_second(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("asked", id="q")
     await store.answer("ada", "t", "q", {"allowed": True})
-    with refused("conflict", "has been answered"):
-        await mine.append(entry(2), entry(3, "answered", id="q", allowed=False))
-    assert numbers(await read(store)) == [1]
+    with assert_refused("conflict", "has been answered"):
+        await own_rows.append(make_entry(2), make_entry(3, "answered", id="q", allowed=False))
+    assert entry_numbers(await read_entries(store)) == [1]
 
 
-async def test_a_message_may_wait_while_an_answer_is_taken(store: Store, mine: Held) -> None:
-    await mine.log("asked", id="q")
+async def test_a_message_may_wait_while_an_answer_is_taken(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("asked", id="q")
     await store.enqueue("ada", "t", {"role": "user", "content": "By the way."})
     await store.answer("ada", "t", "q", {"allowed": True})
-    await mine.append(entry(2, "answered", id="q", allowed=True), took=[2])
+    await own_rows.append(make_entry(2, "answered", id="q", allowed=True), took=[2])
     assert [item.kind for item in await store.inbox("ada", "t")] == ["message"]
 
 
@@ -516,44 +532,48 @@ ENDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
-async def test_a_question_that_is_no_longer_asked(store: Store, mine: Held, end: dict[str, Any]) -> None:
-    await mine.log("run_start", run="r")
-    await mine.log("asked", id="q")
-    await mine.append(entry(3, **end))
+async def test_a_question_that_is_no_longer_asked(store: Store, own_rows: HeldLease, end: dict[str, Any]) -> None:
+    await own_rows.log("run_start", run="r")
+    await own_rows.log("asked", id="q")
+    await own_rows.append(make_entry(3, **end))
     assert (await store.head("ada", "t")).asking == 0
-    with refused("conflict", "no longer asked"):
+    with assert_refused("conflict", "no longer asked"):
         await store.answer("ada", "t", "q", {"allowed": True})
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
-async def test_a_question_that_is_asked_again_waits_again(store: Store, mine: Held, end: dict[str, Any]) -> None:
-    await mine.log("asked", id="q")
-    await mine.append(entry(2, **end), entry(3, "asked", id="q"))
+async def test_a_question_that_is_asked_again_waits_again(
+    store: Store, own_rows: HeldLease, end: dict[str, Any]
+) -> None:
+    await own_rows.log("asked", id="q")
+    await own_rows.append(make_entry(2, **end), make_entry(3, "asked", id="q"))
     assert (await store.head("ada", "t")).asking == 1
     position = await store.answer("ada", "t", "q", {"allowed": True})
-    await mine.append(entry(4, **end), entry(5, "asked", id="q"))
-    with refused("conflict", "has been answered"):  # the first one still counts
+    await own_rows.append(make_entry(4, **end), make_entry(5, "asked", id="q"))
+    with assert_refused("conflict", "has been answered"):  # the first one still counts
         await store.answer("ada", "t", "q", {"allowed": False})
     assert (await store.head("ada", "t")).asking == 0
-    await mine.append(entry(6, "answered", id="q", allowed=True), entry(7, "asked", id="q"), took=[position])
+    await own_rows.append(
+        make_entry(6, "answered", id="q", allowed=True), make_entry(7, "asked", id="q"), took=[position]
+    )
     head = await store.head("ada", "t")
     assert (head.asking, head.queued) == (1, 0)
 
 
-async def test_a_question_outlives_an_interruption(store: Store, mine: Held) -> None:
-    await mine.log("run_start", run="r")
-    await mine.append(entry(2, "asked", id="q"), entry(3, "run_end", run="r", outcome="interrupted"))
+async def test_a_question_outlives_an_interruption(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("run_start", run="r")
+    await own_rows.append(make_entry(2, "asked", id="q"), make_entry(3, "run_end", run="r", outcome="interrupted"))
     head = await store.head("ada", "t")
     assert (head.run, head.asking) == ("r", 1)
     await store.answer("ada", "t", "q", {"allowed": True})
 
 
-async def test_the_run_that_is_open(store: Store, mine: Held) -> None:
-    await mine.log("run_start", run="r1")
+async def test_the_run_that_is_open(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("run_start", run="r1")
     assert (await store.head("ada", "t")).run == "r1"
-    await mine.append(entry(2, "run_end", run="r1", outcome="completed"), entry(3, "run_start", run="r2"))
+    await own_rows.append(make_entry(2, "run_end", run="r1", outcome="completed"), make_entry(3, "run_start", run="r2"))
     assert (await store.head("ada", "t")).run == "r2"
-    await mine.log("run_end", run="r2", outcome="failed")
+    await own_rows.log("run_end", run="r2", outcome="failed")
     assert (await store.head("ada", "t")).run == ""
 
 
@@ -561,8 +581,8 @@ async def test_the_run_that_is_open(store: Store, mine: Held) -> None:
 
 
 async def test_threads_are_listed_newest_first(store: Store) -> None:
-    threads = [await held(store, f"t{n}") for n in range(5)]
-    await threads[1].append(entry(1))
+    threads = [await hold_thread(store, f"t{n}") for n in range(5)]
+    await threads[1].append(make_entry(1))
     await store.create("bob", "his")
 
     async def ids(**options: Any) -> list[str]:
@@ -626,7 +646,7 @@ async def test_pages_make_up_the_list(store: Store, order: Any, oldest_first: bo
 
 @pytest.mark.parametrize("cursor", ["x", "!!!", "W10", "bnVsbA", "a" * 1000, "é"])
 async def test_a_cursor_that_is_none(store: Store, cursor: str) -> None:
-    with refused("invalid", "begin again without one"):
+    with assert_refused("invalid", "begin again without one"):
         await store.list("ada", cursor=cursor)
 
 
@@ -634,18 +654,18 @@ async def test_a_cursor_belongs_to_its_order(store: Store) -> None:
     for n in range(3):
         await store.create("ada", f"t{n}")
     cursor = (await store.list("ada", limit=1)).next
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.list("ada", limit=1, cursor=cursor, order="created")
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.list("ada", limit=1, cursor=cursor, oldest_first=True)
     for odd in ({"limit": 0}, {"limit": -1}, {"limit": "2"}, {"order": "title"}):
-        with refused("invalid"):
+        with assert_refused("invalid"):
             await store.list("ada", **odd)  # type: ignore[arg-type]
 
 
-async def test_threads_are_filtered_by_what_they_wait_for(store: Store) -> None:
+async def test_threads_are_filtered_by_pending_state(store: Store) -> None:
     for name in ("idle", "running", "asking", "queued"):
-        mine = await held(store, name)
+        mine = await hold_thread(store, name)
         if name in ("running", "asking"):
             await mine.log("run_start", run="r")
         if name == "asking":
@@ -665,14 +685,14 @@ async def test_threads_are_filtered_by_what_they_wait_for(store: Store) -> None:
     assert [thread.id for thread in (*page.threads, *rest.threads)] == ["running", "asking", "queued"]
 
 
-async def test_what_is_unfinished_is_found_for_every_owner(store: Store) -> None:
+async def test_unfinished_runs_of_every_owner_are_found(store: Store) -> None:
     for owner in ("ada", "bob"):
-        await (await held(store, "t", owner)).log("run_start", run="r")
+        await (await hold_thread(store, "t", owner)).log("run_start", run="r")
     assert {thread.owner for thread in (await store.unfinished()).threads} == {"ada", "bob"}
 
 
 async def test_searching(store: Store) -> None:
-    mine = await held(store, title="Trip")
+    mine = await hold_thread(store, title="Trip")
     await mine.say("user", "Book a FLIGHT to Zürich, ß or 日本語のテスト.")
     await mine.say("assistant", "The flight is booked: 50% off_now 'quoted' \"double\" c:\\dir")
     await mine.log("event", name="flight")
@@ -681,7 +701,7 @@ async def test_searching(store: Store) -> None:
         {"type": "image", "url": "x"},
         {"type": "text", "text": "boat"},
     ]
-    await mine.append(entry(4, data={"role": "user", "content": parts}))
+    await mine.append(make_entry(4, data={"role": "user", "content": parts}))
 
     async def seqs(text: str, owner: str = "ada", **options: Any) -> list[int]:
         return [hit.seq for hit in await store.search(owner, text, **options)]
@@ -699,13 +719,13 @@ async def test_searching(store: Store) -> None:
     assert await seqs("NEAR(") == [] and await seqs("\0boat\0") == [4]
     (hit,) = await store.search("ada", "booked")
     assert (hit.thread, hit.title) == ("t", "Trip") and "flight is booked" in hit.text
-    with refused("invalid", "at least one word"):
+    with assert_refused("invalid", "at least one word"):
         await store.search("ada", " \n")
 
 
-async def test_what_was_said_since_the_last_search_is_found(store: Store, mine: Held) -> None:
+async def test_messages_since_the_last_search_are_found(store: Store, own_rows: HeldLease) -> None:
     for number in range(3):
-        await mine.say("user", f"needle {number}")
+        await own_rows.say("user", f"needle {number}")
         assert len(await store.search("ada", "needle")) == number + 1
     await store.fork("ada", "t", 2, "fork")
     assert len(await store.search("ada", "needle")) == 5
@@ -713,8 +733,8 @@ async def test_what_was_said_since_the_last_search_is_found(store: Store, mine: 
     assert {hit.thread for hit in await store.search("ada", "needle")} == {"fork"}
 
 
-async def test_a_long_message_is_found_with_what_stands_around_the_word(store: Store, mine: Held) -> None:
-    await mine.say("user", "x " * 5000 + "needle" + " y" * 5000)
+async def test_a_long_message_is_found_with_a_snippet(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.say("user", "x " * 5000 + "needle" + " y" * 5000)
     (hit,) = await store.search("ada", "needle")
     assert "x needle y" in hit.text and len(hit.text) < 200 and hit.text[0] == hit.text[-1] == "…"
 
@@ -722,56 +742,56 @@ async def test_a_long_message_is_found_with_what_stands_around_the_word(store: S
 # -- forks ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fork_begins_as_the_thread_was(store: Store) -> None:
-    mine = await held(store, meta={"agent": "a"})
-    await mine.append(*entries(1, 5))
+async def test_a_fork_has_the_history_of_its_thread(store: Store) -> None:
+    mine = await hold_thread(store, meta={"agent": "a"})
+    await mine.append(*make_entries(1, 5))
     made = await store.fork("ada", "t", 3, "f")
     assert (made.id, made.last, made.meta, made.title, made.leased) == ("f", 3, {"agent": "a"}, "message 1", False)
-    assert await read(store, "f") == await read(store, limit=3)
-    its = Held(store, await store.lease("ada", "f", "me", 60), "f", last=3)
-    await its.append(says(4, "user", "otherwise"))
-    await mine.append(entry(6))
-    assert len(await read(store)) == 6 and len(await read(store, "f")) == 4
+    assert await read_entries(store, "f") == await read_entries(store, limit=3)
+    its = HeldLease(store, await store.lease("ada", "f", "me", 60), "f", last=3)
+    await its.append(text_entry(4, "user", "otherwise"))
+    await mine.append(make_entry(6))
+    assert len(await read_entries(store)) == 6 and len(await read_entries(store, "f")) == 4
     await store.delete("ada", "t")
-    assert len(await read(store, "f")) == 4
+    assert len(await read_entries(store, "f")) == 4
 
 
-async def test_a_fork_has_a_name_and_an_end(store: Store, mine: Held) -> None:
-    await mine.append(*entries(1, 2))
+async def test_a_fork_has_a_name_and_an_end(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(*make_entries(1, 2))
     for at in (-1, 3, None, 1.0, True):
-        with refused("invalid", "they go from 1 to 2"):
+        with assert_refused("invalid", "they go from 1 to 2"):
             await store.fork("ada", "t", at, "f")  # type: ignore[arg-type]
-    with refused("conflict"):
+    with assert_refused("conflict"):
         await store.fork("ada", "t", 1, "t")
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.fork("ada", "nothing", 1, "f")
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.fork("ada", "t", 1, "")
     made = await store.fork("ada", "t", 0, "f", title="Anew", meta={"x": 1})
     assert (made.last, made.title, made.meta) == (0, "Anew", {"x": 1})
 
 
-async def test_a_fork_waits_for_what_the_thread_waited_for(store: Store, mine: Held) -> None:
-    await mine.log("run_start", run="r")
-    await mine.log("asked", id="q")
-    await mine.log("answered", id="q", allowed=True)
-    await mine.log("run_end", run="r", outcome="completed")
+async def test_a_fork_has_the_open_questions_of_its_thread(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.log("run_start", run="r")
+    await own_rows.log("asked", id="q")
+    await own_rows.log("answered", id="q", allowed=True)
+    await own_rows.log("run_end", run="r", outcome="completed")
     await store.enqueue("ada", "t", {"n": 1})
     open_, over = await store.fork("ada", "t", 2, "open"), await store.fork("ada", "t", 4, "over")
     assert (open_.run, open_.asking, open_.queued) == ("r", 1, 0)
     assert (over.run, over.asking, over.queued) == ("", 0, 0)
     await store.answer("ada", "open", "q", {"allowed": False})
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.answer("ada", "over", "q", {})
 
 
 # -- watching -------------------------------------------------------------------------------------------------------
 
 
-async def test_watching(store: Store, mine: Held) -> None:
+async def test_watching(store: Store, own_rows: HeldLease) -> None:
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
         assert await anext(news) == News(0, 0)
-        await mine.append(*entries(1, 2))
+        await own_rows.append(*make_entries(1, 2))
         assert await anext(news) == News(2, 0)
         await store.enqueue("ada", "t", {"n": 1})
         await store.enqueue("ada", "t", {"n": 2})
@@ -779,33 +799,33 @@ async def test_watching(store: Store, mine: Held) -> None:
         while seen != News(2, 2):  # it may skip some, never the last
             seen = await anext(news)
         await store.delete("ada", "t")
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await anext(news)
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await anext(news)
 
 
-async def test_who_watches_another_thread_hears_nothing(store: Store, mine: Held) -> None:
-    other = await held(store, "other")
+async def test_a_watcher_gets_only_changes_of_its_thread(store: Store, own_rows: HeldLease) -> None:
+    other = await hold_thread(store, "other")
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
         await anext(news)
         waiting = asyncio.ensure_future(anext(news))
-        await other.append(entry(1))
+        await other.append(make_entry(1))
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        await mine.append(entry(1))
+        await own_rows.append(make_entry(1))
         assert await waiting == News(1, 0)
 
 
-async def test_closing_ends_who_watches(store: Store, mine: Held) -> None:
+async def test_closing_ends_watchers(store: Store, own_rows: HeldLease) -> None:
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
         await anext(news)
         await store.close()
         assert await anext(news, None) is None
 
 
-async def test_many_watch_one_thread(store: Store, mine: Held) -> None:
+async def test_many_watch_one_thread(store: Store, own_rows: HeldLease) -> None:
     async def last() -> int:
         async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
             async for found in news:
@@ -815,16 +835,16 @@ async def test_many_watch_one_thread(store: Store, mine: Held) -> None:
 
     watching = [asyncio.ensure_future(last()) for _ in range(20)]
     for seq in range(1, 21):
-        await mine.append(entry(seq))
+        await own_rows.append(make_entry(seq))
     assert await asyncio.gather(*watching) == [20] * 20
 
 
-async def test_stores_that_share_a_place_hear_of_each_other(shared: Place) -> None:
+async def test_stores_on_one_database_notify_each_other(shared: StoreLocation) -> None:
     one, other = shared.open(), shared.open()
-    mine = await held(one)
+    mine = await hold_thread(one)
     async with aclosing(other.watch("ada", "t")) as news:  # type: ignore[type-var]
         assert await anext(news) == News(0, 0)
-        await mine.append(entry(1))
+        await mine.append(make_entry(1))
         assert await anext(news) == News(1, 0)
     async with aclosing(one.watch("ada", "t")) as news:  # type: ignore[type-var]
         assert await anext(news) == News(1, 0)
@@ -833,7 +853,7 @@ async def test_stores_that_share_a_place_hear_of_each_other(shared: Place) -> No
         await other.answer("ada", "t", "q", {"allowed": True})
         assert await anext(news) == News(2, 1)
         await other.delete("ada", "t")
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await anext(news)
     await one.close()
     await other.close()
@@ -842,37 +862,37 @@ async def test_stores_that_share_a_place_hear_of_each_other(shared: Place) -> No
 # -- blobs ----------------------------------------------------------------------------------------------------------
 
 
-async def test_blobs(store: Store, mine: Held) -> None:
+async def test_blobs(store: Store, own_rows: HeldLease) -> None:
     data = bytes(range(256)) * 10
     name = await store.put_blob("ada", "t", data)
     assert len(name) == 64 and name == await store.put_blob("ada", "t", data)
     assert await store.get_blob("ada", "t", name) == data
     assert await store.get_blob("ada", "t", await store.put_blob("ada", "t", b"")) == b""
-    await mine.append(entry(1))
+    await own_rows.append(make_entry(1))
     await store.fork("ada", "t", 1, "f")
     await store.delete("ada", "t")
     assert await store.get_blob("ada", "f", name) == data
     for odd in ("0" * 64, "", "\0"):
-        with refused("not_found", "keeps no bytes"):
+        with assert_refused("not_found", "keeps no bytes"):
             await store.get_blob("ada", "f", odd)
 
 
-async def test_blobs_are_limited(store: Store, mine: Held) -> None:
-    with refused("full"):
+async def test_blobs_are_limited(store: Store, own_rows: HeldLease) -> None:
+    with assert_refused("full"):
         await store.put_blob("ada", "t", bytes(rows.BLOB_BYTES + 1))
     for number in range(rows.BLOBS_BYTES // rows.BLOB_BYTES):
         await store.put_blob("ada", "t", number.to_bytes(2, "big") * (rows.BLOB_BYTES // 2))
-    with refused("full"):
+    with assert_refused("full"):
         await store.put_blob("ada", "t", b"one more")
     await store.put_blob("ada", "t", bytes(rows.BLOB_BYTES))  # that is there already
 
 
 # -- owners ---------------------------------------------------------------------------------------------------------
 
-# What somebody who knows another owner's id tries; every method of a store that takes an owner must stand here.
+# Attempts with another owner's id; every method of a store with an owner must be listed here.
 TRIES: dict[str, Any] = {
-    "append": lambda store, fence: store.append("eve", "t", [entry(2)], expect=1, fence=fence),
-    "read": lambda store, fence: read(store, "t", "eve"),
+    "append": lambda store, fence: store.append("eve", "t", [make_entry(2)], expect=1, fence=fence),
+    "read": lambda store, fence: read_entries(store, "t", "eve"),
     "head": lambda store, fence: store.head("eve", "t"),
     "describe": lambda store, fence: store.describe("eve", "t", title="Mine"),
     "delete": lambda store, fence: store.delete("eve", "t"),
@@ -900,13 +920,13 @@ def test_every_method_with_an_owner_is_tried() -> None:
     assert owned == set(TRIES) and methods - owned == {"unfinished", "close"}
 
 
-async def test_somebody_elses_thread_is_not_found(store: Store, mine: Held) -> None:
-    await mine.append(entry(1, "asked", id="q"))
+async def test_threads_of_other_owners_are_not_found(store: Store, own_rows: HeldLease) -> None:
+    await own_rows.append(make_entry(1, "asked", id="q"))
     before = await store.head("ada", "t")
     for attempt in TRIES.values():
         if attempt is not None:
-            with refused("not_found", "there is no thread 't'"):
-                await attempt(store, mine.lease.fence)
+            with assert_refused("not_found", "there is no thread 't'"):
+                await attempt(store, own_rows.lease.fence)
     assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
     assert list(await store.expire(0, owner="eve")) == [] and await store.count("eve") == 0
     assert await store.head("ada", "t") == before
@@ -917,51 +937,51 @@ async def test_somebody_elses_thread_is_not_found(store: Store, mine: Held) -> N
 # -- loops, cancelling, closing -------------------------------------------------------------------------------------
 
 
-def test_one_event_loop_after_another(somewhere: Place) -> None:
+def test_one_event_loop_after_another(somewhere: StoreLocation) -> None:
     store = somewhere.open()
 
     async def first() -> int:
-        return (await held(store)).lease.fence
+        return (await hold_thread(store)).lease.fence
 
     fence = asyncio.run(first())
     for seq in range(1, 4):
-        assert asyncio.run(store.append("ada", "t", [entry(seq)], expect=seq - 1, fence=fence)) == seq  # type: ignore[arg-type]
-    assert numbers(asyncio.run(read(store))) == [1, 2, 3]
+        assert asyncio.run(store.append("ada", "t", [make_entry(seq)], expect=seq - 1, fence=fence)) == seq  # type: ignore[arg-type]
+    assert entry_numbers(asyncio.run(read_entries(store))) == [1, 2, 3]
     asyncio.run(store.close())
 
 
-async def test_an_append_that_is_cancelled_is_there_or_not(store: Store, mine: Held) -> None:
+async def test_an_append_that_is_cancelled_is_there_or_not(store: Store, own_rows: HeldLease) -> None:
     for round in range(10):
-        row = entry(mine.last + 1)
-        task = asyncio.ensure_future(store.append("ada", "t", [row], expect=mine.last, fence=mine.lease.fence))
+        row = make_entry(own_rows.last + 1)
+        task = asyncio.ensure_future(store.append("ada", "t", [row], expect=own_rows.last, fence=own_rows.lease.fence))
         await asyncio.sleep(0.0005 * round)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await mine.append(row) == round + 1  # whatever became of it, to try again is safe
-    assert numbers(await read(store)) == [*range(1, 11)]
+        assert await own_rows.append(row) == round + 1  # a retry is safe after any outcome
+    assert entry_numbers(await read_entries(store)) == [*range(1, 11)]
 
 
-async def test_a_closed_store_opens_again(somewhere: Place) -> None:
+async def test_a_closed_store_opens_again(somewhere: StoreLocation) -> None:
     store = somewhere.open()
-    mine = await held(store)
-    await mine.append(entry(1))
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
     await store.close()
     await store.close()
-    await mine.append(entry(2))
-    assert numbers(await read(store)) == [1, 2]
+    await mine.append(make_entry(2))
+    assert entry_numbers(await read_entries(store)) == [1, 2]
     await store.close()
 
 
-async def test_what_was_written_is_there_when_it_is_opened_again(shared: Place) -> None:
+async def test_written_entries_survive_reopening(shared: StoreLocation) -> None:
     store = shared.open()
-    mine = await held(store)
+    mine = await hold_thread(store)
     await mine.log("asked", id="q")
     await store.enqueue("ada", "t", {"n": 1})
     name = await store.put_blob("ada", "t", b"data")
-    before, log = await store.head("ada", "t"), await read(store)
+    before, log = await store.head("ada", "t"), await read_entries(store)
     await store.close()
     again = shared.open()
-    assert await again.head("ada", "t") == before and await read(again) == log
+    assert await again.head("ada", "t") == before and await read_entries(again) == log
     assert len(await again.inbox("ada", "t")) == 1 and await again.get_blob("ada", "t", name) == b"data"
     await again.close()
 
@@ -973,7 +993,7 @@ async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> 
     for name in ("old", "asking", "queued", "held", "running", "other", "old.1"):
         about = {"parent": "old"} if name == "old.1" else None
         await store.create("ada", name, meta=about)
-        mine = Held(store, await store.lease("ada", name, "me", 600), name)
+        mine = HeldLease(store, await store.lease("ada", name, "me", 600), name)
         if name == "running":
             await mine.log("run_start", run="r", agent="a", guards=[], resumed=False, input=0)
         if name == "asking":
@@ -987,16 +1007,16 @@ async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> 
     assert [*await store.expire(0.0, owner="ada", limit=9)] == [
         ("ada", "other"),
         ("ada", "old.1"),
-    ]  # now nobody is above
+    ]  # now there is no parent
     assert [*await store.expire(0.0, owner="ada")] == []
     assert {head.id for head in (await store.list("ada")).threads} == {"asking", "queued", "held", "running"}
     assert [*await store.expire(0.0)] == [("bob", "old")]
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.head("bob", "old")
 
 
-async def test_what_is_said_to_a_thread_that_expires_is_heard_or_refused(store: Store) -> None:
-    """A race of many: each message is in a thread that is still there, or its sender was told."""
+async def test_a_message_to_an_expiring_thread_is_stored_or_refused(store: Store) -> None:
+    """A race: each message is in an existing thread, or its sender got an error."""
     for number in range(20):
         await store.create("ada", f"t{number}")
     said: list[str] = []
@@ -1016,5 +1036,5 @@ async def test_what_is_said_to_a_thread_that_expires_is_heard_or_refused(store: 
 @pytest.mark.parametrize("idle", [-1.0, float("nan"), float("inf"), "1"])
 async def test_a_time_that_is_none_expires_nothing(store: Store, idle: Any) -> None:
     await store.create("ada", "t")
-    with refused("invalid"):
+    with assert_refused("invalid"):
         await store.expire(idle)

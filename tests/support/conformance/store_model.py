@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from store_fixtures import Place, entry, place, read
+from store_fixtures import StoreLocation, make_entry, place, read_entries
 from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 
@@ -33,7 +33,7 @@ SOME = st.lists(st.tuples(KINDS_OF_ENTRIES, QUESTIONS, TEXTS), min_size=1, max_s
 
 
 @dataclass
-class Kept:
+class ModelThread:
     """A thread as it should be."""
 
     log: list[dict[str, Any]] = field(default_factory=list)
@@ -42,14 +42,14 @@ class Kept:
     queue: dict[int, Any] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     positions: int = 0
-    holder: int | None = None  # the fence, while somebody holds it
+    holder: int | None = None  # the fence, while it is leased
 
 
-class Expected(Exception):
+class ExpectedError(Exception):
     """The code that the store should refuse with."""
 
 
-class Machine(RuleBasedStateMachine):
+class StoreMachine(RuleBasedStateMachine):
     """Does the same to a store and to the model."""
 
     kind: str
@@ -58,12 +58,12 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="wick-model-"))
         self.runner = asyncio.Runner()
-        self.threads: dict[str, Kept] = {}
+        self.threads: dict[str, ModelThread] = {}
         self.fences = [0]
 
     @initialize()
     def begin(self) -> None:
-        self.place: Place = place(self.kind, self.folder)
+        self.place: StoreLocation = place(self.kind, self.folder)
         self.store: Any = self.place.open()
         self.create("a")
         self.lease("a")
@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         before = deepcopy(self.threads)
         try:
             wanted, code = model(), None
-        except Expected as refusal:
+        except ExpectedError as refusal:
             self.threads, wanted, code = before, None, refusal.args[0]
         try:
             found = self.runner.run(work())
@@ -92,19 +92,19 @@ class Machine(RuleBasedStateMachine):
         assert found == wanted
         return found
 
-    def find(self, id: str) -> Kept:
+    def find(self, id: str) -> ModelThread:
         if id not in self.threads:
-            raise Expected("not_found")
+            raise ExpectedError("not_found")
         return self.threads[id]
 
-    # -- what can be done -------------------------------------------------------------------------------------------
+    # -- actions ----------------------------------------------------------------------------------------------------
 
     @rule(id=IDS)
     def create(self, id: str) -> None:
         def model() -> None:
             if id in self.threads:
-                raise Expected("conflict")
-            self.threads[id] = Kept()
+                raise ExpectedError("conflict")
+            self.threads[id] = ModelThread()
 
         self.same(lambda: self.store.create("ada", id), model)
 
@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
     def lease(self, id: str) -> None:
         def model() -> None:
             if self.find(id).holder is not None:
-                raise Expected("conflict")
+                raise ExpectedError("conflict")
 
         made = self.same(lambda: self.store.lease("ada", id, "me", 1000), model)
         if made is not None:
@@ -150,7 +150,7 @@ class Machine(RuleBasedStateMachine):
 
         def model() -> None:
             if self.find(id).holder != fence:
-                raise Expected("fenced")
+                raise ExpectedError("fenced")
 
         self.same(lambda: self.store.renew("ada", id, fence, 1000), model)
 
@@ -161,12 +161,12 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=IDS, kinds=SOME)
     def write(self, id: str, kinds: list[Any]) -> None:
-        """As it should be done: by who holds the thread and knows where it is."""
+        """A correct write: by the lease holder at the current position."""
         self.hold(id)
         self._append(id, kinds)
 
     @rule(id=IDS, kinds=SOME, take=st.integers(1, 3))
-    def write_what_was_queued(self, id: str, kinds: list[Any], take: int) -> None:
+    def write_queued(self, id: str, kinds: list[Any], take: int) -> None:
         self.hold(id)
         self.enqueue(id, "more")
         self._append(id, kinds, take=take)
@@ -177,7 +177,7 @@ class Machine(RuleBasedStateMachine):
         self._append(id, kinds, again=True)
 
     @rule(id=IDS, kinds=SOME, off=st.integers(-1, 1), which=st.integers(0, 3))
-    def write_anyhow(self, id: str, kinds: list[Any], off: int, which: int) -> None:
+    def write_invalid(self, id: str, kinds: list[Any], off: int, which: int) -> None:
         self._append(id, kinds, off, which)
 
     @rule(id=IDS, question=QUESTIONS, texts=TEXTS)
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
     def _append(
         self, id: str, kinds: list[Any], off: int = 0, which: int = 1, take: int = 0, again: bool = False
     ) -> None:
-        fence, kept = self.fence(id, which), self.threads.get(id, Kept())
+        fence, kept = self.fence(id, which), self.threads.get(id, ModelThread())
         expect = max(0, len(kept.log) + off)
         rows = [_row(expect + number, *kind) for number, kind in enumerate(kinds, 1)]
         took = [*kept.queue][:take]
@@ -203,9 +203,9 @@ class Machine(RuleBasedStateMachine):
         def model() -> int:
             thread = self.find(id)
             if thread.holder is None or thread.holder != fence:
-                raise Expected("fenced")
+                raise ExpectedError("fenced")
             if len(thread.log) != expect:
-                raise Expected("conflict")
+                raise ExpectedError("conflict")
             for position in took:
                 thread.queue.pop(position)
             _fold(thread, rows, took)
@@ -231,9 +231,9 @@ class Machine(RuleBasedStateMachine):
         def model() -> int:
             kept = self.find(id)
             if question not in kept.asked:
-                raise Expected("not_found")
+                raise ExpectedError("not_found")
             if kept.asked[question] != "open":
-                raise Expected("conflict")
+                raise ExpectedError("conflict")
             kept.asked[question] = "answered"
             kept.answers[question] = _queue(kept, {"yes": True, "id": question})
             return kept.answers[question]
@@ -242,17 +242,17 @@ class Machine(RuleBasedStateMachine):
 
     @rule(id=IDS, new_id=st.sampled_from(["b", "c"]), back=st.integers(-1, 5))
     def fork(self, id: str, new_id: str, back: int) -> None:
-        at = len(self.threads.get(id, Kept()).log) - back  # beyond either end, sometimes
+        at = len(self.threads.get(id, ModelThread()).log) - back  # beyond either end, sometimes
         if back % 2 and new_id in self.threads and new_id != id:
             self._delete(new_id)
 
         def model() -> None:
             kept = self.find(id)
             if not 0 <= at <= len(kept.log):
-                raise Expected("invalid")
+                raise ExpectedError("invalid")
             if new_id in self.threads:
-                raise Expected("conflict")
-            made = Kept()
+                raise ExpectedError("conflict")
+            made = ModelThread()
             _fold(made, kept.log[:at], [], strict=False)
             made.log = kept.log[:at]
             made.asked = {question: state for question, state in made.asked.items() if state == "open"}
@@ -268,7 +268,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """What is on disk now is all that a process that dies now leaves behind."""
+        """Copy the files as a process that dies now would leave them."""
         if not isinstance(self.store, Sqlite):
             return
         left = Path(tempfile.mkdtemp(dir=self.folder))
@@ -276,13 +276,13 @@ class Machine(RuleBasedStateMachine):
             if not path.name.endswith("-shm"):
                 shutil.copy(path, left)
         self.runner.run(self.store.close())
-        self.place = Place(self.kind, left)
+        self.place = StoreLocation(self.kind, left)
         self.store = self.place.open()
 
-    # -- what must hold ---------------------------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------------------------
 
     @invariant()
-    def as_the_model_says(self) -> None:
+    def matches_model(self) -> None:
         if hasattr(self, "store"):
             self.runner.run(self._compare())
 
@@ -294,27 +294,27 @@ class Machine(RuleBasedStateMachine):
             asking = sum(state == "open" for state in kept.asked.values())
             about = (head.last, head.run, head.asking, head.queued, head.leased)
             assert about == (len(kept.log), kept.run, asking, len(kept.queue), kept.holder is not None)
-            assert await read(self.store, id) == kept.log
+            assert await read_entries(self.store, id) == kept.log
             assert {item.position: item.data for item in await self.store.inbox("ada", id)} == kept.queue
 
 
 def _row(seq: int, kind: str, question: str, text: str) -> dict[str, Any]:
     if kind in ("message", "assistant"):
-        return entry(seq, "message", {"role": "user" if kind == "message" else kind, "content": text})
+        return make_entry(seq, "message", {"role": "user" if kind == "message" else kind, "content": text})
     if kind in ("asked", "answered"):
-        return entry(seq, kind, {"id": question, "text": text})
+        return make_entry(seq, kind, {"id": question, "text": text})
     if kind in ("run_start", "run_end"):
-        return entry(seq, kind, {"run": question, "outcome": "interrupted" if "a" in text else "completed"})
-    return entry(seq, kind, {"text": text})
+        return make_entry(seq, kind, {"run": question, "outcome": "interrupted" if "a" in text else "completed"})
+    return make_entry(seq, kind, {"text": text})
 
 
-def _queue(kept: Kept, data: Any) -> int:
+def _queue(kept: ModelThread, data: Any) -> int:
     kept.positions += 1
     kept.queue[kept.positions] = data
     return kept.positions
 
 
-def _fold(kept: Kept, rows: list[dict[str, Any]], took: list[int], strict: bool = True) -> None:
+def _fold(kept: ModelThread, rows: list[dict[str, Any]], took: list[int], strict: bool = True) -> None:
     for row in rows:
         kind, data = row["kind"], row["data"]
         over = kind == "message" and data["role"] == "assistant"
@@ -329,7 +329,7 @@ def _fold(kept: Kept, rows: list[dict[str, Any]], took: list[int], strict: bool 
         elif kind == "answered" and data["id"] in kept.asked:
             state, queued = kept.asked[data["id"]], kept.answers.pop(data["id"], None)
             if strict and state == "answered" and queued not in took:
-                raise Expected("conflict")
+                raise ExpectedError("conflict")
             kept.asked[data["id"]] = "answered"
         if over:
             kept.asked = {question: "over" if state == "open" else state for question, state in kept.asked.items()}
@@ -337,7 +337,7 @@ def _fold(kept: Kept, rows: list[dict[str, Any]], took: list[int], strict: bool 
 
 def check_store(kind: str) -> None:
     """Do the same to a store of this kind and to the model, in many generated orders."""
-    machine = type("Machine", (Machine,), {"kind": kind})
+    machine = type("Machine", (StoreMachine,), {"kind": kind})
     examples = EXAMPLES[kind] * (40 if FULL else 1)
     run_state_machine_as_test(
         machine,

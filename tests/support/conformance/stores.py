@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from store_fixtures import Place, place
+from store_fixtures import StoreLocation, place
 from wick.protocols import Store
 
 
@@ -20,14 +20,14 @@ def open_places(name: str, *kinds: str) -> Any:
     """Return a fixture of this name: an empty place of each of these kinds in turn."""
 
     @pytest.fixture(name=name, params=kinds)
-    def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    def opened(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
         return place(request.param, tmp_path)
 
     return opened
 
 
 @pytest.fixture
-async def store(somewhere: Place) -> AsyncIterator[Store]:
+async def store(somewhere: StoreLocation) -> AsyncIterator[Store]:
     opened = somewhere.open()
     yield opened
     await opened.close()

@@ -1,4 +1,4 @@
-"""What the tests of Claude Code's settings share: handlers that are shell commands, and what they were told."""
+"""Shared by the tests of Claude Code's settings: handlers as shell commands, and their recorded input."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ async def edit_file(path: str, old_text: str, new_text: str, replace_all: bool =
 
 
 @tool
-async def broken(text: str = "") -> str:
+async def broken_tool(text: str = "") -> str:
     """Always fails."""
     raise ValueError("it broke")
 
 
-TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken)
+TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken_tool)
 
 
-def says(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) -> Json:
-    """A handler that notes what it is told in a file, and answers."""
+def recording_handler(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) -> Json:
+    """A handler that records its input in a file, and answers."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     lines = [
         f"p=$(cat); printf '%s\\n' \"$p\" >> {SEEN}",  # in one piece, for others may do it at the same time
@@ -58,21 +58,21 @@ def says(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) 
     return {"type": "command", "command": "; ".join(lines), **more}
 
 
-def specific(event: str, **fields: Any) -> Json:
+def specific_output(event: str, **fields: Any) -> Json:
     return {"hookSpecificOutput": {"hookEventName": event, **fields}}
 
 
-def decides(permission: str, reason: str = "", **fields: Any) -> Json:
+def decision_output(permission: str, reason: str = "", **fields: Any) -> Json:
     told = {"permissionDecisionReason": reason} if reason else {}
-    return specific("PreToolUse", permissionDecision=permission, **told, **fields)
+    return specific_output("PreToolUse", permissionDecision=permission, **told, **fields)
 
 
-def on(event: str, *handlers: Json, matcher: str = "") -> Json:
+def event_hooks(event: str, *handlers: Json, matcher: str = "") -> Json:
     """The hooks of one event."""
     return {event: [{"matcher": matcher, "hooks": list(handlers)}]}
 
 
-def made(folder: Path, hooks: Mapping[str, Any] | HookSettings, **options: Any) -> SettingsHooks:
+def write_settings(folder: Path, hooks: Mapping[str, Any] | HookSettings, **options: Any) -> SettingsHooks:
     settings = hooks if isinstance(hooks, HookSettings) else parse_settings(hooks)
     return SettingsHooks(settings, Runner(cwd=folder, **options))
 
@@ -86,27 +86,27 @@ def agent(
     **options: Any,
 ) -> Agent:
     """An agent under some settings."""
-    own: list[Hook] = made(folder, hooks).hooks()
+    own: list[Hook] = write_settings(folder, hooks).hooks()
     return Agent(model, tools=tools, hooks=[*own, *more], **options)
 
 
-def seen(folder: Path) -> list[Json]:
-    """What the handlers were told, in the order they were called."""
+def read_inputs(folder: Path) -> list[Json]:
+    """Return the inputs of the handlers, in call order."""
     file = folder / SEEN
     return [json.loads(line) for line in file.read_text().splitlines() if line] if file.exists() else []
 
 
-def told(folder: Path) -> Json:
-    """What the one handler was told, once."""
-    (payload,) = seen(folder)
+def read_input(folder: Path) -> Json:
+    """Return the input of the one handler."""
+    (payload,) = read_inputs(folder)
     return payload
 
 
-def asked(model: Scripted) -> str:
-    """All that the model was told in its last question."""
+def last_prompt(model: Scripted) -> str:
+    """Return the whole text of the last model request."""
     return "\n".join(message.text for message in model.requests[-1].messages)
 
 
-def real(folder: Path) -> str:
-    """Where a folder really is, as programs are told."""
+def resolve_path(folder: Path) -> str:
+    """Return the real path of a folder, as programs get it."""
     return os.path.realpath(folder)

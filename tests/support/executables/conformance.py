@@ -15,13 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "executable-hooks.md"
-EVERY = "*"  # what all events of a protocol have
+EVERY = "*"  # common fields of all events of a protocol
 
 Field = tuple[str, str, str]  # protocol, event, field
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HookEvent:
     """One event of a protocol: what a program is told, what it may answer, and what else there is to it."""
 
     event: str
@@ -49,91 +49,99 @@ _KODELET_CALL = "tool_name tool_input tool_user_id"
 _CLAUDE_CALL = "tool_name tool_input"
 _REASON = "decision reason"
 
-CONTRACT: dict[str, tuple[Part, ...]] = {
+CONTRACT: dict[str, tuple[HookEvent, ...]] = {
     "kodelet": (
-        Part(EVERY, "event conv_id cwd invoked_by recipe_name", "", "hook run empty-stdout exit-code timeout chain"),
-        Part("discovery", rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type"),
-        Part("before_tool_call", _KODELET_CALL, "blocked reason input"),
-        Part(
+        HookEvent(
+            EVERY,
+            "event conv_id cwd invoked_by recipe_name",
+            "",
+            "hook run empty-stdout exit-code timeout chain",
+        ),
+        HookEvent(
+            "discovery",
+            rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type",
+        ),
+        HookEvent("before_tool_call", _KODELET_CALL, "blocked reason input"),
+        HookEvent(
             "after_tool_call",
             f"{_KODELET_CALL} tool_output tool_output.toolName tool_output.success tool_output.error "
             "tool_output.metadata tool_output.timestamp",
             "output",
             "after-a-block",
         ),
-        Part("user_message_send", "message", "blocked reason"),
-        Part("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
-        Part("turn_end", "response turn_number", "", "not-for-an-empty-response"),
-        Part("recipe", rules="handler once swap_context allowed_tools"),
+        HookEvent("user_message_send", "message", "blocked reason"),
+        HookEvent("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
+        HookEvent("turn_end", "response turn_number", "", "not-for-an-empty-response"),
+        HookEvent("recipe", rules="handler once swap_context allowed_tools"),
     ),
     "claude": (
-        Part(
+        HookEvent(
             EVERY,
             "session_id transcript_path cwd permission_mode hook_event_name agent_id agent_type",
             "continue stopReason suppressOutput systemMessage hookEventName",
             "exit-0-text exit-2 exit-other invalid-json parallel long-strings CLAUDE_PROJECT_DIR",
         ),
-        Part(
+        HookEvent(
             "settings",
             rules="hooks disableAllHooks matcher type-command type-http type-prompt command args url headers prompt "
             "timeout if once merge identical-handler",
         ),
-        Part("SessionStart", "source", "additionalContext initialUserMessage", "plain-text exit-2"),
-        Part("UserPromptSubmit", "prompt", "additionalContext decision reason", "plain-text exit-2"),
-        Part(
+        HookEvent("SessionStart", "source", "additionalContext initialUserMessage", "plain-text exit-2"),
+        HookEvent("UserPromptSubmit", "prompt", "additionalContext decision reason", "plain-text exit-2"),
+        HookEvent(
             "PreToolUse",
             f"{_CLAUDE_CALL} tool_use_id",
             "permissionDecision permissionDecisionReason updatedInput additionalContext decision reason",
             "exit-2 precedence",
         ),
-        Part(
+        HookEvent(
             "PermissionRequest",
             f"{_CLAUDE_CALL} permission_suggestions",
             "decision.behavior decision.updatedInput decision.message decision.interrupt",
         ),
-        Part(
+        HookEvent(
             "PostToolUse",
             f"{_CLAUDE_CALL} tool_response tool_use_id duration_ms",
             "additionalContext updatedToolOutput decision reason",
             "exit-2",
         ),
-        Part(
+        HookEvent(
             "PostToolUseFailure",
             f"{_CLAUDE_CALL} error is_interrupt tool_use_id duration_ms",
             "additionalContext decision reason",
             "exit-2",
         ),
-        Part("SubagentStart", "agent_id agent_type", "additionalContext", "exit-2"),
-        Part("SubagentStop", "agent_id agent_type stop_hook_active last_assistant_message", _REASON, "exit-2"),
-        Part("PreCompact", "trigger custom_instructions", "decision reason", "exit-2"),
-        Part("PostCompact", "trigger compact_summary"),
-        Part("Notification", "message title notification_type"),
-        Part("Stop", "stop_hook_active last_assistant_message", "decision reason additionalContext", "exit-2 cap"),
-        Part("SessionEnd", "reason"),
+        HookEvent("SubagentStart", "agent_id agent_type", "additionalContext", "exit-2"),
+        HookEvent("SubagentStop", "agent_id agent_type stop_hook_active last_assistant_message", _REASON, "exit-2"),
+        HookEvent("PreCompact", "trigger custom_instructions", "decision reason", "exit-2"),
+        HookEvent("PostCompact", "trigger compact_summary"),
+        HookEvent("Notification", "message title notification_type"),
+        HookEvent("Stop", "stop_hook_active last_assistant_message", "decision reason additionalContext", "exit-2 cap"),
+        HookEvent("SessionEnd", "reason"),
     ),
     "lines": (
-        Part("hook", rules="points protocol match tools"),
-        Part(
+        HookEvent("hook", rules="points protocol match tools"),
+        HookEvent(
             EVERY,
             "id event run thread agent user cwd",
             "id decision reason",
             "many-in-flight timeout crash broken-line idle back-off",
         ),
-        Part("before_run", "input system", "input system"),
-        Part("guard_run", "input system"),
-        Part("after_run", "result error"),
-        Part("wrap_run", "phase result", "result"),
-        Part("before_step", "number"),
-        Part("guard_step", "number"),
-        Part("after_step", "number result", "message"),
-        Part("before_model_call", "system messages", "system"),
-        Part("guard_model_call", "system messages"),
-        Part("after_model_call", "result error", "result"),
-        Part("wrap_model_call", "phase result", "result"),
-        Part("before_tool_use", "tool args", "args question"),
-        Part("guard_tool_use", "tool args", "question"),
-        Part("after_tool_use", "tool args result error", "result"),
-        Part("wrap_tool_use", "phase result", "result"),
+        HookEvent("before_run", "input system", "input system"),
+        HookEvent("guard_run", "input system"),
+        HookEvent("after_run", "result error"),
+        HookEvent("wrap_run", "phase result", "result"),
+        HookEvent("before_step", "number"),
+        HookEvent("guard_step", "number"),
+        HookEvent("after_step", "number result", "message"),
+        HookEvent("before_model_call", "system messages", "system"),
+        HookEvent("guard_model_call", "system messages"),
+        HookEvent("after_model_call", "result error", "result"),
+        HookEvent("wrap_model_call", "phase result", "result"),
+        HookEvent("before_tool_use", "tool args", "args question"),
+        HookEvent("guard_tool_use", "tool args", "question"),
+        HookEvent("after_tool_use", "tool args result error", "result"),
+        HookEvent("wrap_tool_use", "phase result", "result"),
     ),
 }  # fmt: skip
 
@@ -179,7 +187,7 @@ MISSING: dict[Field, str] = {
 
 
 @cache
-def fields() -> dict[Field, str]:
+def contract_fields() -> dict[Field, str]:
     """Every field of the contract, with its kind."""
     return {
         (protocol, part.event, field): kind
@@ -189,36 +197,36 @@ def fields() -> dict[Field, str]:
     }
 
 
-# -- what the tests show --------------------------------------------------------------------------------------------
+# -- tests by field -------------------------------------------------------------------------------------------------
 
 
 @cache
-def shown(folder: Path = ROOT / "tests") -> dict[Field, list[str]]:
+def marked_fields(folder: Path = ROOT / "tests") -> dict[Field, list[str]]:
     """The fields that tests say they show, with the names of those tests."""
     found: dict[Field, list[str]] = {}
     for path in sorted(folder.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
-        for test, field in _marks(ast.parse(text)) if ".shows(" in text else ():
-            found.setdefault(_known(field), []).append(f"{path.relative_to(ROOT).as_posix()}::{test}")
+        for test, field in _find_marks(ast.parse(text)) if ".shows(" in text else ():
+            found.setdefault(_expand_field(field), []).append(f"{path.relative_to(ROOT).as_posix()}::{test}")
     return found
 
 
-def _known(field: Field) -> Field:
+def _expand_field(field: Field) -> Field:
     """A field that all events have may be shown at any of them."""
     protocol, _, name = field
     everywhere = (protocol, EVERY, name)
-    return everywhere if field not in fields() and everywhere in fields() else field
+    return everywhere if field not in contract_fields() and everywhere in contract_fields() else field
 
 
-def _marks(tree: ast.Module) -> Iterator[tuple[str, Field]]:
-    module = [field for node in tree.body if isinstance(node, ast.Assign) for field in _fields(node.value)]
+def _find_marks(tree: ast.Module) -> Iterator[tuple[str, Field]]:
+    module = [field for node in tree.body if isinstance(node, ast.Assign) for field in _fields_of_marks(node.value)]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            for field in [*module, *(field for mark in node.decorator_list for field in _fields(mark))]:
+            for field in [*module, *(field for mark in node.decorator_list for field in _fields_of_marks(mark))]:
                 yield node.name, field
 
 
-def _fields(tree: ast.expr) -> Iterator[Field]:
+def _fields_of_marks(tree: ast.expr) -> Iterator[Field]:
     """What the marks in an expression name; a mark may stand inside `pytest.param(…, marks=…)`, too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "shows":
@@ -244,24 +252,24 @@ explains how to use hook programs.
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """The page of the docs."""
-    tested = shown()
-    parts = [_section(protocol, tested) for protocol in CONTRACT]
+    tested = marked_fields()
+    parts = [_render_section(protocol, tested) for protocol in CONTRACT]
     return "\n".join([_HEAD, *parts]).rstrip() + "\n"
 
 
-def _section(protocol: str, tested: dict[Field, list[str]]) -> str:
+def _render_section(protocol: str, tested: dict[Field, list[str]]) -> str:
     lines = [f"## {TITLES[protocol]}", "", "| Event | Field | Kind | Status | Notes |", "|---|---|---|---|---|"]
     for part in CONTRACT[protocol]:
         for kind, field in part.fields:
-            mark, reason = _mark((protocol, part.event, field), tested)
+            mark, reason = _render_mark((protocol, part.event, field), tested)
             event = "every event" if part.event == EVERY else f"`{part.event}`"
             lines.append(f"| {event} | `{field}` | {kind} | {mark} | {reason} |")
     return "\n".join([*lines, ""])
 
 
-def _mark(field: Field, tested: dict[Field, list[str]]) -> tuple[str, str]:
+def _render_mark(field: Field, tested: dict[Field, list[str]]) -> tuple[str, str]:
     if field in tested:
         return ("different", DIFFERENT[field]) if field in DIFFERENT else ("supported", "")
     return "not supported", MISSING.get(field, "")

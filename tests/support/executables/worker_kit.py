@@ -1,4 +1,4 @@
-"""What the tests of programs that are kept share: programs made of a few lines, and the ways in which one fails."""
+"""Shared by the worker program tests: programs of a few lines, and ways to fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wick.capabilities.executables import Executables
 from wick.hook_programs.runner import Runner
 from wick.hook_programs.worker import ProgramFailed, ProgramWorker
 
-# What every program here is made of: a test gives `answer(call)`, or a `serve()` of its own.
+# The frame of every program here: a test supplies `answer(call)` or its own `serve()`.
 SCRIPT = """#!{python} -IS
 import json, os, sys, time
 
@@ -48,7 +48,7 @@ else:
 """
 
 
-class Kept:
+class WorkerProgram:
     """A program in a folder of its own."""
 
     def __init__(self, folder: Path, body: str, name: str = "check", **hook: Any) -> None:
@@ -80,37 +80,37 @@ class Kept:
         return [json.loads(line) for line in (self.folder / "seen").read_text().splitlines()]
 
     def told(self, event: str) -> dict[str, Any]:
-        """What it was told of the first such event."""
+        """Return its input for the first such event."""
         return next(call for call in self.seen if call["event"] == event)
 
 
-Make = Callable[..., Kept]
+Make = Callable[..., WorkerProgram]
 
 
-def runs(pid: int) -> bool:
+def run_agent(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-async def gone(*pids: int) -> bool:
-    """Whether these processes end."""
+async def wait_until_ended(*pids: int) -> bool:
+    """Return True if these processes end."""
     with suppress(TimeoutError):
         async with asyncio.timeout(30):
-            while any(map(runs, pids)):
+            while any(map(run_agent, pids)):
                 await asyncio.sleep(0.02)
-    return not any(map(runs, pids))
+    return not any(map(run_agent, pids))
 
 
-async def problem(serving: ProgramWorker, *, timeout: float = 20, **request: Any) -> str:
-    """What a call that fails says."""
+async def failure_message(serving: ProgramWorker, *, timeout: float = 20, **request: Any) -> str:
+    """Return the message of a failing call."""
     with pytest.raises(ProgramFailed) as failure:
         await serving.ask({"event": "x", **request}, timeout=timeout)
     return str(failure.value)
 
 
-# What a program does, and what is said about it.
+# The behaviour of a program and its message.
 FAILURES = {
     "crash": ("def answer(call): sys.exit('oh no')", "ended with exit code 1: oh no"),
     "signal": ("def answer(call): os.kill(os.getpid(), 9)", "SIGKILL"),

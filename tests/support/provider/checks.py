@@ -60,7 +60,7 @@ def _schema_problem(schema: str) -> str:
 
 
 def check_strict_schema(schema: Any, where: str) -> None:
-    """What a schema must be like where the vendor promises to follow it."""
+    """Check the vendor's requirements of a strict schema."""
     if isinstance(schema, dict) and schema.get("type") == "object":
         names = set(schema.get("properties", {}))
         need(schema.get("additionalProperties") is False, f"{where}: 'additionalProperties' is required to be false.")

@@ -59,7 +59,7 @@ Means = Literal["read", "told", "fail", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault, and what must come of it.
+    """A kind of fault and its expected outcome.
 
     read: nothing is lost. told: the model learns that its call was wrong, and goes on. fail: the run fails.
     any: it may be read or not; but whatever comes of it is one outcome, and no tool is used on what was not said.
@@ -71,7 +71,7 @@ class Kind:
     retryable: bool | None = None
     retry_after: float | None = None
     limits: dict[str, float] = field(default_factory=dict)  # seconds the client may wait
-    differs: dict[str, Means] = field(default_factory=dict)  # what comes of it in one vendor's format
+    differs: dict[str, Means] = field(default_factory=dict)  # its outcome in one vendor's format
 
     def meaning(self, wire: str) -> Means:
         return self.differs.get(wire, self.means)

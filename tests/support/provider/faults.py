@@ -1,4 +1,4 @@
-"""What can go wrong with an answer: a small language of faults.
+"""Faults of a response: a small language.
 
 A fault is made of steps, each at one stage of an answer's way: the reply, its events, the bytes of the body, the
 head, and the bytes on the wire. `crlf | trickle(1)` is both. A place is a number of bytes, or a part of the whole.
@@ -19,12 +19,12 @@ from provider.script import Call, Event, Reply, dumps
 
 Stage = Literal["reply", "events", "body", "head", "wire"]
 Items = Iterable[Event | Act]
-Step = Callable[[Any, Any], Any]  # what it was and the vendor's format, into what it is now
+Step = Callable[[Any, Any], Any]  # the old value and the vendor's format, into the new value
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong; `|` adds another."""
+    """A fault; `|` adds another."""
 
     steps: tuple[tuple[Stage, Step], ...] = ()
 
@@ -61,7 +61,7 @@ def reset(place: Place, on: Literal["body", "wire"] = "body") -> Fault:
 
 
 def stall(place: Place, on: Literal["body", "wire"] = "body") -> Fault:
-    """Nothing comes after that."""
+    """Send nothing more."""
     return _until(place, on, STALL)
 
 
@@ -121,7 +121,7 @@ def _until(place: Place, on: Stage, *acts: Act) -> Fault:
 
 
 def _split(flow: Flow, place: Place) -> tuple[bytes, Iterable[bytes | Act]]:
-    """What comes before a place, in one piece, and the rest."""
+    """Return the bytes before a place as one piece, and the rest."""
     if isinstance(place, float):
         flow = [*flow]
         place = int(sum(len(piece) for piece in flow if isinstance(piece, bytes)) * place)
@@ -253,7 +253,7 @@ def edit(tag: str, change: Callable[[Any], Any]) -> Fault:
 
 
 def endless(tag: str) -> Fault:
-    """An event of that kind comes again and again."""
+    """Repeat an event of that kind forever."""
 
     def go_on(all: list[Event]) -> Items:
         place = max((n for n, event in enumerate(all) if event.tag == tag), default=None)

@@ -1,4 +1,4 @@
-"""How an answer goes over the wire: bytes, and what is done between them."""
+"""A response on the wire: bytes, and actions between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Flow = Iterable[bytes | Act]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of an HTTP answer, and how the end of its body is told."""
+    """The head of an HTTP response, and the framing of its body."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "text/event-stream; charset=utf-8"})

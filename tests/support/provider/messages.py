@@ -16,7 +16,7 @@ KEYS = set(
 )
 VERSIONS: dict[str, set[str]] = {
     "2023-06-01": set(),
-    "2026-10-21": {"temperature", "top_p", "top_k"},  # what it has done away with
+    "2026-10-21": {"temperature", "top_p", "top_k"},  # removed fields
 }
 BLOCKS = {
     "user": {"text", "image", "document", "tool_result"},
@@ -138,7 +138,7 @@ def _message(reply: Reply, asked: Mapping[str, Any], usage: dict[str, Any]) -> d
 
 
 def _usage(tokens: Tokens, output: int | None = None) -> dict[str, Any]:
-    """Here what was cached is counted beside the input, not in it."""
+    """Cached tokens are counted beside the input, not in it."""
     cache = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": tokens.cached}
     return {
         "input_tokens": tokens.input - tokens.cached,
@@ -375,7 +375,7 @@ def _check_breakpoints(asked: Mapping[str, Any]) -> None:
 
 
 def _breakpoints(data: Any) -> Iterator[dict[str, Any]]:
-    """What says cache_control, wherever it stands but in what the user or the model wrote."""
+    """Return all cache_control marks, except in user and model text."""
     if isinstance(data, list):
         for item in data:
             yield from _breakpoints(item)

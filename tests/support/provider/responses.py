@@ -132,7 +132,7 @@ def _call(reply: Reply, items: list[dict[str, Any]], first: int) -> Iterator[_St
 
 
 def _items(reply: Reply, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All that the model said. Encrypted reasoning is only given to those who ask for it."""
+    """Return all items of the reply. Encrypted reasoning is included on request only."""
     encrypted = "reasoning.encrypted_content" in (asked.get("include") or ())
     thoughts = [_thought(number, thought, encrypted) for number, thought in enumerate(reply.thoughts)]
     calls = [_function_call(number, call) for number, call in enumerate(reply.calls)]
@@ -155,7 +155,7 @@ def _function_call(number: int, call: Call) -> dict[str, Any]:
 
 
 def _response(reply: Reply, asked: Mapping[str, Any], items: list[dict[str, Any]] | None) -> dict[str, Any]:
-    """The response that has just begun, or with its items the one that has ended."""
+    """Return the response that has started, or with its items the finished one."""
     cut = INCOMPLETE.get(reply.reason)
     status = "in_progress" if items is None else "incomplete" if cut else "completed"
     return {
@@ -255,7 +255,7 @@ def _check_answers(items: list[dict[str, Any]]) -> None:
 
 
 def _check_thoughts(items: list[dict[str, Any]], stored: bool, issued: Mapping[str, str]) -> None:
-    """Reasoning comes back as it was given, before what it led to."""
+    """Reasoning is replayed unchanged, before its result."""
     for item, following in zip(items, [*items[1:], {}], strict=True):
         if item.get("type") != "reasoning":
             continue
@@ -290,7 +290,7 @@ def _check_tool(tool: dict[str, Any], where: str) -> None:
     need(tool.get("type") == "function", f"Invalid value at '{where}.type'.")
     check_name(tool.get("name"), f"{where}.name")
     check_schema(tool.get("parameters"), f"Invalid schema for function '{tool['name']}'")
-    if tool.get("strict", True):  # here a function is strict unless it says otherwise
+    if tool.get("strict", True):  # a function is strict by default
         check_strict_schema(tool["parameters"], f"Invalid schema for function '{tool['name']}'")
 
 

@@ -1,4 +1,4 @@
-"""What a scripted server says: replies, in no vendor's words."""
+"""Replies of a scripted server, independent of vendors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A piece of reasoning; who sends its signature back must send it with the same text."""
+    """A piece of reasoning; its signature must be replayed with the same text."""
 
     text: str
     signature: str = ""
@@ -31,7 +31,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a reply cost; `input` counts the cached ones, `output` the ones that were thought."""
+    """The usage of a reply; `input` includes cached tokens, `output` includes reasoning."""
 
     input: int = 0
     output: int = 0
@@ -41,7 +41,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model says.
+    """A reply of the model.
 
     It is sent in pieces of `piece` characters. `order` says whose arguments' piece comes next, by the
     number of the call; what it leaves out follows in turn. A call begins with its first piece.
@@ -64,7 +64,7 @@ class Reply:
         return [text[i : i + self.piece] for i in range(0, len(text), self.piece)]
 
     def call_pieces(self) -> Iterator[tuple[int, str | None]]:
-        """(number, None) begins a call, (number, text) goes on with it."""
+        """(number, None) starts a call, (number, text) continues it."""
         left = [[*self.pieces(call.args)] for call in self.calls]
         begun: set[int] = set()
         for number in (*self.order, *(n for n, pieces in enumerate(left) for _ in pieces or [""])):
@@ -77,7 +77,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One server-sent event. `tag` says what it is, whatever the vendor calls it.
+    """One server-sent event. `tag` names its kind for every vendor.
 
     The tags: start, reasoning, signature, text, call, args, part (what opens and closes), finish, usage, end.
     """

@@ -1,4 +1,4 @@
-"""A server that says what it was told to say, in three vendors' words, and refuses what they would refuse.
+"""A server with scripted replies in three vendors' formats, which refuses requests that they would refuse.
 
     async with ScriptedServer() as server:
         script = server.script(Reply("hello"), Answer(Reply("again"), crlf | cut(0.5)))
@@ -36,7 +36,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply, and what goes wrong with it."""
+    """A reply with its faults."""
 
     reply: Reply
     fault: Fault = FINE
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Asked:
-    """One request, as it came."""
+    """One recorded request."""
 
     method: str
     path: str
@@ -102,7 +102,7 @@ class Script:
 
 
 def stream_of(reply: Reply, wire: Wire, asked: Any) -> bytes:
-    """The body of a streamed answer in which nothing goes wrong."""
+    """Return the body of a streamed response without faults."""
     return b"".join(event.encode() for event in wire.events(reply, asked))
 
 
@@ -148,11 +148,11 @@ class ScriptedServer(Listener):
         return self._scripts[name]
 
     async def idle(self, seconds: float = 30.0) -> bool:
-        """Whether no answer is under way any more, at the latest after that time."""
+        """Return True if no response is in progress, at the latest after that time."""
         return await _soon(lambda: not self.answering, seconds)
 
     async def quiet(self, seconds: float = 30.0) -> bool:
-        """Whether no connection is left, at the latest after that time."""
+        """Return True if no connection is open, at the latest after that time."""
         return await _soon(lambda: not self._tasks, seconds)
 
     async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -219,7 +219,7 @@ def _hang_up(writer: asyncio.StreamWriter, reset: bool) -> None:
 
 
 async def _read(reader: asyncio.StreamReader) -> Asked | None:
-    """The next request of a connection; None when there is none."""
+    """Return the next request of a connection, or None."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

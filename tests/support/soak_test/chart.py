@@ -1,4 +1,4 @@
-"""A soak as a picture: what ended, what broke, and how the server was meanwhile."""
+"""A soak as a chart: finished turns, faults, and server metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who talk to the server: they come again when a connection breaks, and check what they are told."""
+"""Clients of the server: they reconnect after broken connections and check all responses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import aiohttp
 
-from server_process import frames
+from server_process import read_frames
 from soak_test.ledger import TERMINAL, Ledger, Turn
 from wick.server.runs.frames import parse_position
 
 PATIENCE = 150.0  # seconds after which a turn that has not ended is lost
-SILENCE = 40.0  # the server says something at least every 15 seconds
+SILENCE = 40.0  # the server sends a keep-alive at least every 15 seconds
 AGAIN = (429, 503)  # come again in a moment
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
@@ -26,8 +26,8 @@ class Person:
 
     def __init__(self, token: str, url: str, ledger: Ledger, going: Callable[[], bool], number: int) -> None:
         self.ledger, self.going, self.chance = ledger, going, random.Random(number)
-        self.turns: set[Turn] = set()  # those that go on
-        self.told: list[str] = []  # what commands said that they have done
+        self.turns: set[Turn] = set()  # active runs
+        self.told: list[str] = []  # effects that commands reported
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENCE)
         self.client = aiohttp.ClientSession(
             url,
@@ -55,7 +55,7 @@ class Person:
             await self.persist(lambda said=said: self._check_thread(said), said[0].thread if said else "")
 
     async def speak(self, turn: Turn) -> None:
-        """Say something, and listen until there is an outcome, whatever breaks."""
+        """Send a message and read until an outcome, despite broken connections."""
         self.ledger.begin(turn)
         self.turns.add(turn)
         asked = turn.thread
@@ -85,7 +85,7 @@ class Person:
                 answer.headers.get("X-Run-Id", turn.run),
                 answer.headers.get("X-Thread-Id", turn.thread),
             )
-            async for frame in frames(answer):
+            async for frame in read_frames(answer):
                 await self._hear(turn, frame)
                 if turn.outcome:
                     return None
@@ -134,7 +134,7 @@ class Person:
             turn.reason = data.get("reason") or data.get("message") or ""
 
     async def _agree(self, turn: Turn, question: str) -> None:
-        """Say yes, until it has been heard."""
+        """Approve until the answer is accepted."""
 
         async def say() -> None:
             async with self.client.post(f"/approvals/{question}", json={"choice": "allow"}) as answer:
@@ -158,11 +158,11 @@ class Person:
     # -- checking ---------------------------------------------------------------------------------------------------
 
     async def _check_run(self, turn: Turn) -> None:
-        """What was seen in pieces is what is there."""
+        """Check that streamed frames match the log."""
         async with asyncio.timeout(20), self.client.get(f"/runs/{turn.run}/events") as answer:
             if answer.status != 200:
                 raise aiohttp.ClientError(str(answer.status))
-            whole = [(frame["id"], frame["event"]) async for frame in frames(answer) if frame["id"]]
+            whole = [(frame["id"], frame["event"]) async for frame in read_frames(answer) if frame["id"]]
         if not whole or whole[-1][1] not in TERMINAL:
             raise aiohttp.ClientError("it broke off")
         self.ledger.counts["checked_runs"] += 1
@@ -174,7 +174,7 @@ class Person:
             self.ledger.say("invalid", f"{turn.run} ends more than once: {whole[-3:]}")
 
     async def _check_thread(self, said: list[Turn]) -> None:
-        """What was said is there, once and in order, and every call has one result."""
+        """Check that messages are stored once and in order, and every call has one result."""
         said = [turn for turn in said if turn.thread and turn.outcome != "lost"]
         if not said:
             return
@@ -193,7 +193,7 @@ class Person:
         _check_calls(thread, self.ledger)
 
     async def _check_unheard(self, said: list[Turn], missing: list[str]) -> None:
-        """What was cancelled before anything was decided about it is in the log, where no model hears of it."""
+        """Check that messages cancelled before a decision are in the log and not delivered to a model."""
         async with self.client.get(f"/threads/{said[0].thread}/export") as answer:
             if answer.status != 200:
                 raise aiohttp.ClientError(str(answer.status))
@@ -206,7 +206,7 @@ class Person:
     # -- watching, and a shell --------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """A second reader of whatever goes on."""
+        """A second reader of active runs."""
         while self.going():
             turn = next((turn for turn in [*self.turns] if turn.run), None)
             if turn is None:
@@ -214,7 +214,7 @@ class Person:
                 continue
             try:
                 async with asyncio.timeout(20), self._stream(turn, "") as answer:
-                    async for _ in frames(answer):
+                    async for _ in read_frames(answer):
                         if not self.going():
                             break
             except BROKEN:
@@ -222,7 +222,7 @@ class Person:
             await asyncio.sleep(0.1)
 
     async def type(self) -> None:
-        """A terminal that is typed into; it is opened again whenever it is gone."""
+        """A terminal with input; it is reopened after a disconnect."""
         number = 0
         while self.going():
             try:

@@ -1,4 +1,4 @@
-"""What is done to the server: a fault every other second, of each kind in turn."""
+"""Faults of the server: one every other second, of each kind in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from server_process import Served
+from server_process import ServerProcess
 from soak_test.clients import BROKEN, Person
 from soak_test.ledger import Ledger
 from soak_test.model import MARK, Soaked
@@ -25,7 +25,7 @@ LEFT_FREE = 128 * 1024  # of the disk, when it is nearly full
 FULL_SECONDS = 1.0
 REST_SECONDS = 15.0  # between the start of a server and its end, so that turns can end too
 FULL_EVERY = 4  # of the rounds through all kinds
-GONE_SECONDS = 5.0  # after which what a killed server had started is left behind
+GONE_SECONDS = 5.0  # after which leftovers of a killed server count as leaked
 BAD: tuple[bytes, ...] = (
     b"POST /agents/talker/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %t\r\n"
     b'Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a": [[[',
@@ -44,11 +44,11 @@ BAD: tuple[bytes, ...] = (
 
 
 class Breaking:
-    """Breaks things. `spared` says when the server is no longer killed, so that one life of it is long."""
+    """Injects faults. `spared` ends the kills of the server, so that it has one long life."""
 
     def __init__(
         self,
-        served: Served,
+        server: ServerProcess,
         door: Door,
         model: Soaked,
         ledger: Ledger,
@@ -57,10 +57,10 @@ class Breaking:
         disk: Path | None,
         chance: random.Random,
     ) -> None:
-        self.served, self.door, self.model, self.ledger, self.people = served, door, model, ledger, people
+        self.server, self.door, self.model, self.ledger, self.people = server, door, model, ledger, people
         self.token, self.disk, self.chance = token, disk, chance
         self.spared = False
-        self.alive = asyncio.Lock()  # who kills or starves the server has it for themselves
+        self.alive = asyncio.Lock()  # kills and full disks exclude each other
         self.kinds: dict[str, Callable[[], Awaitable[str]]] = {
             "kill": self._kill,
             "provider": self._provider,
@@ -104,7 +104,7 @@ class Breaking:
             self.ledger.fault(kind, f"({type(error).__name__})")
 
     def _due(self, kind: str) -> bool:
-        """A full disk is everybody's fault, so it comes more seldom; else nobody would be untouched."""
+        """A full disk affects all turns, so it is rarer; else no turn would be unaffected."""
         return self._bags % FULL_EVERY == 1 if kind == "disk" else not (self.spared and kind == "kill")
 
     # -- the kinds --------------------------------------------------------------------------------------------------
@@ -113,16 +113,16 @@ class Breaking:
         async with self.alive:
             for turn in self.ledger.live.values():
                 turn.killed = turn.killed or bool(turn.run)
-            assert self.served.process is not None
-            old, at = self.served.process.pid, _ticks()
-            await asyncio.to_thread(self.served.kill)
+            assert self.server.process is not None
+            old, at = self.server.process.pid, _ticks()
+            await asyncio.to_thread(self.server.kill)
             began = monotonic()
-            await asyncio.to_thread(self.served.start)
+            await asyncio.to_thread(self.server.start)
             await self._ready()
             self._ready_at = monotonic()
             self.ledger.ready_ms.append((self._ready_at - began) * 1000)
         await asyncio.sleep(GONE_SECONDS)
-        for pid, words in processes(self.served.folder, before=at):
+        for pid, words in processes(self.server.folder, before=at):
             self.ledger.say("leaked", f"process {pid} outlived the killed server {old}: {words}")
         return f"{old}"
 
@@ -142,9 +142,9 @@ class Breaking:
         return f"{self.door.cut(self.chance, 0.1)} connections"
 
     async def _tool(self) -> str:
-        """Kill a process of a command; the turn is known by what it was to do."""
+        """Kill a process of a command; its turn is known by its arguments."""
         found = [
-            (pid, words) for pid, words in processes(self.served.folder) if MARK in words and "echo turn-" in words
+            (pid, words) for pid, words in processes(self.server.folder) if MARK in words and "echo turn-" in words
         ]
         if not found:
             return "none"
@@ -185,7 +185,7 @@ class Breaking:
         person, turn = self.chance.choice(turns)
         turn.faults.add("cancel")
         async with person.client.post(f"/runs/{turn.run}/cancel") as answer:
-            full = answer.status == 507 and self.disk is not None  # what is cancelled is written down, or it is not
+            full = answer.status == 507 and self.disk is not None  # a cancelled write is stored or not
             if answer.status >= 500 and answer.status != 503 and not full:
                 self.ledger.say("refused", f"to cancel {turn.run} is answered {answer.status}")
         return turn.name
@@ -208,13 +208,13 @@ class Breaking:
         return f"for {FULL_SECONDS:g} s"
 
     def _do_to_all(self, fault: str) -> None:
-        """To all turns that go on, and to those that begin meanwhile."""
+        """Mark all active turns and those that start meanwhile."""
         self.ledger.everywhere = fault
         for turn in self.ledger.live.values():
             turn.faults.add(fault)
 
     async def _input(self) -> str:
-        """What no client would send."""
+        """Send invalid requests."""
         statuses: list[Any] = []
         for raw in BAD:
             statuses.append(await self._send(raw.replace(b"%t", self.token.encode())))
@@ -242,7 +242,7 @@ def _ticks() -> float:
 
 
 def processes(folder: Path, before: float = float("inf")) -> list[tuple[int, str]]:
-    """What runs for the server of that folder, but not it itself: by its words, and begun before a moment."""
+    """Return child processes of the server of that folder, by command line and start time."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What was said, what came of it, and what went wrong: the book that a soak keeps."""
+"""The ledger of a soak: messages, outcomes and problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, Literal
 
-MOST_KEPT = 200  # sentences about what went wrong, of each kind
+MOST_KEPT = 200  # descriptions of problems, by kind
 
 Kind = Literal["lost", "duplicated", "invalid", "leaked", "refused"]
 TERMINAL = ("done", "error")
@@ -17,10 +17,10 @@ _numbers = count(1)
 
 @dataclass(eq=False)
 class Turn:
-    """Something that a user said, and what they were told in answer."""
+    """A message of a user and its outcome."""
 
     agent: str
-    ask: str  # what the model is to do: `talk 20 0.5`, `work 3`, `pay`
+    ask: str  # the plan of the model: `talk 20 0.5`, `work 3`, `pay`
     number: int = field(default_factory=lambda: next(_numbers))
     began: float = field(default_factory=monotonic)
     run: str = ""
@@ -28,8 +28,8 @@ class Turn:
     seen: list[tuple[str, str]] = field(default_factory=list)  # the id and the name of every durable frame
     broken: int = 0  # how often its connection broke
     killed: bool = False  # the server was killed while it went on
-    faults: set[str] = field(default_factory=set)  # what was done to this very turn
-    effects: list[str] = field(default_factory=list)  # what commands said they have done
+    faults: set[str] = field(default_factory=set)  # faults of this turn
+    effects: list[str] = field(default_factory=list)  # effects that commands reported
     end: dict[str, Any] = field(default_factory=dict)  # the last frame
     outcome: str = ""
     reason: str = ""
@@ -60,7 +60,7 @@ class Ledger:
     through_kills: Counter[str] = field(default_factory=Counter)
     touched: Counter[str] = field(default_factory=Counter)
     ready_ms: list[float] = field(default_factory=list)
-    everywhere: str = ""  # what is done to all turns just now
+    everywhere: str = ""  # faults that affect all turns now
     open_streams: int = 0
     most_streams: int = 0
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=5))
@@ -71,7 +71,7 @@ class Ledger:
         return turn
 
     def end(self, turn: Turn) -> None:
-        """A turn is over: what came of it."""
+        """Record the outcome of a turn."""
         self.live.pop(turn.name, None)
         self.ended[turn.outcome] += 1
         if turn.faults:

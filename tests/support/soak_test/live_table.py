@@ -16,7 +16,7 @@ LINE_SECONDS = 10.0
 
 
 class Showing:
-    """Shows how a soak goes, from entering to leaving."""
+    """A live display of a soak, as a context manager."""
 
     def __init__(self, seconds: float, quiet: bool = False) -> None:
         self.seconds, self.quiet, self._said = seconds, quiet, 0.0

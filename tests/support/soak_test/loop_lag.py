@@ -1,4 +1,4 @@
-"""How late the event loop of a server was, as its histogram `wick_loop_lag_seconds` says."""
+"""Event-loop lag of a server, from its histogram `wick_loop_lag_seconds`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 
 _BUCKET = re.compile(r'^wick_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
-Buckets = dict[float, float]  # how many looks were at most so many seconds late
+Buckets = dict[float, float]  # the number of samples up to that lag in seconds
 
 
 def buckets(metrics: str) -> Buckets:
-    """The histogram in the text of /metrics; none before the first look."""
+    """Parse the histogram from the text of /metrics; empty before the first sample."""
     return {float(bound): float(count) for bound, count in _BUCKET.findall(metrics)}
 
 
 def since(now: Buckets, before: Buckets) -> Buckets:
-    """What came since."""
+    """Return the difference of two histograms."""
     return {bound: count - before.get(bound, 0.0) for bound, count in now.items()}
 
 
@@ -35,7 +35,7 @@ def looks(found: Buckets) -> int:
 
 
 def late_ms(found: Buckets, share: float = 0.99) -> float | None:
-    """The lag that this share of the looks stayed below, in milliseconds: straight between two bounds."""
+    """Return a percentile of the lag in milliseconds, interpolated between buckets."""
     if not looks(found):
         return None
     wanted = share * looks(found)

@@ -1,4 +1,4 @@
-"""The model of a soak: a scripted provider that does what a turn asks for, and goes wrong when it is told to."""
+"""The model of a soak: a scripted provider that follows the plan of a turn, with faults on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from provider.flow import Flow, pause
 from provider.script import Call, Reply
 from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, _refuse, _respond
 
-MARK = f"soak-mark-{os.getpid()}"  # stands in every command, so that its processes, and no other soak's, can be found
+MARK = f"soak-mark-{os.getpid()}"  # in every command, so that its processes can be found
 KINDS: tuple[Callable[[float], Fault], ...] = (
     lambda place: cut(place),
     lambda place: reset(place),
@@ -32,7 +32,7 @@ KINDS: tuple[Callable[[float], Fault], ...] = (
 
 
 class Soaked(Script):
-    """Answers by what was said last: `turn-7 talk 20 0.5`, `turn-7 work 3`, `turn-7 pay`."""
+    """Replies by the last message: `turn-7 talk 20 0.5`, `turn-7 work 3`, `turn-7 pay`."""
 
     def __init__(self, url: str, hit: Callable[[str, str], None], wrong: Callable[[str], None]) -> None:
         super().__init__(url, (), strict=True)
@@ -41,7 +41,7 @@ class Soaked(Script):
         self._hit, self._wrong = hit, wrong
 
     def plant(self, chance: random.Random) -> str:
-        """The next answer goes wrong, in some way and at some place."""
+        """Plant a random fault in the next response."""
         number = chance.randrange(len(KINDS))
         self.next_faults.append(KINDS[number](chance.random()))
         return str(number)
@@ -50,7 +50,7 @@ class Soaked(Script):
         wire = WIRES["chat"]
         try:
             asked.body = self._check(asked, wire)
-        except Refused as refused:  # wick has sent what no provider takes: a thread is invalid
+        except Refused as refused:  # wick sent a request that providers refuse: the thread is invalid
             self._wrong(f"the provider refused: {refused.message}")
             return _refuse(wire, refused)
         turn, done, words = _asked(asked.body["messages"])
@@ -62,7 +62,7 @@ class Soaked(Script):
 
 
 def _asked(messages: list[dict[str, Any]]) -> tuple[str, int, list[str]]:
-    """Which turn it is, how many results it has had, and what it asks for."""
+    """Return the turn, its number of results, and its plan."""
     for place in range(len(messages) - 1, -1, -1):
         found = re.search(r"(turn-\d+) (\w+.*)", _text(messages[place])) if messages[place]["role"] == "user" else None
         if found:
@@ -88,14 +88,14 @@ def _reply(turn: str, done: int, words: list[str]) -> Reply:
 
 
 def _paced(words: list[str]) -> Fault:
-    """What is talked comes a word at a time; what is to be done comes after a moment's thought."""
+    """Talk is streamed word by word; tool calls follow a short delay."""
     if words[0] == "talk":
         return events(lambda all: [item for event in all for item in (event, pause(float(words[2])))])
     return events(lambda all: [pause(float(words[3])), *all])
 
 
 class SoakedServer(ScriptedServer):
-    """A provider with one address, for everybody."""
+    """A provider with one address for all users."""
 
     def soaked(self, hit: Callable[[str, str], None], wrong: Callable[[str], None]) -> Soaked:
         made = Soaked(f"http://127.0.0.1:{self.port}/soak/v1", hit, wrong)
@@ -105,5 +105,5 @@ class SoakedServer(ScriptedServer):
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await super()._converse(reader, writer)
-        except RuntimeError as error:  # so uvloop says that the client has left
+        except RuntimeError as error:  # uvloop's error for a disconnected client
             raise ConnectionResetError(str(error)) from None

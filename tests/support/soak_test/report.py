@@ -1,4 +1,4 @@
-"""What a soak found, as text."""
+"""The report of a soak as text."""
 
 from __future__ import annotations
 

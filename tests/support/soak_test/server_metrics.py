@@ -12,17 +12,17 @@ from typing import Any
 
 import aiohttp
 
-from server_process import Served
+from server_process import ServerProcess
 from soak_test.clients import BROKEN
 from soak_test.ledger import Ledger
 from soak_test.loop_lag import Buckets, buckets, late_ms, looks, since, together
 
-WARM_SECONDS = 20.0  # of a life: what is loaded on first use is no leak
+WARM_SECONDS = 20.0  # of a process: lazy loading is not a leak
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look."""
+    """One sample."""
 
     at: float  # seconds since the soak began
     life: int  # how often the server had been started
@@ -31,21 +31,21 @@ class Sample:
     streams: int
     ended: int
     faults: int
-    lag_ms: float | None = None  # that 99 of 100 looks since the last sample stayed below
+    lag_ms: float | None = None  # 99th percentile since the last sample
 
 
 @dataclass
 class Vitals:
-    """All looks, and what they say."""
+    """All samples and their evaluation."""
 
     began: float = field(default_factory=time)
     samples: list[Sample] = field(default_factory=list)
     lags: dict[int, Buckets] = field(default_factory=dict)  # by life
 
-    async def look(self, served: Served, ledger: Ledger, client: aiohttp.ClientSession) -> None:
-        if served.process is None or served.process.poll() is not None:
+    async def look(self, server: ServerProcess, ledger: Ledger, client: aiohttp.ClientSession) -> None:
+        if server.process is None or server.process.poll() is not None:
             return
-        life, pid = served.starts, served.process.pid
+        life, pid = server.starts, server.process.pid
         lag = self._lag(life, await _lags(client))
         with suppress(OSError):
             memory = _megabytes(pid)
@@ -55,7 +55,7 @@ class Vitals:
             self.samples.append(Sample(time() - self.began, life, memory, files, streams, ended, faults, lag))
 
     def _lag(self, life: int, found: Buckets) -> float | None:
-        """How late the loop was since the last look at this life of the server."""
+        """Return the lag since the last sample of this server process."""
         before, self.lags[life] = self.lags.get(life, {}), found or self.lags.get(life, {})
         return late_ms(since(found, before))
 
@@ -93,7 +93,7 @@ def _megabytes(pid: int) -> float:
 
 
 async def _lags(client: aiohttp.ClientSession) -> Buckets:
-    """How late the server says that its event loop was since it started; nothing while there is no server."""
+    """Return the event-loop lag since the start of the server; empty without a server."""
     with suppress(*BROKEN):
         async with client.get("/metrics", timeout=aiohttp.ClientTimeout(total=5)) as answer:
             return buckets(await answer.text())

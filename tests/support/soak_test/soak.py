@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 
 from ports import own_port
-from server_process import Served, serving
+from server_process import ServerProcess, run_server
 from soak_test import health_probe
 from soak_test.clients import PATIENCE, Person
 from soak_test.faults import Breaking, processes
@@ -31,7 +31,7 @@ from soak_test.server_metrics import Vitals, part
 from soak_test.tcp_proxy import Door
 
 KILLS_FOR = 0.6  # of the time; then the server is spared, so that its memory can be seen for a while
-DISK_BYTES = 16 * 2**30  # of the disk of its own, of which only what is written takes room
+DISK_BYTES = 16 * 2**30  # of its own sparse disk
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass
 class Soak:
-    """A soak that goes on."""
+    """A running soak."""
 
     plan: Plan
     folder: Path
@@ -76,32 +76,34 @@ class Soak:
         return max(0.0, self.until - monotonic())
 
     def end(self) -> None:
-        """Let it be enough: those who talk come to an end, and there is a report of what was so far."""
+        """Stop early: clients finish, and the report covers the time so far."""
         self.over, self.until = True, min(self.until, monotonic())
 
     async def run(self, tell: Callable[[Soak], None] = lambda soak: None) -> dict[str, Any]:
-        """All of it; `tell` is called every second."""
+        """Run the soak; `tell` is called every second."""
         with _disk(self) as disk:
             async with SoakedServer() as provider:
                 model = provider.soaked(self.ledger.mark, lambda words: self.ledger.say("invalid", words))
-                with _served(self.plan, self.folder, model.url) as served:
-                    await self._drive(served, model, disk, tell)
-                    await self._settle(served)
+                with _served(self.plan, self.folder, model.url) as server:
+                    await self._drive(server, model, disk, tell)
+                    await self._settle(server)
                 self._leaks()
                 self._effects()
         return self._report()
 
-    async def _drive(self, served: Served, model: Soaked, disk: Path | None, tell: Callable[[Soak], None]) -> None:
-        async with Door(_port(served)) as door, self._everybody(door), self._operator(served) as operator:
-            self.files_idle = await self._rest(served)
+    async def _drive(
+        self, server: ServerProcess, model: Soaked, disk: Path | None, tell: Callable[[Soak], None]
+    ) -> None:
+        async with Door(_port(server)) as door, self._everybody(door), self._operator(server) as operator:
+            self.files_idle = await self._rest(server)
             self.began = monotonic()
             self.until = self.began + self.plan.seconds
             chance = random.Random(self.plan.chance)
-            breaking = Breaking(served, door, model, self.ledger, self.people, _token(0), disk, chance)
-            looking = asyncio.create_task(self._look(served, breaking, operator, tell))
+            breaking = Breaking(server, door, model, self.ledger, self.people, _token(0), disk, chance)
+            looking = asyncio.create_task(self._look(server, breaking, operator, tell))
             talking = [asyncio.create_task(work) for work in self._works()]
             try:
-                with _pulse(_port(served), self.folder / "health.txt"):
+                with _pulse(_port(server), self.folder / "health.txt"):
                     await breaking.go_on(self.plan.every, self.going)
                     await breaking.finished()
                     _, late = await asyncio.wait(talking, timeout=PATIENCE + 90)
@@ -111,7 +113,7 @@ class Soak:
                 for result in await asyncio.gather(*talking, return_exceptions=True):
                     if isinstance(result, Exception):
                         raise result
-                self.files_after = await self._rest(served)
+                self.files_after = await self._rest(server)
             finally:
                 self.over = True
                 for task in (looking, *talking):
@@ -140,39 +142,39 @@ class Soak:
                 await person.close()
 
     @asynccontextmanager
-    async def _operator(self, served: Served) -> AsyncIterator[aiohttp.ClientSession]:
+    async def _operator(self, server: ServerProcess) -> AsyncIterator[aiohttp.ClientSession]:
         headers = {"Authorization": f"Bearer {_token(-1)}"}
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{_port(served)}", headers=headers) as client:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{_port(server)}", headers=headers) as client:
             yield client
 
     async def _look(
-        self, served: Served, breaking: Breaking, client: aiohttp.ClientSession, tell: Callable[[Soak], None]
+        self, server: ServerProcess, breaking: Breaking, client: aiohttp.ClientSession, tell: Callable[[Soak], None]
     ) -> None:
         while True:
-            await self.vitals.look(served, self.ledger, client)
+            await self.vitals.look(server, self.ledger, client)
             breaking.spared = self.left < self.plan.seconds * (1 - KILLS_FOR)
             tell(self)
             await asyncio.sleep(1.0)
 
-    async def _rest(self, served: Served) -> int:
-        """How many descriptors the server has when nobody wants anything of it."""
+    async def _rest(self, server: ServerProcess) -> int:
+        """Return the number of descriptors of the idle server."""
         counted: list[int] = []
         for _ in range(20):
-            assert served.process is not None
+            assert server.process is not None
             with suppress(OSError):
-                counted.append(len(os.listdir(f"/proc/{served.process.pid}/fd")))
-                self.kinds_of_files = _kinds_of_files(served.process.pid)
+                counted.append(len(os.listdir(f"/proc/{server.process.pid}/fd")))
+                self.kinds_of_files = _kinds_of_files(server.process.pid)
             if len(counted) > 3 and len(set(counted[-3:])) == 1:
                 break
             await asyncio.sleep(0.3)
         return counted[-1] if counted else 0
 
-    async def _settle(self, served: Served) -> None:
-        code = await asyncio.to_thread(served.stop, 60.0)
+    async def _settle(self, server: ServerProcess) -> None:
+        code = await asyncio.to_thread(server.stop, 60.0)
         if code not in (0, -15):
             self.ledger.say("refused", f"the server ended with {code} when it was told to stop")
 
-    # -- what is left -----------------------------------------------------------------------------------------------
+    # -- leftovers --------------------------------------------------------------------------------------------------
 
     def _leaks(self) -> None:
         for pid, words in processes(self.folder):
@@ -181,7 +183,7 @@ class Soak:
             self.ledger.say("leaked", f"temporary file {path.name}")
 
     def _effects(self) -> None:
-        """What commands have done: nothing twice, and everything that was told."""
+        """Check effects of commands: none twice, and all reported ones."""
         done: Counter[str] = Counter()
         for file in (self.folder / "data").rglob("effects.log"):
             done.update(file.read_text().split())
@@ -217,8 +219,8 @@ def _token(number: int) -> str:
     return f"token-of-user-{number:05}-0123456789"
 
 
-def _port(served: Served) -> int:
-    return int(served.url.rsplit(":", 1)[1])
+def _port(server: ServerProcess) -> int:
+    return int(server.url.rsplit(":", 1)[1])
 
 
 def _people(count: int) -> list[dict[str, str]]:
@@ -230,7 +232,7 @@ def _people(count: int) -> list[dict[str, str]]:
 
 
 @contextmanager
-def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
+def _served(plan: Plan, folder: Path, url: str) -> Iterator[ServerProcess]:
     (folder / "tmp").mkdir(parents=True)
     defaults = {"model": {"model": f"gateway:soak@{url}", "api_key": "sk-soak"}, "todos": False}
     agents = {
@@ -241,7 +243,7 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
     with (
         own_port() as port,
-        serving(
+        run_server(
             folder,
             store=plan.store,
             config={"defaults": defaults, "agents": agents},
@@ -249,13 +251,13 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
             environment={"TMPDIR": str(folder / "tmp")},
             tokens=_people(plan.users),
             quotas=quotas,
-        ) as served,
+        ) as server,
     ):
-        yield served
+        yield server
 
 
 def _kinds_of_files(pid: int) -> dict[str, int]:
-    """What the open descriptors of a process are, with numbers left out."""
+    """Return the kinds of open descriptors of a process, without numbers."""
     kinds: Counter[str] = Counter()
     for place in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -276,7 +278,7 @@ def _pulse(port: int, file: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk(soak: Soak) -> Iterator[Path | None]:
-    """A disk of the server's own, which can be filled; None where nobody may mount one."""
+    """A disk for the server that can be filled; None without permission to mount."""
     data, image = soak.folder / "data", soak.folder / "disk.img"
     data.mkdir(parents=True)
     if os.geteuid() or which("mkfs.ext4") is None or not _mounted(data, image):

@@ -1,4 +1,4 @@
-"""The way to the server: everything goes through here, and can be cut."""
+"""The TCP proxy in front of the server; connections can be cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 65_536
 
 
 class Door(Listener):
-    """Passes connections on to a port, and breaks some of them when it is told to."""
+    """Forwards connections to a port and breaks some on demand."""
 
     def __init__(self, target: int) -> None:
         super().__init__()

@@ -22,8 +22,8 @@ def row(seq: int, size: int = 2_000) -> dict[str, object]:
     return {"seq": seq, "kind": "event", "at": 1.0, "data": {"text": "x" * size}}
 
 
-async def fill(store: Sqlite, fence: int, over: Callable[[], None]) -> None:
-    """Append until it is refused, several times; then let the trouble be over, and go on."""
+async def append_until_full(store: Sqlite, fence: int, over: Callable[[], None]) -> None:
+    """Append until refused, several times; then remove the fault and continue."""
     last, refusals = (await store.head("ada", "t")).last, 0
     for _ in range(2_000):
         try:
@@ -35,54 +35,54 @@ async def fill(store: Sqlite, fence: int, over: Callable[[], None]) -> None:
                 break
     print("last", last, (await store.head("ada", "t")).last, flush=True)
     over()
-    for _ in range(3):  # the very entry that was refused goes in
+    for _ in range(3):  # the refused entry is accepted now
         last = await store.append("ada", "t", [row(last + 1)], expect=last, fence=fence)
     found = [entry["seq"] async for batch in store.read("ada", "t") for entry in batch]
     print("recovered", last, found == [*range(1, last + 1)], flush=True)
 
 
-async def begun(folder: Path) -> tuple[Sqlite, int]:
+async def create_thread(folder: Path) -> tuple[Sqlite, int]:
     store = Sqlite(folder / "threads.db")
     await store.create("ada", "t")
     return store, (await store.lease("ada", "t", "me", 600)).fence
 
 
-async def file_size(folder: Path, size: str) -> None:
+async def limit_file_size(folder: Path, size: str) -> None:
     """Files cannot grow beyond a size, as on a disk that is full."""
-    store, fence = await begun(folder)
+    store, fence = await create_thread(folder)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), unlimited[1]))
-    await fill(store, fence, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, unlimited))
+    await append_until_full(store, fence, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, unlimited))
     await store.close()
 
 
-async def disk(folder: Path) -> None:
-    """The disk is full; then somebody removes something."""
+async def fill_disk(folder: Path) -> None:
+    """Fill the disk; then free space."""
     ballast = folder / "ballast"
     ballast.write_bytes(bytes(1_000_000))
-    store, fence = await begun(folder)
-    await fill(store, fence, ballast.unlink)
+    store, fence = await create_thread(folder)
+    await append_until_full(store, fence, ballast.unlink)
     await store.close()
 
 
-async def read_only(folder: Path) -> None:
-    """The file is made read-only while nobody has it open."""
+async def make_read_only(folder: Path) -> None:
+    """Make the file read-only while it is closed."""
     if os.getuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    store, fence = await begun(folder)
+    store, fence = await create_thread(folder)
     await store.append("ada", "t", [row(1)], expect=0, fence=fence)
     await store.close()
     path = folder / "threads.db"
     path.chmod(0o400)
-    await fill(store, fence, lambda: path.chmod(0o600))
+    await append_until_full(store, fence, lambda: path.chmod(0o600))
     await store.close()
 
 
-async def forked(folder: Path) -> None:
-    """The process forks while the store is open; both go on to use it."""
-    store, fence = await begun(folder)
+async def fork_process(folder: Path) -> None:
+    """Fork while the store is open; both processes continue to use it."""
+    store, fence = await create_thread(folder)
     await store.append("ada", "t", [row(1)], expect=0, fence=fence)
     child = os.fork()
     if child == 0:
@@ -103,7 +103,7 @@ def _in_child(store: Sqlite, fence: int) -> int:
     return 0 if done else 1
 
 
-TROUBLES = {"file_size": file_size, "disk": disk, "read_only": read_only, "forked": forked}
+TROUBLES = {"file_size": limit_file_size, "disk": fill_disk, "read_only": make_read_only, "forked": fork_process}
 
 if __name__ == "__main__":
     trouble, where, *rest = sys.argv[1:]

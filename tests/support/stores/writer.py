@@ -25,12 +25,12 @@ def open_store(kind: str, where: str, schema: str) -> Store:
     return Postgres(where, schema=schema)
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())  # at once, in one piece
 
 
 def group(first: int, size: int, **data: Any) -> list[dict[str, Any]]:
-    """Entries that belong together: whoever finds one of them must find all."""
+    """Return entries that are appended together: all or none must be stored."""
     return [
         {"seq": seq, "kind": "event", "at": 1.0 * seq, "data": {"first": first, "size": size, "text": "x" * seq} | data}
         for seq in range(first, first + size)
@@ -38,7 +38,7 @@ def group(first: int, size: int, **data: Any) -> list[dict[str, Any]]:
 
 
 async def load(store: Store, threads: str) -> None:
-    """Append to several threads at once, for ever; each is gone on with where it was left."""
+    """Append to several threads at once, forever; each continues where it was left."""
     await asyncio.gather(*(_load(store, f"t{number}") for number in range(int(threads))))
 
 
@@ -48,47 +48,47 @@ async def _load(store: Store, id: str) -> None:
     except StoreError as error:
         if error.code != "conflict":
             raise
-    lease = await store.lease("ada", id, "writer", 0.05)  # whoever comes after a crash need not wait
+    lease = await store.lease("ada", id, "writer", 0.05)  # the next process need not wait after a crash
     last = (await store.head("ada", id)).last
-    tell("begun", id, last)
+    report("begun", id, last)
     while True:
         last = await store.append("ada", id, group(last + 1, last % 3 + 1), expect=last, fence=lease.fence)
-        tell("ack", id, last)
+        report("ack", id, last)
 
 
 async def run(store: Store) -> None:
     """A short run to its end: every kind of write there is."""
     await store.create("ada", "t")
     lease = await store.lease("ada", "t", "writer", 60)
-    tell("ack created")
+    report("ack created")
     last = 0
     for size in (1, 3, 2):
         last = await store.append("ada", "t", group(last + 1, size), expect=last, fence=lease.fence)
-        tell("ack appended", last)
-    tell("ack queued", await store.enqueue("ada", "t", {"n": 1}))
+        report("ack appended", last)
+    report("ack queued", await store.enqueue("ada", "t", {"n": 1}))
     last = await store.append("ada", "t", group(last + 1, 2), expect=last, fence=lease.fence, took=[1])
-    tell("ack took", last)
-    tell("ack blob", await store.put_blob("ada", "t", b"blob" * 3000))
+    report("ack took", last)
+    report("ack blob", await store.put_blob("ada", "t", b"blob" * 3000))
     await store.fork("ada", "t", 4, "fork")
-    tell("ack forked")
+    report("ack forked")
     await store.close()
-    tell("ack closed")
+    report("ack closed")
 
 
-async def wake(store: Store, seconds: str) -> None:
-    """Take a lease, append, wait to be told, and append again."""
+async def append_on_signal(store: Store, seconds: str) -> None:
+    """Acquire a lease, append, wait for a signal, and append again."""
     lease = await store.lease("ada", "t", "sleeper", float(seconds))
     await store.append("ada", "t", group(1, 1), expect=0, fence=lease.fence)
-    tell("ack", 1)
+    report("ack", 1)
     sys.stdin.readline()  # it is stopped here, and wakes without knowing
     try:
         await store.append("ada", "t", group(2, 1), expect=1, fence=lease.fence)
-        tell("ack", 2)
+        report("ack", 2)
     except StoreError as error:
-        tell(error.code)
+        report(error.code)
 
 
-async def contend(store: Store, name: str, rounds: str) -> None:
+async def contend_for_lease(store: Store, name: str, rounds: str) -> None:
     """Take the thread again and again, and append to it a few times while it is held."""
     done, end = 0, time.monotonic() + 90
     while done < int(rounds) and time.monotonic() < end:
@@ -105,12 +105,12 @@ async def contend(store: Store, name: str, rounds: str) -> None:
             await asyncio.sleep(0)
         await store.release("ada", "t", lease.fence)
         done += 1
-    tell("done", done)
+    report("done", done)
 
 
 async def main(kind: str, where: str, schema: str, job: str, *rest: str) -> None:
     store = open_store(kind, where, schema)
-    await {"load": load, "run": run, "wake": wake, "contend": contend}[job](store, *rest)  # type: ignore[operator]
+    await {"load": load, "run": run, "wake": append_on_signal, "contend": contend_for_lease}[job](store, *rest)  # type: ignore[operator]
     await store.close()
 
 

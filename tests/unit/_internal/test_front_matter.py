@@ -1,4 +1,4 @@
-"""The YAML at the top of a Markdown file, and what of it is not taken."""
+"""YAML front matter of Markdown files, and refused content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_front_matter(text: str, data: dict[str, Any], body: str) -> None:
     json.dumps(data, allow_nan=False)
 
 
-# a plain scalar, and what it is in YAML 1.2; version 1.1 reads most of these otherwise
+# a plain scalar and its value in YAML 1.2; version 1.1 reads most of these differently
 CORE = {
     "1:30": "1:30", "10:20:30": "10:20:30", "010": 10, "0o10": 8, "0x1f": 31, "0b11": "0b11", "1_000": "1_000",
     "yes": "yes", "No": "No", "on": "on", "OFF": "OFF", "y": "y", "true": True, "FALSE": False, "~": None, "Null": None,
@@ -44,12 +44,12 @@ CORE = {
 
 
 @pytest.mark.parametrize("text", CORE)
-def test_a_scalar_is_read_as_yaml_1_2_reads_it(text: str) -> None:
+def test_scalars_follow_yaml_1_2(text: str) -> None:
     found = split(f"---\na: {text}\n---\n")[0]["a"]
     assert found == CORE[text] and type(found) is type(CORE[text])
 
 
-def test_no_key_is_special_and_none_stands_twice() -> None:
+def test_duplicate_and_special_keys() -> None:
     assert split("---\n<<: {a: 1}\n---\n") == ({"<<": {"a": 1}}, "")
     for text, line in (("a: 1\na: 2\n", 3), ("x: {a: 1, a: 2}\n", 2), ("x:\n- {a: 1, 'a': 2}\n", 3)):
         with pytest.raises(ConfigError, match=f"its front matter, line {line}: the key 'a' is repeated; it is in line"):
@@ -78,14 +78,14 @@ def test_no_key_is_special_and_none_stands_twice() -> None:
         ("---\na: \x00\n---\n", ", line 2: not valid YAML: the character U+0000 is not allowed (column 4)"),
     ],
 )
-def test_what_is_not_taken(text: str, sentence: str) -> None:
+def test_invalid_front_matter_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         split(text)
     assert sentence in str(caught.value)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60) | st.text("-:[]{}&*!|>?'\"#%@ \nab1.,<", max_size=40))
-def test_whatever_it_is_there_is_data_or_a_sentence(text: str) -> None:
+def test_any_text_gives_data_or_an_error(text: str) -> None:
     try:
         data, _ = split(f"---\n{text}\n---\n")
     except ConfigError as error:

@@ -143,7 +143,7 @@ def test_no_method_that_changes_a_dict_or_a_list_was_forgotten() -> None:
         assert public - harmless <= set(vars(frozen))
 
 
-def test_what_is_made_from_frozen_data_is_plain() -> None:
+def test_thawed_data_is_plain() -> None:
     merged, copied, joined = freeze({"a": 1}) | {"b": 2}, freeze({"a": 1}).copy(), operator.add(freeze([1]), [2])
     assert (type(merged), type(copied), type(joined)) == (dict, dict, list)
     assert freeze({"a": 1}).get("a") == 1 and sorted(freeze([2, 1])) == [1, 2]
@@ -163,7 +163,7 @@ def test_what_is_made_from_frozen_data_is_plain() -> None:
         ({"\udc80": 1}, ValueError, "half of a surrogate pair"),
     ],
 )
-def test_what_is_not_json_is_refused(value: Any, error: type[Exception], sentence: str) -> None:
+def test_non_json_is_refused(value: Any, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         freeze(value)
 
@@ -193,6 +193,6 @@ def test_tuples_become_lists() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), object(), b"x"])
-def test_what_has_no_spelling_is_refused(value: Any) -> None:
+def test_unspellable_values_are_refused(value: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         canonical_json(value)

@@ -22,7 +22,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """A server whose only page is whatever the test says."""
+    """A server with one page, which the test sets."""
 
     url: str
     requests: list[web.Request]
@@ -71,7 +71,7 @@ async def refusal(url: str, body: Any = None, **options: Any) -> str:
     return str(caught.value)
 
 
-async def test_json_goes_out_and_json_comes_back(server: Server) -> None:
+async def test_json_is_sent_and_received(server: Server) -> None:
     async def echo(request: web.Request) -> web.Response:
         assert request.method == "POST" and request.content_type == "application/json"
         return web.json_response({"got": await request.json(), "token": request.headers["X-Token"]})
@@ -97,7 +97,7 @@ async def test_an_error_page_is_quoted_in_short(server: Server) -> None:
     assert f"{server.url} answered with status 404: no such thing xxx" in sentence and len(sentence) < 300
 
 
-async def test_an_answer_at_the_limit_is_read_and_one_over_it_is_not(server: Server) -> None:
+async def test_a_response_is_read_up_to_the_limit(server: Server) -> None:
     server.says('"' + "x" * 98 + '"')
     assert await post(server.url, most=100) == "x" * 98
     assert "more than 99 bytes" in await refusal(server.url, most=99)
@@ -132,7 +132,7 @@ async def test_compression_that_cannot_be_undone_is_refused(server: Server) -> N
 
 
 @pytest.mark.parametrize("text", ["", "{", "<html>", "[NaN]", "nope", '"\\ud800"', "[" * (JSON_DEPTH + 1) + "]" * 101])
-async def test_what_is_not_json_is_refused(server: Server, text: str) -> None:
+async def test_non_json_is_refused(server: Server, text: str) -> None:
     server.says(text)
     assert "did not answer with JSON" in await refusal(server.url)
 
@@ -181,7 +181,7 @@ async def test_a_server_that_hangs_up_is_an_error(server: Server) -> None:
     assert "whether it took effect is unknown" in await refusal(server.url)
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_host_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/"
@@ -219,7 +219,7 @@ async def test_odd_spellings_of_an_address_lead_nowhere(server: Server, host: st
 
 
 async def test_a_name_that_changes_its_address_leads_nowhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is the address of the socket, whatever a name resolved to before."""
+    """The address of the socket counts, not an earlier resolution."""
 
     class Rebinding(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
@@ -243,7 +243,7 @@ async def test_proxies_of_the_environment_are_not_used(server: Server, monkeypat
     assert await post(server.url) == 1
 
 
-async def test_cookies_are_not_kept_and_passwords_not_shown(server: Server) -> None:
+async def test_cookies_are_not_stored_and_passwords_not_shown(server: Server) -> None:
     server.says("{", Set_Cookie="a=b")
     secret = server.url.replace("http://", "http://me:secret@") + "/path?key=secret"
     assert "secret" not in await refusal(secret)
@@ -276,7 +276,7 @@ def test_the_empty_address_is_not_public() -> None:
 # -- anything, not only JSON ------------------------------------------------------------------------------------------
 
 
-async def test_whatever_is_answered_is_an_answer(server: Server) -> None:
+async def test_any_response_is_handled(server: Server) -> None:
     server.says("gone", status=410, X_Why="time")
     fetched = await fetch(server.url, private=True, seconds=20, most_bytes=100)
     assert (fetched.status, fetched.body, fetched.truncated) == (410, b"gone", False)
@@ -284,7 +284,7 @@ async def test_whatever_is_answered_is_an_answer(server: Server) -> None:
     assert server.requests[0].method == "GET"
 
 
-async def test_of_what_is_too_long_the_beginning_is_fetched(server: Server) -> None:
+async def test_an_overlong_response_is_truncated(server: Server) -> None:
     server.says("x" * 1_000_000)
     fetched = await fetch(server.url, private=True, seconds=20, most_bytes=100)
     assert fetched.body == b"x" * 100 and fetched.truncated
@@ -299,7 +299,7 @@ async def test_a_small_answer_does_not_become_a_large_one(
     assert fetched.body == b"x" * 100_000 and fetched.truncated
 
 
-async def test_only_what_may_change_something_leaves_its_outcome_open(server: Server) -> None:
+async def test_only_unsafe_methods_have_an_unknown_outcome(server: Server) -> None:
     async def late(request: web.Request) -> web.Response:
         await asyncio.sleep(0.8)
         return web.Response()

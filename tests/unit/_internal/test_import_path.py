@@ -1,4 +1,4 @@
-"""Editable installs that were set aside: what is found among them, and what is put back."""
+"""Editable installs that were set aside: modules found among them, and restored ones."""
 
 from __future__ import annotations
 

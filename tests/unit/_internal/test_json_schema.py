@@ -1,4 +1,4 @@
-"""Foreign JSON Schemas: bounded when registered, metered when used, and otherwise what jsonschema says."""
+"""Foreign JSON Schemas: bounded at registration, metered in use, and otherwise equal to jsonschema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def whole(x: Any, **more: Any) -> dict[str, Any]:
 
 
 def doubled(depth: int, link: Any) -> dict[str, Any]:
-    """A schema whose definitions refer to the next one twice."""
+    """Return a schema whose definitions refer to the next one twice."""
     levels = {f"n{at}": link({"$ref": f"#/$defs/n{at + 1}"}) for at in range(depth)}
     return whole({"$ref": "#/$defs/n0"}, **{"$defs": {**levels, f"n{depth}": {"const": "never"}}})
 
@@ -48,7 +48,7 @@ LINKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("depth", [18, 25, 40])
 @pytest.mark.parametrize("link", LINKS)
-def test_a_schema_that_multiplies_is_refused_when_it_is_registered(link: str, depth: int) -> None:
+def test_an_exponential_schema_is_refused_at_registration(link: str, depth: int) -> None:
     with pytest.raises(ConfigError, match="too costly to check"):
         SchemaChecker(doubled(depth, LINKS[link]))
 
@@ -93,7 +93,7 @@ def test_anchors_count_as_references(word: str, anchor: str) -> None:
         (whole({"multipleOf": 0}), "not a JSON Schema"),
     ],
 )
-def test_what_is_wrong_with_a_schema_is_said(schema: dict[str, Any], words: str | None) -> None:
+def test_schema_errors_are_reported(schema: dict[str, Any], words: str | None) -> None:
     if words is None:
         assert SchemaChecker(schema)
         return
@@ -146,7 +146,7 @@ def test_a_large_value_times_a_schema_is_stopped_at_the_limit(case: str) -> None
     assert not uncounted(case)
 
 
-def test_a_keyword_that_is_not_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncounted_keyword_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_schema, "_meter_keyword", lambda keyword, fn: fn)
     assert uncounted("items")
 
@@ -212,7 +212,7 @@ def test_nothing_but_a_rewritten_schema_is_evaluated(place: str, plant: str) -> 
         checker.find_problems(data, SCHEMA_STEPS, 6)
 
 
-def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unrewritten_node_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_schema._SchemaRewriter, "rewrite", lambda self: self.shape.root)
     for place in ("a property", "a default", "a definition", "a constant"):
         assert strange_nodes(SchemaChecker(HIDDEN[place](PLANTS["names by `re`"][0]))._validator.schema)
@@ -221,7 +221,7 @@ def test_a_node_that_is_not_rewritten_is_noticed(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "pattern", [r"(?x)(?:.{ 90 }){ 90 }", r"(?ix:a{9 0 0})", r"(?:a{,900}){,900}", r"(?:a{0000000900}){0000000900}"]
 )
-def test_a_pattern_whose_size_cannot_be_counted_is_not_compiled(pattern: str) -> None:
+def test_a_pattern_of_unknown_size_is_not_compiled(pattern: str) -> None:
     assert json_schema._compile_pattern(pattern) == (None, 0)
     assert SchemaChecker(whole({"pattern": pattern})).find_problems({"x": "b"}, SCHEMA_STEPS, 6) == []
 
@@ -305,11 +305,11 @@ def differences(tries: int) -> list[Any]:
     return found
 
 
-def test_a_checker_says_what_jsonschema_says() -> None:
+def test_the_checker_agrees_with_jsonschema() -> None:
     assert differences(400) == []
 
 
-def test_a_keyword_that_is_read_otherwise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyword_read_differently_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(json_schema._OWN, "oneOf", json_schema._check_any_of)
     assert differences(400)
 
@@ -334,7 +334,7 @@ def test_costly_arguments_are_checked_in_a_thread(monkeypatch: pytest.MonkeyPatc
     assert made.validate(few) == few and where == [True, False, True]
 
 
-def test_wrong_arguments_are_wrong_wherever_they_are_checked() -> None:
+def test_invalid_arguments_are_refused_by_every_check() -> None:
     made = tool(lambda **args: "", name="t", parameters=whole({"items": {"type": "integer"}}))
     for value in ("text", [1] * 3_000 + ["text"]):
         asyncio.run(made.prepare({"x": value if isinstance(value, list) else [value]}))

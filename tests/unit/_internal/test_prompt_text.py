@@ -24,7 +24,7 @@ def test_no_spelling_of_the_tag_is_left(spelling: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a < b", "<div>", "</memory>", "</agent>", "agent_memory", "x </ agent s_memory>", ""]
 )
-def test_other_texts_stay_as_they_are(text: str) -> None:
+def test_other_texts_are_unchanged(text: str) -> None:
     assert defuse_tags("agent_memory", text) == text
 
 
@@ -40,7 +40,7 @@ IGNORED = "".join(chr(n) for n in (9, 10, 32, 0xA0, 0xAD, 0x200B, 0x200D, 0x202E
     st.lists(st.booleans(), min_size=5, max_size=5),
     st.text(max_size=20),
 )
-def test_whatever_is_put_between_its_letters(between: list[str], upper: list[bool], around: str) -> None:
+def test_tags_with_inserted_characters_are_escaped(between: list[str], upper: list[bool], around: str) -> None:
     letters = [letter.upper() if big else letter for letter, big in zip("todos", upper, strict=True)]
     spelled = "".join(a + b for a, b in zip(["<", "/", *letters], between, strict=True))
     inner = defuse_tags("todos", f"{around}{spelled}>{around}")
@@ -53,7 +53,7 @@ def test_nothing_but_the_sign_that_opens_changes(text: str) -> None:
     assert defuse_tags("agent_memory", text).replace("&lt;", "<") == text.replace("&lt;", "<") or "<" not in text
 
 
-def test_attributes_stay_in_their_quotes() -> None:
+def test_attributes_are_quoted() -> None:
     assert fence_text("skill", "x", name='a"b <c>\n&') == '<skill name="a&quot;b &lt;c> &amp;">\nx\n</skill>'
 
 

@@ -1,4 +1,4 @@
-"""Work side by side: whose turn it is, what goes wrong, and what happens when all of it is cancelled."""
+"""Concurrent work: turns, failures and cancellation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wick.errors import Paused
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ignores a cancellation is abandoned sooner."""
+    """Abandon work that ignores cancellation sooner."""
     monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
@@ -45,7 +45,7 @@ async def stubborn(until: asyncio.Event) -> None:
         ("..!..", ["+0 +1", "-1 -0", "+2", "-2", "+3 +4", "-4 -3"]),
     ],
 )
-async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(alone: str, order: list[str]) -> None:
+async def test_exclusive_work_runs_alone_and_the_order_is_kept(alone: str, order: list[str]) -> None:
     mine = ToolUseOrder([mark == "!" for mark in alone])
     log: list[str] = []
     running: list[int] = []
@@ -54,7 +54,7 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
         await mine.wait_turn(number)
         log.append(f"+{number}")
         running.append(number)
-        for _ in range(20):  # long enough for everybody who may run to be there
+        for _ in range(20):  # long enough for all runnable tasks to arrive
             await asyncio.sleep(0)
         while running[-1] != number:  # the last one that began ends first
             await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_who_works_alone_is_never_beside_another_and_all_keep_the_order(al
     assert log == " ".join(order).split()
 
 
-async def test_everyone_has_passed_when_the_last_one_has() -> None:
+async def test_all_waiters_pass_after_the_last_one() -> None:
     mine = ToolUseOrder([False] * 3)
     waiting = asyncio.create_task(mine.wait_all_gated())
     for number in (2, 0, 0):
@@ -87,7 +87,7 @@ async def test_one_alone_has_no_one_to_wait_for() -> None:
 # -- side by side -----------------------------------------------------------------------------------------------------
 
 
-async def test_all_of_it_is_done_whatever_goes_wrong_with_some() -> None:
+async def test_all_tasks_finish_despite_failures() -> None:
     done = []
 
     async def work(number: int, error: BaseException | None = None) -> None:
@@ -103,7 +103,7 @@ async def test_all_of_it_is_done_whatever_goes_wrong_with_some() -> None:
     assert sorted(done) == [0, 2]
 
 
-async def test_work_that_is_abandoned_is_kept_from_the_garbage_collector(hasty: None) -> None:
+async def test_abandoned_work_is_referenced(hasty: None) -> None:
     go, ended = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -117,11 +117,11 @@ async def test_work_that_is_abandoned_is_kept_from_the_garbage_collector(hasty: 
     await ended.wait()
 
 
-async def test_nothing_went_wrong() -> None:
+async def test_no_task_failed() -> None:
     assert await run_all([asyncio.sleep(0), asyncio.sleep(0)], ["a", "b"]) == []
 
 
-async def test_work_that_cancels_itself_went_wrong() -> None:
+async def test_work_that_cancels_itself_failed() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 
@@ -148,7 +148,9 @@ async def test_when_the_caller_is_cancelled_all_of_the_work_is() -> None:
     assert cancelled == [0, 1]
 
 
-async def test_work_that_ignores_it_is_abandoned_and_named(hasty: None, caplog: pytest.LogCaptureFixture) -> None:
+async def test_work_that_ignores_cancellation_is_abandoned_and_named(
+    hasty: None, caplog: pytest.LogCaptureFixture
+) -> None:
     go = asyncio.Event()
     task = asyncio.create_task(run_all([stubborn(go), asyncio.sleep(60)], ["mule", "lamb"]))
     await asyncio.sleep(0.001)
@@ -219,14 +221,14 @@ async def test_work_beyond_its_time_is_cancelled() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_work_beyond_its_time_that_goes_on_is_abandoned(hasty: None) -> None:
+async def test_work_that_continues_after_its_timeout_is_abandoned(hasty: None) -> None:
     go = asyncio.Event()
     with pytest.raises(TimeoutError):
         await run_with_timeout(0.01, stubborn(go), "the mule")
     go.set()
 
 
-async def test_when_the_one_who_waits_is_cancelled_so_is_the_work() -> None:
+async def test_cancelling_the_waiter_cancels_the_work() -> None:
     ended = asyncio.Event()
 
     async def slow() -> None:
@@ -265,7 +267,7 @@ async def test_ending_nothing_is_done_at_once() -> None:
 # -- closing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_is_closed_when_it_is_no_longer_read() -> None:
+async def test_an_unread_stream_is_closed() -> None:
     closed = []
 
     async def count() -> AsyncIterator[int]:
@@ -299,7 +301,7 @@ async def test_a_stream_that_cannot_be_closed_is_fine() -> None:
         assert [number async for number in numbers] == [2, 1, 0]
 
 
-async def test_what_is_done_apart_is_nobodys_child() -> None:
+async def test_detached_work_has_no_parent_task() -> None:
     whose = ContextVar("whose", default="nobody")
     whose.set("mine")
 
@@ -310,8 +312,8 @@ async def test_what_is_done_apart_is_nobodys_child() -> None:
 
 
 @pytest.mark.parametrize("ticks", range(6))
-async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits_or_done(ticks: int) -> None:
-    """There is no moment in which it is done, and nobody is told."""
+async def test_detached_work_is_cancelled_with_its_waiter_or_finished(ticks: int) -> None:
+    """At every moment it is either cancelled or its result is delivered."""
     seen = []
 
     async def work() -> str:
@@ -335,7 +337,7 @@ async def test_what_is_done_apart_is_cancelled_with_the_one_who_waits_or_done(ti
     assert seen in ([], ["cancelled"], ["done", "result"])
 
 
-async def test_what_goes_wrong_apart_is_raised() -> None:
+async def test_errors_of_detached_work_are_raised() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
         raise ZeroDivisionError
@@ -345,7 +347,7 @@ async def test_what_goes_wrong_apart_is_raised() -> None:
             await run_detached(work())
 
 
-async def test_what_is_done_apart_can_take_too_long() -> None:
+async def test_detached_work_can_time_out() -> None:
     async def work() -> None:
         async with asyncio.timeout(0.01):
             await asyncio.sleep(60)

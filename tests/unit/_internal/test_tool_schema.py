@@ -1,4 +1,4 @@
-"""What arguments must look like, read from functions and from foreign schemas."""
+"""Argument schemas from functions and from foreign schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wick.errors import ConfigError, InvalidArgs, MissingExtra
 
 
 class Context(Injected):
-    """What a run would inject."""
+    """An injected object."""
 
 
 class Colour(Enum):
@@ -71,7 +71,7 @@ def test_a_function_without_parameters() -> None:
     assert inspect_arguments(now).validate("now", {}) == {}
 
 
-def test_titles_go_but_an_argument_named_title_stays() -> None:
+def test_titles_are_removed_but_an_argument_named_title_is_not() -> None:
     def add(title: str, todo: Todo, default: Literal["title"] = "title") -> None: ...
 
     assert properties(add)["title"] == {"type": "string"}
@@ -84,7 +84,7 @@ def test_titles_go_but_an_argument_named_title_stays() -> None:
     }
 
 
-def test_descriptions_come_from_annotations_first() -> None:
+def test_annotations_take_precedence_for_descriptions() -> None:
     def find(
         a: Annotated[int, "from the text"],
         b: Annotated[int, Field(description="from the field", ge=1)],
@@ -131,7 +131,7 @@ def test_names_that_clash_with_pydantic_work() -> None:
     assert "a1 is not an argument" in invalid(arguments, {**args, "a1": 1})
 
 
-def test_other_arguments_are_for_functions_that_take_them() -> None:
+def test_extra_arguments_need_a_var_keyword() -> None:
     def log(level: str, run: Context, **rest: Any) -> None: ...
 
     arguments = inspect_arguments(log)
@@ -226,7 +226,7 @@ def bad_hint(x: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F82
 def odd_return(x: int) -> Missing: ...  # type: ignore[name-defined]  # noqa: F821
 
 
-def test_what_cannot_be_a_tool_is_refused_with_a_sentence() -> None:
+def test_invalid_tools_are_refused() -> None:
     class Thing:
         pass
 
@@ -258,11 +258,11 @@ def test_what_cannot_be_a_tool_is_refused_with_a_sentence() -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_what_a_function_returns_may_stay_unresolved() -> None:
+def test_a_return_annotation_may_be_unresolved() -> None:
     assert inspect_arguments(odd_return).validate("t", {"x": 1}) == {"x": 1}
 
 
-def test_positional_parameters_are_told_apart() -> None:
+def test_positional_parameters_are_distinguished() -> None:
     def power(base: int, exponent: int = 2, /, *, sign: int = 1) -> None: ...
 
     assert inspect_arguments(power).positional == ("base", "exponent")
@@ -294,14 +294,14 @@ def example(path: str, limit: int = 10, todos: list[Todo] | None = None, either:
         ({"path": "a", **{f"x{index}": 1 for index in range(50)}}, None),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_a_sentence(args: dict[str, Any], sentence: str | None) -> None:
+def test_invalid_arguments_are_reported(args: dict[str, Any], sentence: str | None) -> None:
     said = invalid(inspect_arguments(example), args)
     assert said == sentence or sentence is None
     assert "xxxxx" not in said and "9999999999" not in said
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, b"x", "\ud800", {"\udfff": 1}])
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_non_json_is_refused(value: Any) -> None:
     def anything(x: Any) -> None: ...
 
     assert "not JSON" in invalid(inspect_arguments(anything), {"x": value})
@@ -389,7 +389,7 @@ def foreign(schema: Any = FOREIGN) -> ForeignArguments:
     return ForeignArguments(schema, takes_all)
 
 
-def test_a_foreign_schema_is_kept_and_cannot_change() -> None:
+def test_a_foreign_schema_is_copied_and_immutable() -> None:
     source = {"type": "object", "properties": {"x": {"type": "string"}}}
     arguments = foreign(source)
     source["properties"]["x"]["type"] = "integer"  # type: ignore[index]
@@ -419,7 +419,7 @@ def test_foreign_arguments_are_checked_and_copied() -> None:
         ({"city": "\ud800"}, "not JSON data"),
     ],
 )
-def test_what_is_wrong_with_foreign_arguments_is_said(args: dict[str, Any], words: str) -> None:
+def test_invalid_foreign_arguments_are_reported(args: dict[str, Any], words: str) -> None:
     assert words in invalid(foreign(), args)
 
 
@@ -446,7 +446,7 @@ def test_a_reference_that_leads_nowhere_is_an_error_and_not_a_request() -> None:
         foreign({"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}})
 
 
-def test_patterns_take_no_time_however_they_are_made() -> None:
+def test_patterns_are_matched_in_linear_time() -> None:
     schema = {"properties": {"x": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(a+)+$": {"type": "string"}}}
     assert "does not fit" in invalid(foreign(schema), {"x": "a" * 50_000 + "!"})
     assert foreign(schema).validate("t", {"a" * 50_000 + "!": 1})

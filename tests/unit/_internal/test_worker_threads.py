@@ -30,16 +30,16 @@ async def until_nothing_is_abandoned() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_abandoned() -> None:
-    """What tests before this one have abandoned comes to its end."""
+    """Wait for work that earlier tests have abandoned."""
     while list_abandoned():
         time.sleep(0.005)
 
 
-async def test_the_result_comes_back_from_another_thread() -> None:
+async def test_a_worker_thread_returns_the_result() -> None:
     assert await run_in_thread(threading.get_ident, "ident") != threading.get_ident()
 
 
-async def test_the_loop_goes_on_meanwhile() -> None:
+async def test_the_event_loop_is_not_blocked() -> None:
     go = threading.Event()
     waiting = asyncio.create_task(run_in_thread(lambda: go.wait(10), "wait"))
     await asyncio.sleep(0)
@@ -48,7 +48,7 @@ async def test_the_loop_goes_on_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), Paused("later"), KeyError("x")])
-async def test_whatever_is_raised_is_raised_to_the_one_who_waits(error: BaseException) -> None:
+async def test_any_exception_reaches_the_waiter(error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -57,12 +57,12 @@ async def test_whatever_is_raised_is_raised_to_the_one_who_waits(error: BaseExce
     assert caught.value is error
 
 
-async def test_a_stop_iteration_is_an_error_like_others() -> None:
+async def test_stop_iteration_is_an_ordinary_error() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await run_in_thread(lambda: next(iter(())), "next")
 
 
-async def test_context_variables_go_along_but_do_not_come_back() -> None:
+async def test_context_variables_are_copied_to_the_thread() -> None:
     colour.set("red")
 
     def look() -> str:
@@ -83,7 +83,7 @@ async def test_idle_threads_are_used_again() -> None:
     assert {await run_in_thread(threading.get_ident, "more") for _ in range(20)} == {first}
 
 
-async def test_busy_threads_do_not_hold_up_others() -> None:
+async def test_busy_threads_do_not_block_others() -> None:
     together = threading.Barrier(20, timeout=20)
     places = await asyncio.gather(*(run_in_thread(together.wait, str(index)) for index in range(20)))
     assert sorted(places) == list(range(20))
@@ -98,7 +98,7 @@ async def test_idle_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await run_in_thread(lambda: "new", "new") == "new"
 
 
-async def test_work_that_comes_as_a_thread_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_submitted_as_a_thread_ends_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_threads, "IDLE_SECONDS", 0.0001)
     worker_threads._idle.clear()
     for index in range(500):
@@ -106,7 +106,7 @@ async def test_work_that_comes_as_a_thread_ends_is_done(monkeypatch: pytest.Monk
         await asyncio.sleep(0.0001)
 
 
-async def test_cancelled_work_is_abandoned_and_named_until_it_ends() -> None:
+async def test_cancelled_work_is_abandoned_and_named() -> None:
     begun, go = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -161,7 +161,7 @@ def test_work_may_end_after_its_loop() -> None:
     assert asyncio.run(run_in_thread(lambda: 1, "next")) == 1
 
 
-async def test_an_idle_thread_keeps_nothing_alive() -> None:
+async def test_an_idle_thread_holds_no_references() -> None:
     class Thing:
         pass
 
@@ -215,8 +215,8 @@ assert os.waitpid(child, 0)[1] == 0
     assert (done.returncode, done.stdout) == (0, "child\n"), done.stderr
 
 
-async def test_an_error_that_was_dealt_with_is_gone_at_once() -> None:
-    """It knows every frame that it came through, and those know all that a request was about."""
+async def test_a_handled_error_is_released_at_once() -> None:
+    """Its traceback refers to every frame, and those to the data of a request."""
 
     class Known(ValueError):
         """One that can be referred to weakly."""

@@ -1,4 +1,4 @@
-"""Archives from somewhere: what is in them, and what is not let in."""
+"""Foreign archives: their content, and refused entries."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def refusal(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("how", [0, ZIP_DEFLATED])
-def test_files_by_their_names(how: int) -> None:
+def test_files_are_listed_by_name(how: int) -> None:
     data = packed(("a/", ""), ("a/SKILL.md", "hi"), ("a/b c/..x.py", b"\0"), ("ü.md", "ü"), how=how)
     assert unpack(data) == {"a/SKILL.md": b"hi", "a/b c/..x.py": b"\0", "ü.md": "ü".encode()}
 
 
-def test_what_file_managers_add_is_left_out() -> None:
+def test_file_manager_metadata_is_ignored() -> None:
     assert unpack(packed(("__MACOSX/._a", "x"), ("a/.DS_Store", "x"), ("a/b", "y"))) == {"a/b": b"y"}
 
 
@@ -64,11 +64,11 @@ def test_what_file_managers_add_is_left_out() -> None:
         "x" * 501,
     ],
 )
-def test_names_that_lead_elsewhere(name: str) -> None:
+def test_escaping_names_are_refused(name: str) -> None:
     assert "which is not a plain path inside it" in refusal(packed((entry(name), "x")))
 
 
-def test_a_name_with_a_nul_in_it() -> None:
+def test_a_name_with_a_nul_is_refused() -> None:
     data = packed(("ab.md", "x")).replace(b"ab.md", b"a\0.md")
     assert "which is not a plain path inside it" in refusal(data)
 
@@ -95,7 +95,7 @@ def test_an_archive_that_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("how", [ZIP_BZIP2, ZIP_LZMA])
-def test_what_could_not_be_unpacked_piece_by_piece_is_refused(how: int) -> None:
+def test_archives_that_cannot_be_streamed_are_refused(how: int) -> None:
     assert "pack it as plain zip does" in refusal(packed(("a.txt", "x"), how=how))
 
 
@@ -133,7 +133,7 @@ def test_a_list_of_entries_that_is_not_even_read(monkeypatch: pytest.MonkeyPatch
     [b"", b"PK", b"PK\x05\x06", b"hello", bytes(100), packed(("a", "x"))[:-30]],
     ids=["empty", "two letters", "a mark", "a word", "zeros", "cut off"],
 )
-def test_what_is_no_archive(data: bytes) -> None:
+def test_invalid_archives_are_refused(data: bytes) -> None:
     assert refusal(data)
 
 

@@ -1,4 +1,4 @@
-"""What a wickd answers is checked: it may run where the commands do."""
+"""Replies of wickd are validated: it may run beside the commands."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_an_answer_that_is_none(op: str, answer: Any) -> None:
 JOB = {"id": "job-1", "command": "make", "running": True, "exit_code": -1, "error": "", "started": 1.5}
 
 
-def test_what_is_not_asked_for_is_left_out() -> None:
-    """Another version may say more than this one knows."""
+def test_unrequested_fields_are_omitted() -> None:
+    """Another version may send unknown fields."""
     assert daemon_replies.parse_job({**JOB, "more": 1}) == JOB
     assert daemon_replies.parse_jobs({"jobs": [JOB, {**JOB, "id": "job-2"}]}) == [JOB, {**JOB, "id": "job-2"}]
 
@@ -69,7 +69,7 @@ def test_how_a_command_ended() -> None:
         daemon_replies.parse_executed({**ENDED, "stdout": b"a"})
 
 
-def test_what_went_wrong() -> None:
+def test_errors_are_reported() -> None:
     with pytest.raises(BackendError, match="no such job") as caught:
         daemon_replies.parse_result({"error": "no such job", "code": "not_found"})
     assert caught.value.code == "not_found"

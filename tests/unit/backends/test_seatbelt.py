@@ -13,7 +13,7 @@ from wick.backends.sandbox.protected_paths import Cover
 VIEW = SandboxView('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
 
 
-def test_everything_is_denied_but_what_is_named() -> None:
+def test_only_named_paths_are_allowed() -> None:
     rules = seatbelt.build_profile(VIEW)
     assert rules.startswith("(version 1)\n(deny default)\n")
     assert rules.count("(") == rules.count(")")
@@ -33,7 +33,7 @@ def test_protected_paths_are_denied_after_the_workspace_is_allowed() -> None:
     ]
 
 
-def test_the_network_is_allowed_when_it_is_given() -> None:
+def test_the_network_is_allowed_on_request() -> None:
     assert "(allow network*)" in seatbelt.build_profile(SandboxView("/w", "/w", network=True))
 
 
@@ -46,7 +46,7 @@ def test_a_command_is_wrapped() -> None:
     assert protection.level == "weak" and "no network" in protection.says and "memory 2 GB" in protection.says
 
 
-def test_it_is_only_there_on_a_mac() -> None:
+def test_seatbelt_is_available_only_on_macos() -> None:
     if sys.platform == "darwin":
         assert seatbelt.find_sandbox_exec()
     else:

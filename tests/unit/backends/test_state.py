@@ -1,4 +1,4 @@
-"""Files in a mapping: how they are kept, and how much. The answers of operations are in tests/unit/conformance."""
+"""Files in a mapping: storage and limits. Results of operations are in tests/unit/conformance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def code_of(doing: Any) -> str:
     return caught.value.code
 
 
-async def test_it_is_a_backend() -> None:
+async def test_state_is_a_backend() -> None:
     backend: Backend = State()
     assert (backend.name, backend.workdir, backend.status) == ("state", "/workspace", Status("idle"))
     assert (backend.protection.level, backend.protection.asks) == ("strong", False)
@@ -36,10 +36,10 @@ async def test_it_is_a_backend() -> None:
     assert backend.status == Status("launched")
 
 
-# -- how files are kept ---------------------------------------------------------------------------------------------
+# -- storage of files -----------------------------------------------------------------------------------------------
 
 
-async def test_a_text_is_kept_as_it_is_and_bytes_as_base64() -> None:
+async def test_text_is_stored_verbatim_and_bytes_as_base64() -> None:
     files: dict[str, Any] = {}
     backend = State(files)
     await backend.write("/workspace/notes/a.txt", "grüße\r\n")
@@ -55,7 +55,7 @@ async def test_files_that_are_there_already() -> None:
     assert (found["content"], found["encoding"], found["size"]) == (content, "base64", 2)
 
 
-async def test_an_empty_folder_is_kept_and_a_full_one_goes_without_saying() -> None:
+async def test_an_empty_folder_is_stored_and_a_full_one_is_implied() -> None:
     files: dict[str, Any] = {}
     backend = State(files)
     await backend.mkdir("a/b")
@@ -71,7 +71,7 @@ async def test_an_empty_folder_is_kept_and_a_full_one_goes_without_saying() -> N
 
 
 class Log(MutableMapping[str, Any]):
-    """Keeps frozen copies, and counts what it is told, as the values of a thread do."""
+    """Stores frozen copies and counts writes, as the values of a thread do."""
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
@@ -144,7 +144,7 @@ async def test_a_value_of_a_thread_that_is_no_map_has_no_files() -> None:
 
 
 @pytest.mark.parametrize("kept", [None, 7, [], {}, {"content": 7}, {"content": "%"}], ids=repr)
-async def test_what_is_kept_and_no_file(kept: Any) -> None:
+async def test_stored_values_that_are_not_files(kept: Any) -> None:
     backend = State({"a.txt": kept, "b.txt": "needle"})
     assert await code_of(backend.read("a.txt")) == "failed"
     assert [entry["name"] for entry in (await backend.ls())["entries"]] == ["a.txt", "b.txt"]
@@ -173,13 +173,13 @@ async def test_all_files_together() -> None:
         )
     await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))
     assert await code_of(backend.write("more.txt", "x" * 1_000)) == "no_space"
-    await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))  # in the place of what is there
+    await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))  # in place of existing content
     await backend.delete("0.txt")
     await backend.write("more.txt", "x" * 1_000)
 
 
 async def test_names_count_too() -> None:
-    """Else a conversation could keep without end what holds no bytes."""
+    """Otherwise a conversation could store empty files without limit."""
     backend = State({f"{'n' * 200}/{'n' * 200}{number}": "" for number in range(STATE_BYTES // 400)})
     assert await code_of(backend.write("m" * 200, "")) == "no_space"
     assert await code_of(backend.mkdir("m" * 200)) == "no_space"
@@ -188,14 +188,14 @@ async def test_names_count_too() -> None:
 # -- rules of its own -----------------------------------------------------------------------------------------------
 
 
-async def test_what_is_protected_can_be_chosen() -> None:
+async def test_protected_patterns_are_configurable() -> None:
     backend = State({".env": "a=1", "locked/a.txt": "a"}, protect=["locked"])
     assert (await backend.read(".env"))["content"] == "a=1"
     assert await code_of(backend.write("locked/a.txt", "b")) == "protected"
     assert await code_of(backend.delete("locked", recursive=True)) == "protected"
 
 
-async def test_a_search_sees_the_files_as_they_were() -> None:
+async def test_a_search_uses_a_snapshot() -> None:
     files = {f"{number}.txt": "needle\n" for number in range(100)}
     backend = State(files)
     search = backend.grep("needle")
@@ -229,7 +229,7 @@ def _into_itself(step: tuple[str, str, str]) -> bool:
 
 
 @given(st.lists(STEPS.filter(lambda step: not _into_itself(step)), max_size=12))
-async def test_it_behaves_as_a_folder_on_disk(steps: list[tuple[str, str, str]]) -> None:
+async def test_state_behaves_like_a_folder_on_disk(steps: list[tuple[str, str, str]]) -> None:
     """Any story told to both ends with the same answers, the same refusals and the same tree.
 
     Only `..` is left out: here it is a matter of names, on disk of what is there.

@@ -1,4 +1,4 @@
-"""Questions of the model to the user: at a terminal, by a program, or in the log until somebody answers."""
+"""Questions of the model to the user: at a terminal, by a callback, or in the log until an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, entries, events, result_of, results
+from kit import ScriptedUser, collect_events, thread_entries, tool_calls_reply, tool_result, tool_results
 from wick import Agent, Allow, Block, Paused, Scripted, Thread, ToolCall, ToolUse, guard
 from wick.capabilities import ask_user as module
 from wick.capabilities._child_agents.definitions import Subagent
@@ -33,7 +33,7 @@ COLOURS = ["red", "green", "blue"]
 
 def asking(call: ToolCall, interactor: Any = None, hooks: Any = (), **options: Any) -> Agent:
     capability = AskUser(interactor) if not isinstance(interactor, AskUser) else interactor
-    return Agent(Scripted(calls(call), "done"), hooks=[*hooks, capability], **options)
+    return Agent(Scripted(tool_calls_reply(call), "done"), hooks=[*hooks, capability], **options)
 
 
 class Answers:
@@ -68,7 +68,7 @@ class Answers:
     ],
 )
 async def test_an_answer_is_the_result(call: ToolCall, answer: Any, said: str) -> None:
-    assert result_of(await asking(call, Answers(answer)).run("go")) == said
+    assert tool_result(await asking(call, Answers(answer)).run("go")) == said
 
 
 async def test_the_interactor_sees_the_whole_question() -> None:
@@ -79,7 +79,7 @@ async def test_the_interactor_sees_the_whole_question() -> None:
 
 async def test_an_answer_that_cannot_be_used_is_asked_for_again() -> None:
     user = Answers("purple", "green")
-    assert result_of(await asking(ask("select", options=COLOURS), user).run("go")) == '{"answer": "green"}'
+    assert tool_result(await asking(ask("select", options=COLOURS), user).run("go")) == '{"answer": "green"}'
     assert user.inquiries[1].problem == "the answer is one of red, green, blue, not 'purple'"
 
 
@@ -99,13 +99,13 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_again() -> None:
 )
 async def test_but_not_for_ever(call: ToolCall, answer: Any, problem: str) -> None:
     user = Answers(answer, answer, answer)
-    said = result_of(await asking(call, user).run("go"))
+    said = tool_result(await asking(call, user).run("go"))
     assert said == f"the user gave no answer that can be used: {problem}"
     assert user.answers == []
 
 
 async def test_an_interactor_that_fails_is_a_sentence() -> None:
-    assert result_of(await asking(ask(), Answers(RuntimeError("no line"))).run("go")) == (
+    assert tool_result(await asking(ask(), Answers(RuntimeError("no line"))).run("go")) == (
         "the user could not be asked: no line"
     )
 
@@ -114,17 +114,17 @@ async def test_a_question_lapses() -> None:
     async def never(inquiry: Inquiry) -> Any:
         await asyncio.sleep(60)
 
-    said = result_of(await asking(ask(), AskUser(never, seconds=0.01)).run("go"))
+    said = tool_result(await asking(ask(), AskUser(never, seconds=0.01)).run("go"))
     assert said == "the question lapsed without an answer: Which?"
 
 
 async def test_an_interactor_may_put_the_run_aside() -> None:
     thread = Thread()
-    agent = Agent(Scripted(calls(ask())), hooks=[AskUser(Answers(Paused("out to lunch")))])
+    agent = Agent(Scripted(tool_calls_reply(ask())), hooks=[AskUser(Answers(Paused("out to lunch")))])
     waits = await agent.run("go", thread=thread)
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: out to lunch")
     agent = Agent(Scripted("done"), hooks=[AskUser(Answers("here I am"))])
-    assert result_of(await agent.run(thread=thread)) == '{"answer": "here I am"}'
+    assert tool_result(await agent.run(thread=thread)) == '{"answer": "here I am"}'
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ async def test_an_interactor_may_put_the_run_aside() -> None:
         (ask("shout"), "kind"),
     ],
 )
-async def test_what_no_user_should_have_to_read_is_refused(call: ToolCall, words: str) -> None:
+async def test_unreadable_questions_are_refused(call: ToolCall, words: str) -> None:
     user = Answers()
-    assert words in result_of(await asking(call, user).run("go"))
+    assert words in tool_result(await asking(call, user).run("go"))
     assert user.inquiries == []
 
 
@@ -187,11 +187,11 @@ def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None
         (ask("input"), "", "the user could not be asked: the terminal is closed"),
     ],
 )
-async def test_what_is_typed(call: ToolCall, typed: str, said: str) -> None:
-    assert result_of(await asking(call, Terminal(StringIO(typed), StringIO())).run("go")) == said
+async def test_typed_answers_are_parsed(call: ToolCall, typed: str, said: str) -> None:
+    assert tool_result(await asking(call, Terminal(StringIO(typed), StringIO())).run("go")) == said
 
 
-async def test_what_the_terminal_shows() -> None:
+async def test_the_terminal_shows_questions() -> None:
     output = StringIO()
     call = ask("select", "Which\x1b[2J colour?", options=COLOURS, default="red")
     await asking(call, Terminal(StringIO("purple\n3\n"), output)).run("go")
@@ -201,12 +201,12 @@ async def test_what_the_terminal_shows() -> None:
 
 async def test_the_terminal_is_that_of_the_program(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("sys.stdin", StringIO("yes\n"))
-    assert result_of(await asking(ask("confirm", "Go on?"), Terminal()).run("go")) == '{"answer": true}'
+    assert tool_result(await asking(ask("confirm", "Go on?"), Terminal()).run("go")) == '{"answer": true}'
     assert capsys.readouterr().out == "Go on? [yes or no] "
 
 
-async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> None:
-    """Two agents ask at the same terminal; one is cancelled before it is its turn, and is not heard of any more."""
+async def test_questions_are_asked_one_at_a_time() -> None:
+    """Two agents ask at the same terminal; one is cancelled before its turn and asks nothing."""
     read, write = os.pipe()
     output = StringIO()
     with os.fdopen(read, encoding="utf-8") as lines, os.fdopen(write, "w", encoding="utf-8") as keys:
@@ -214,7 +214,7 @@ async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> Non
         first = asyncio.create_task(asking(ask(question="First?"), terminal).run("go"))
         while "First?" not in output.getvalue():
             await asyncio.sleep(0.01)
-        model = Scripted(calls(ask(question="Second?")))
+        model = Scripted(tool_calls_reply(ask(question="Second?")))
         second = asyncio.create_task(Agent(model, hooks=[AskUser(terminal)]).run("go"))
         while not model.requests:
             await asyncio.sleep(0.01)
@@ -223,11 +223,11 @@ async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> Non
         await asyncio.gather(second, return_exceptions=True)
         keys.write("one\n")
         keys.flush()
-        assert result_of(await first) == '{"answer": "one"}'
+        assert tool_result(await first) == '{"answer": "one"}'
         third = asyncio.create_task(asking(ask(question="Third?"), terminal).run("go"))
         keys.write("three\n")
         keys.flush()
-        assert result_of(await third) == '{"answer": "three"}'
+        assert tool_result(await third) == '{"answer": "three"}'
     assert "Second?" not in output.getvalue()
 
 
@@ -247,13 +247,13 @@ async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> Non
     ],
 )
 async def test_the_agents_user_is_asked(call: ToolCall, answer: Any, said: str) -> None:
-    user = User(answer)
-    assert result_of(await asking(call, ask=user).run("go")) == said
+    user = ScriptedUser(answer)
+    assert tool_result(await asking(call, ask=user).run("go")) == said
     assert user.question.about["kind"] == call.args["kind"]
 
 
-async def test_without_anybody_the_model_is_told() -> None:
-    assert result_of(await asking(ask()).run("go")) == (
+async def test_without_a_user_the_model_is_informed() -> None:
+    assert tool_result(await asking(ask()).run("go")) == (
         "there is no user to ask; decide by yourself, and say so in your answer"
     )
 
@@ -263,7 +263,7 @@ async def test_another_name_will_do() -> None:
     def never(use: ToolUse) -> Block:
         return Block("no questions")
 
-    assert result_of(await asking(ask(), Answers(), hooks=[never]).run("go")) == "no questions"
+    assert tool_result(await asking(ask(), Answers(), hooks=[never]).run("go")) == "no questions"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -277,18 +277,18 @@ def kept(store: Store, *replies: Any, **options: Any) -> Agent:
     return Agent(Scripted(*replies), hooks=[Sessions(store), AskUser(**options)])
 
 
-async def test_a_run_pauses_until_somebody_answers(store: Store) -> None:
-    waits = await kept(store, calls(ask("select", options=COLOURS))).run("go", thread="th_1")
+async def test_a_run_pauses_until_an_answer(store: Store) -> None:
+    waits = await kept(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: Which?")
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
     assert (question["kind"], question["options"]) == ("select", COLOURS)
     await sessions.answer("th_1", question["id"], "allow", args={"answer": "blue"})
-    assert result_of(await kept(store, "done").run(thread="th_1")) == '{"answer": "blue"}'
+    assert tool_result(await kept(store, "done").run(thread="th_1")) == '{"answer": "blue"}'
 
 
 async def test_an_answer_that_cannot_be_used_leads_to_another_question(store: Store) -> None:
-    await kept(store, calls(ask("select", options=COLOURS))).run("go", thread="th_1")
+    await kept(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
     sessions = Sessions(store)
     (first,) = await sessions.questions("th_1")
     await sessions.answer("th_1", first["id"], "allow", args={"answer": "purple"})
@@ -297,28 +297,30 @@ async def test_an_answer_that_cannot_be_used_leads_to_another_question(store: St
     assert second["question"] == "the answer is one of red, green, blue, not 'purple'\nWhich?"
     await sessions.answer("th_1", second["id"], "deny", words="I do not care")
     result = await kept(store, "done").run(thread="th_1")
-    assert result_of(result) == '{"answer": null, "reason": "I do not care"}'
+    assert tool_result(result) == '{"answer": null, "reason": "I do not care"}'
 
 
 async def test_a_question_in_the_log_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await kept(store, calls(ask()), seconds=100).run("go", thread="th_1")
+    await kept(store, tool_calls_reply(ask()), seconds=100).run("go", thread="th_1")
     now = module.time()
     monkeypatch.setattr("wick.approvals.time", lambda: now + 101)
     result = await kept(store, "done", seconds=100).run(thread="th_1")
-    assert result_of(result) == "the question lapsed without an answer: Which?"
-    assert entries(result.thread, "answered")[-1]["lapsed"]
+    assert tool_result(result) == "the question lapsed without an answer: Which?"
+    assert thread_entries(result.thread, "answered")[-1]["lapsed"]
 
 
 async def test_two_questions_wait_together(store: Store) -> None:
-    await kept(store, calls(ask(id="1", question="One?"), ask(id="2", question="Two?"))).run("go", thread="th_1")
+    await kept(store, tool_calls_reply(ask(id="1", question="One?"), ask(id="2", question="Two?"))).run(
+        "go", thread="th_1"
+    )
     sessions = Sessions(store)
     for question in await sessions.questions("th_1"):
         await sessions.answer("th_1", question["id"], "allow", args={"answer": question["question"][:3]})
-    assert results(await kept(store, "done").run(thread="th_1")) == ['{"answer": "One"}', '{"answer": "Two"}']
+    assert tool_results(await kept(store, "done").run(thread="th_1")) == ['{"answer": "One"}', '{"answer": "Two"}']
 
 
 async def test_a_question_is_announced() -> None:
-    seen = await events(asking(ask("confirm", "Sure?"), ask=User(True)))
+    seen = await collect_events(asking(ask("confirm", "Sure?"), ask=ScriptedUser(True)))
     request = next(event for event in seen if event.event == "on_approval_request").to_json()["data"]
     assert (request["question"], request["kind"], request["call_id"]) == ("Sure?", "confirm", "q1")
 
@@ -329,9 +331,9 @@ async def test_a_child_asks_the_user_of_the_run_at_the_top(store: Store) -> None
         return Agent(Scripted(*replies), hooks=[Sessions(store), AskUser(), Subagents([helper])])
 
     hand = ToolCall("t1", "task", {"agent": "helper", "prompt": "find out"})
-    assert (await agent((calls(ask()),), hand).run("go", thread="th_1")).outcome == "interrupted"
+    assert (await agent((tool_calls_reply(ask()),), hand).run("go", thread="th_1")).outcome == "interrupted"
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
     await sessions.answer("th_1", question["id"], "allow", args={"answer": "that one"})
     result = await agent(("it is that one",), "done").run(thread="th_1")
-    assert result_of(result) == "it is that one"
+    assert tool_result(result) == "it is that one"

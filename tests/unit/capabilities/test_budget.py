@@ -1,4 +1,4 @@
-"""Several runs share one sum: what a question may take is set aside first, and what it took counts after."""
+"""Several runs share a budget: each call is reserved first and charged afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import User, echo
+from kit import ScriptedUser, echo
 from wick import (
     Agent,
     Ask,
@@ -43,7 +43,7 @@ SONNET = "anthropic:claude-sonnet-4-5"
 
 
 class Metered:
-    """Uses a tool until its usages run out, and takes exactly what it was told to take."""
+    """Uses a tool until its usages run out, and reports exactly the given usage."""
 
     def __init__(self, usages: Iterable[Usage], name: str = "metered", watch: Callable[[], Any] = lambda: None) -> None:
         self.usages, self.name, self.watch = list(usages), name, watch
@@ -65,7 +65,7 @@ class Metered:
 
 
 class Endless:
-    """Says something, and never comes to an end."""
+    """Streams text without an end."""
 
     name = "endless"
 
@@ -80,7 +80,7 @@ class Endless:
 
 
 class Honest(Endless):
-    """Says at once what it takes."""
+    """Reports its usage at once."""
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         yield Usage(120, 3)
@@ -93,14 +93,14 @@ def reason(result: Result) -> str:
     return result.reason
 
 
-async def test_what_a_run_took_is_spent_and_nothing_stays_set_aside() -> None:
+async def test_used_tokens_are_charged_and_reservations_released() -> None:
     budget = Budget(tokens=50_000)
     result = await Agent(Metered([Usage(100, 20), Usage(150, 30)]), tools=[echo], hooks=[budget]).run("go")
     assert result.outcome == "completed"
     assert (budget.spent, budget.reserved) == (Amount(300), Amount())
 
 
-async def test_what_does_not_fit_is_not_asked() -> None:
+async def test_a_call_over_budget_is_not_made() -> None:
     budget, model = Budget(tokens=1_000, reserve=400), Metered([Usage(300, 300), Usage(1, 1)])
     result = await Agent(model, tools=[echo], hooks=[budget]).run("go")
     assert reason(result).startswith("budget: the next question may take ")
@@ -119,7 +119,7 @@ async def test_the_system_prompt_the_tools_and_the_messages_are_set_aside() -> N
     assert 2_010 < seen[1] < 2_200
 
 
-async def test_max_tokens_is_what_the_answer_may_take() -> None:
+async def test_max_tokens_is_the_remaining_output() -> None:
     budget, model = Budget(tokens=2_000), Metered([Usage(5, 5)])
     assert "may take 4,0" in reason(await Agent(Metered([Usage()]), hooks=[budget]).run("go"))
     result = await Agent(model, hooks=[budget], settings={"max_tokens": 500}).run("go")
@@ -134,7 +134,7 @@ async def test_dollars() -> None:
     assert budget.spent == Amount(1_500, price(SONNET, Usage(1_000, 500)) or Decimal(0))
 
 
-async def test_a_model_whose_price_nobody_knows_is_not_asked_for_dollars() -> None:
+async def test_a_model_without_price_is_not_called_on_a_dollar_budget() -> None:
     model = Scripted("hello", spare=True)
     result = await Agent(model, hooks=[Budget(dollars="1.50")]).run("go")
     assert reason(result) == "budget: the price of scripted is not known; limit tokens= in place of dollars="
@@ -154,7 +154,7 @@ async def test_more_than_was_set_aside_counts_and_the_next_question_is_refused()
     assert (len(model.took), budget.spent) == (1, Amount(1_600))
 
 
-async def test_a_provider_that_does_not_count_takes_what_was_set_aside() -> None:
+async def test_without_usage_the_reservation_is_charged() -> None:
     budget = Budget(tokens=10_000, reserve=1_000)
     await Agent(Metered([Usage()]), hooks=[budget]).run("x" * 400)
     assert (budget.spent, budget.reserved) == (Amount(1_100), Amount())
@@ -164,7 +164,7 @@ async def test_a_provider_that_does_not_count_takes_what_was_set_aside() -> None
 
 
 class Shaky(Metered):
-    """Reports what it took and breaks off, as often as it is told to."""
+    """Reports its usage and breaks off, a given number of times."""
 
     def __init__(self, failures: int) -> None:
         super().__init__([Usage(100, 100)], "shaky")
@@ -186,7 +186,7 @@ async def test_every_attempt_of_retry_is_set_aside_and_counted() -> None:
     assert (budget.spent, budget.reserved) == (Amount(400), Amount())
 
 
-async def test_no_further_attempt_is_made_when_it_does_not_fit() -> None:
+async def test_a_retry_over_budget_is_not_made() -> None:
     budget, model = Budget(tokens=300, reserve=150), Shaky(9)
     assert reason(await Agent(model, hooks=[budget, Retry(9, base=0)]).run("go")).startswith("budget: ")
     assert (model.asked, budget.spent) == (2, Amount(200))
@@ -200,7 +200,7 @@ async def test_a_server_that_refuses_takes_nothing() -> None:
     assert (budget.spent, budget.reserved) == (Amount(), Amount())
 
 
-async def test_a_fallback_is_set_aside_as_the_model_it_is() -> None:
+async def test_a_fallback_is_reserved_with_its_own_price() -> None:
     budget = Budget(dollars=1)
     first = Scripted(ModelError("gone", status=404), name=SONNET)
     result = await Agent(first, hooks=[Fallback(Scripted("here", name="unlisted", spare=True)), budget]).run("go")
@@ -219,10 +219,10 @@ async def test_attempts_side_by_side_count_once_each() -> None:
     assert (budget.spent, budget.reserved) == (Amount(42), Amount())
 
 
-# -- what is cancelled, blocked or put aside ------------------------------------------------------------------------
+# -- cancelled, blocked and paused calls ----------------------------------------------------------------------------
 
 
-async def test_what_was_cancelled_counts_as_it_was_set_aside() -> None:
+async def test_a_cancelled_call_is_charged_as_reserved() -> None:
     budget, model = Budget(tokens=10_000, reserve=1_000), Endless()
     run = asyncio.create_task(Agent(model, hooks=[budget]).run("x" * 400))
     await model.begun.wait()
@@ -233,7 +233,7 @@ async def test_what_was_cancelled_counts_as_it_was_set_aside() -> None:
     assert (budget.spent, budget.reserved) == (Amount(1_100), Amount())
 
 
-async def test_what_was_cancelled_counts_as_reported_where_the_provider_had_said() -> None:
+async def test_a_cancelled_call_is_charged_as_reported_if_known() -> None:
     budget, model = Budget(tokens=10_000), Honest()
     run = asyncio.create_task(Agent(model, hooks=[budget]).run("go"))
     await model.begun.wait()
@@ -242,7 +242,7 @@ async def test_what_was_cancelled_counts_as_reported_where_the_provider_had_said
     assert (budget.spent, budget.reserved) == (Amount(123), Amount())
 
 
-async def test_an_attempt_that_a_hook_gave_up_is_settled_when_the_next_one_begins() -> None:
+async def test_an_abandoned_attempt_is_settled_at_the_next() -> None:
     @wrap(ModelCall)
     async def impatient(call: ModelCall, next: Next[Message]) -> Message:
         try:
@@ -263,7 +263,7 @@ async def test_a_question_that_was_never_put_takes_nothing() -> None:
         return Ask("really?")
 
     budget, thread = Budget(tokens=5_000), Thread()
-    agent = Agent(Metered([Usage(9, 1)]), hooks=[budget, sure], ask=User(Paused("later"), True))
+    agent = Agent(Metered([Usage(9, 1)]), hooks=[budget, sure], ask=ScriptedUser(Paused("later"), True))
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     assert (budget.spent, budget.reserved) == (Amount(), Amount())
     assert (await agent.run(thread=thread)).outcome == "completed"
@@ -295,7 +295,7 @@ def parent_of(child: Agent, *hooks: Any, results: list[Result] | None = None) ->
     return Agent(Scripted(ToolCall("c1", "delegate"), "done", spare=True), tools=[delegate], hooks=hooks)
 
 
-async def test_children_and_grandchildren_draw_from_it() -> None:
+async def test_descendants_share_the_budget() -> None:
     budget = Budget(tokens=50_000)
     child = Agent(Metered([Usage(1_000, 10)]), name="child")
     grandchild_of = parent_of(child)
@@ -304,7 +304,7 @@ async def test_children_and_grandchildren_draw_from_it() -> None:
     assert budget.reserved == Amount()
 
 
-async def test_a_child_is_refused_what_its_parent_could_not_have() -> None:
+async def test_a_child_is_bound_by_its_parents_budget() -> None:
     ended: list[Result] = []
     child = Agent(Metered([Usage(10, 1)]), name="child", settings={"max_tokens": 9_000})
     await parent_of(child, Budget(tokens=8_000), results=ended).run("go")
@@ -324,7 +324,7 @@ async def test_a_budget_of_parent_and_child_counts_once() -> None:
     assert 1_000 <= budget.spent.tokens < 1_100
 
 
-async def test_budgets_with_names_stand_beside_each_other() -> None:
+async def test_named_budgets_are_independent() -> None:
     mine, team = Budget(tokens=9_000, name="mine"), Budget(tokens=100, name="team")
     assert reason(await Agent(Metered([Usage(1, 1)]), hooks=[mine, team]).run("go")).startswith(
         "budget: team: the next"
@@ -347,7 +347,7 @@ usages = st.builds(Usage, st.integers(1, 60), st.integers(0, 300))
 
 
 @given(st.lists(st.lists(usages, min_size=1, max_size=5), min_size=5, max_size=5), st.integers(300, 4_000))
-async def test_five_runs_side_by_side_never_exceed_it(plans: list[list[Usage]], tokens: int) -> None:
+async def test_five_concurrent_runs_never_exceed_the_budget(plans: list[list[Usage]], tokens: int) -> None:
     """None takes more than is set aside for it: 300 for the answer, and at least 60 for system prompt and tool."""
     budget = Budget(tokens=tokens, reserve=300)
 
@@ -366,7 +366,7 @@ async def test_five_runs_side_by_side_never_exceed_it(plans: list[list[Usage]], 
         assert done or result.reason.startswith("budget: ")
 
 
-def test_agents_in_five_threads_never_exceed_it() -> None:
+def test_agents_in_five_threads_never_exceed_the_budget() -> None:
     budget, tokens = Budget(tokens=8_000, reserve=300), 8_000
     models = [Metered([Usage(50, 250)] * 20) for _ in range(5)]
     agents = [Agent(model, system="s" * 240, tools=[echo], hooks=[budget, Limits(steps=None)]) for model in models]
@@ -387,7 +387,7 @@ def test_agents_in_five_threads_never_exceed_it() -> None:
     assert budget.reserved == Amount()
 
 
-# -- what it can be given -------------------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------------------------
 
 WRONG = [
     ({}, "limits nothing"),
@@ -399,6 +399,6 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "sentence"), WRONG, ids=str)
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Budget(**options)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from kit import calls, result_of
+from kit import tool_calls_reply, tool_result
 from wick import Agent, Scripted, Tool, ToolCall, ToolError
 from wick.capabilities import builtins
 from wick.capabilities.builtins import METHODS, Builtins, DateTime, HttpRequest, WebSearch, calculate, datetime
@@ -40,9 +40,9 @@ HOSTILE = [
 
 
 async def said(tool: Tool, **args: Any) -> str:
-    """What a model is told of one use."""
-    model = Scripted(calls(ToolCall("c1", tool.name, args)), "done")
-    return result_of(await Agent(model, tools=[tool]).run("go"))
+    """Return the result of one use for the model."""
+    model = Scripted(tool_calls_reply(ToolCall("c1", tool.name, args)), "done")
+    return tool_result(await Agent(model, tools=[tool]).run("go"))
 
 
 async def told(tool: Tool, **args: Any) -> Any:
@@ -64,7 +64,7 @@ def test_there_are_three_and_a_search_if_there_is_one_to_search_with() -> None:
     assert names(Builtins([])) == []
 
 
-def test_what_they_say_of_themselves() -> None:
+def test_tool_descriptions() -> None:
     tools = {tool.name: tool for tool in Builtins(search=lambda query: "").tools()}
     assert {name for name, tool in tools.items() if tool.read_only} == {"calculate", "datetime", "web_search"}
     assert {name: tool.kind for name, tool in tools.items() if tool.kind} == {
@@ -145,7 +145,7 @@ async def test_the_usual_timezone_is_the_operators() -> None:
 
 
 @pytest.mark.parametrize("zone", HOSTILE)
-async def test_what_is_no_timezone_is_a_sentence(zone: str) -> None:
+async def test_an_invalid_timezone_is_an_error(zone: str) -> None:
     answer = await said(datetime, timezone=zone)
     assert answer.startswith("there is no timezone ") and "such as Europe/Berlin" in answer and len(answer) < 300
 
@@ -154,7 +154,7 @@ async def test_what_is_no_timezone_is_a_sentence(zone: str) -> None:
 
 
 class Server:
-    """A server whose only page is whatever the test says, and which remembers what it was asked."""
+    """A server with one page, which the test sets; it records requests."""
 
     def __init__(self) -> None:
         self.url, self.port = "", 0
@@ -182,7 +182,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 def inside(**options: Any) -> Tool:
-    """The tool of an operator who lets it reach this machine."""
+    """The tool with access to this machine allowed."""
     return HttpRequest(**{"private": ["127.0.0.1"], **options})
 
 
@@ -270,7 +270,7 @@ async def test_private_addresses_are_not_reached(server: Server, host: str) -> N
     assert not server.seen
 
 
-async def test_hosts_that_the_operator_allows_are_reached_and_no_others(server: Server) -> None:
+async def test_only_allowed_hosts_are_reached(server: Server) -> None:
     port = server.port
     for private in (["127.0.0.1"], [f"127.0.0.1:{port}"], ["LOCALHOST", "127.0.0.1"]):
         assert (await told(HttpRequest(private=private), url=server.url))["status"] == 200
@@ -328,8 +328,8 @@ async def test_a_method_that_the_operator_left_out(server: Server) -> None:
 
 
 @given(st.text(max_size=40) | st.text("htps:/@[]%\\.?#0127.1aé", max_size=30).map(lambda rest: f"http://{rest}"))
-def test_a_url_that_is_let_through_means_the_same_to_whoever_connects(url: str) -> None:
-    """What decides whether a host is allowed, and what then connects to it, read it in two ways: they must agree."""
+def test_an_allowed_url_is_unambiguous(url: str) -> None:
+    """The host check and the connection parse the URL separately: they must agree."""
     try:
         builtins._check_url(url)
         connected = URL(url)
@@ -419,7 +419,7 @@ async def test_a_search_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_search_that_is_installed(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """What a package's metadata would say; there is none to install here."""
+    """The metadata of a package; none is installed here."""
     monkeypatch.setattr("json.find", find_soon, raising=False)
     points = [EntryPoint(f"search{n}", "json:find", builtins.ENTRY_POINTS) for n in range(count)]
     monkeypatch.setattr(builtins, "entry_points", EntryPoints(points).select)
@@ -442,7 +442,7 @@ async def test_with_permissions(server: Server) -> None:
         ToolCall("c3", "calculate", {"expr": "1+1"}),
     ]
     hooks = [rules, Builtins(private=["127.0.0.1", "localhost"])]
-    result = await Agent(Scripted(calls(*wanted), "done"), hooks=hooks).run("go")
+    result = await Agent(Scripted(tool_calls_reply(*wanted), "done"), hooks=hooks).run("go")
     first, second, third = [message.text for message in result.messages if message.role == "tool"]
     assert json.loads(first)["body"] == "hello" and third == "2"
     assert "status" not in second and len(server.seen) == 1

@@ -24,7 +24,7 @@ def test_one_of_the_same_name_takes_its_place() -> None:
     assert names(agent) == {"tracing", "limits", "retry"}
 
 
-def test_a_copy_has_them_once() -> None:
+def test_a_copy_has_defaults_once() -> None:
     agent = Agent(Scripted()).with_hooks(Limits(steps=3)).with_tools()
     assert [hook.name for hook in agent.hooks].count("limits.check") == 1
 

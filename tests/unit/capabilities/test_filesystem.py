@@ -1,4 +1,4 @@
-"""Files and commands as tools: what they answer, what is kept of them, and where too much of it goes."""
+"""Files and commands as tools: results, stored files, and large output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kit import User, calls, deltas, entries, events, execute, result_of, results
+from kit import (
+    ScriptedUser,
+    collect_events,
+    execute,
+    text_deltas,
+    thread_entries,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (
     Agent,
     Allow,
@@ -78,14 +87,14 @@ def agent(
     backend: Backend, *wanted: Any, hooks: Any = (), tools: Any = (talk,), ask: Any = None, **options: Any
 ) -> Agent:
     """An agent that makes these calls one after the other."""
-    model = Scripted(*(calls(one) for one in wanted), "done")
+    model = Scripted(*(tool_calls_reply(one) for one in wanted), "done")
     return Agent(model, tools=tools, hooks=[Limits(50), *hooks, Filesystem(backend, **options)], ask=ask)
 
 
 async def use(backend: Backend, name: str, *, thread: Thread | None = None, **args: Any) -> str:
-    """What the model is told of one use."""
+    """Return the result of one use for the model."""
     result = await agent(backend, call(name, **args)).run("go", thread=thread or Thread())
-    return result_of(result)
+    return tool_result(result)
 
 
 async def told(backend: Backend, name: str, **args: Any) -> Any:
@@ -106,7 +115,7 @@ def test_there_are_seven_tools(folder: Path) -> None:
     assert names(Filesystem(State())) == SEVEN[:-1]  # which has no commands
 
 
-def test_what_the_tools_say_of_themselves(folder: Path) -> None:
+def test_tool_descriptions(folder: Path) -> None:
     tools = {tool.name: tool for tool in Filesystem(Local(folder)).tools()}
     assert {name: tool.kind for name, tool in tools.items()} == {
         **dict.fromkeys(("ls", "read_file", "glob", "grep"), "read"),
@@ -145,7 +154,7 @@ async def test_results_are_written_without_spaces(backend: Backend) -> None:
     assert await use(backend, "write_file", path="ä.txt", content="ü") == '{"path":"ä.txt","bytes_written":2}'
 
 
-async def test_arguments_have_the_names_that_others_give_them(backend: Backend) -> None:
+async def test_arguments_accept_common_aliases(backend: Backend) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, file_path="a.txt", content="one two")
     await use(backend, "edit_file", thread=thread, file_path="a.txt", old_string="two", new_string="three")
@@ -172,7 +181,7 @@ async def test_some_lines_of_a_file(backend: Backend, range_: dict[str, int], te
     assert await use(backend, "read_file", thread=thread, path="a.txt", **range_) == text
 
 
-async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(local: Local, folder: Path) -> None:
+async def test_a_long_file_is_cut_with_the_next_offset(local: Local, folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{number:09}\n" for number in range(150_000)))
     first = await use(local, "read_file", path="long.txt")
     start, _, note = first.rpartition("\n... (the file continues; read it from offset ")
@@ -211,9 +220,7 @@ async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(
         ("grep", {"pattern": "x", "path": "nowhere"}, "there is no nowhere"),
     ],
 )
-async def test_what_cannot_be_done_is_a_sentence(
-    backend: Backend, name: str, args: dict[str, Any], sentence: str
-) -> None:
+async def test_failures_are_error_messages(backend: Backend, name: str, args: dict[str, Any], sentence: str) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, path="a.txt", content="one one\n")
     await use(backend, "write_file", thread=thread, path="folder/b.txt", content="")
@@ -221,7 +228,7 @@ async def test_what_cannot_be_done_is_a_sentence(
     assert sentence in said and "Error" not in said and "\n" not in said
 
 
-async def test_the_first_or_every_occurrence_is_replaced_if_that_is_said(backend: Backend) -> None:
+async def test_the_first_or_every_occurrence_is_replaced_on_request(backend: Backend) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, path="a.txt", content="one one one")
     await use(backend, "edit_file", thread=thread, path="a.txt", old_text="one", new_text="1", occurrence="first")
@@ -234,7 +241,7 @@ async def test_edits_of_one_step_are_all_made(backend: Backend) -> None:
     thread, count = Thread(), 12
     await use(backend, "write_file", thread=thread, path="a.txt", content=" ".join(f"<{n}>" for n in range(count)))
     edits = [call("edit_file", f"e{n}", path="a.txt", old_text=f"<{n}>", new_text=f"[{n}]") for n in range(count)]
-    await Agent(Scripted(calls(*edits), "done"), hooks=[Filesystem(backend)]).run("go", thread=thread)
+    await Agent(Scripted(tool_calls_reply(*edits), "done"), hooks=[Filesystem(backend)]).run("go", thread=thread)
     assert await use(backend, "read_file", thread=thread, path="a.txt") == " ".join(f"[{n}]" for n in range(count))
     assert thread.values["files"]["a.txt"] == " ".join(f"[{n}]" for n in range(count))
 
@@ -253,7 +260,7 @@ async def test_names_that_are_no_text_are_listed(local: Local, folder: Path) -> 
     assert (await told(local, "grep", pattern="here"))["matches"][0]["file"] == "a\ufffd.txt"
 
 
-async def test_a_folder_with_too_many_entries_says_so() -> None:
+async def test_a_folder_with_too_many_entries_is_cut() -> None:
     class Crowded(State):
         async def ls(self, path: str = ".") -> Listing:
             return {"path": path, "entries": [{"name": "a", "type": "file", "size": 1}], "truncated": True}
@@ -274,10 +281,10 @@ ARGS = st.dictionaries(
 
 @given(name=st.sampled_from(sorted(FILE_TOOLS)), args=ARGS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-async def test_whatever_a_model_asks_for_it_gets_a_result(name: str, args: dict[str, Any]) -> None:
+async def test_any_model_request_gets_a_result(name: str, args: dict[str, Any]) -> None:
     backend = State({"a.txt": "one\n"})
     result = await agent(backend, call(name, **(args or {"path": "."}))).run("go")
-    assert result.outcome == "completed" and "Error:" not in result_of(result)
+    assert result.outcome == "completed" and "Error:" not in tool_result(result)
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -319,18 +326,22 @@ async def test_output_is_shown_while_a_command_runs(local: Local) -> None:
     wanted = call(
         "execute", command=r"printf '\303'; sleep 0.2; printf '\244 out'; sleep 1.5; printf err >&2; printf '\303'"
     )
-    shown = await events(agent(local, wanted))
-    assert deltas(shown, "on_tool_stream") == "ä outerr\ufffd"
+    shown = await collect_events(agent(local, wanted))
+    assert text_deltas(shown, "on_tool_stream") == "ä outerr\ufffd"
 
 
-async def test_of_very_much_output_some_is_shown_while_it_runs(local: Local) -> None:
-    shown = deltas(await events(agent(local, call("execute", command="yes | head -c 3000000"))), "on_tool_stream")
+async def test_large_output_is_sampled_while_running(local: Local) -> None:
+    shown = text_deltas(
+        await collect_events(agent(local, call("execute", command="yes | head -c 3000000"))), "on_tool_stream"
+    )
     assert shown.endswith("\n... (no more of it is shown while it runs) ...\n")
     assert shown.startswith("y\ny\n") and len(shown) < 1_000_100
 
 
 async def test_a_run_that_is_cancelled_ends_its_command(local: Local, folder: Path) -> None:
-    model = Scripted(calls(call("execute", command="touch begun; sleep 60; touch ended")), "done", spare=True)
+    model = Scripted(
+        tool_calls_reply(call("execute", command="touch begun; sleep 60; touch ended")), "done", spare=True
+    )
     running = asyncio.ensure_future(Agent(model, hooks=[Filesystem(local)]).run("go"))
     while not (folder / "begun").exists():
         await asyncio.sleep(0.01)
@@ -357,69 +368,71 @@ async def asking(folder: Path) -> AsyncIterator[Asking]:
 
 
 async def test_where_nothing_confines_commands_the_user_is_asked_about_each(asking: Asking, folder: Path) -> None:
-    user = User(Allow(), Block("not that"))
+    user = ScriptedUser(Allow(), Block("not that"))
     wanted = (call("execute", "c1", command="touch a"), call("execute", "c2", command="touch b\n\x1b[2Jrm"))
     result = await agent(asking, *wanted, call("ls", "c3"), ask=user).run("go")
     assert [question.question for question in user.questions] == [
         "Nothing confines commands here. Run this one? touch a",
         "Nothing confines commands here. Run this one? touch b⏎\n<U+001B>[2Jrm",
     ]
-    assert json.loads(results(result)[0])["exit_code"] == 0
-    assert "not that" in results(result)[1]
+    assert json.loads(tool_results(result)[0])["exit_code"] == 0
+    assert "not that" in tool_results(result)[1]
     assert os.listdir(folder) == ["a"]
 
 
-async def test_nobody_to_ask_is_no_yes(asking: Asking, folder: Path) -> None:
+async def test_without_a_user_an_ask_is_denied(asking: Asking, folder: Path) -> None:
     await agent(asking, call("execute", command="touch a")).run("go")
     assert os.listdir(folder) == []
 
 
 async def test_a_tool_that_was_taken_out_of_its_capability_runs_nothing_unasked(asking: Asking, folder: Path) -> None:
     capability = Filesystem(asking)
-    bare = Agent(Scripted(calls(call("execute", command="touch a")), "done"), tools=capability.tools())
-    assert "the user is asked about: touch a" in result_of(await bare.run("go"))
+    bare = Agent(Scripted(tool_calls_reply(call("execute", command="touch a")), "done"), tools=capability.tools())
+    assert "the user is asked about: touch a" in tool_result(await bare.run("go"))
 
     @tool
     async def sh(command: str, use: ToolUse) -> ToolResult:
         """Run it another way."""
         return await capability.tools()[-1].fn(use.run, use, command)  # type: ignore[no-any-return]
 
-    around = Agent(Scripted(calls(call("sh", command="touch a")), "done"), tools=[sh], hooks=[capability])
-    assert "the user is asked about: touch a" in result_of(await around.run("go"))
+    around = Agent(Scripted(tool_calls_reply(call("sh", command="touch a")), "done"), tools=[sh], hooks=[capability])
+    assert "the user is asked about: touch a" in tool_result(await around.run("go"))
     assert os.listdir(folder) == []
 
 
 async def test_a_tool_of_another_name_is_asked_about_as_well(asking: Asking, folder: Path) -> None:
-    capability, user = Filesystem(asking), User(Block("no"))
+    capability, user = Filesystem(asking), ScriptedUser(Block("no"))
     renamed = capability.tools()[-1].renamed("sh")
     around = Agent(
-        Scripted(calls(call("sh", command="touch a")), "done"), tools=[renamed], hooks=[capability], ask=user
+        Scripted(tool_calls_reply(call("sh", command="touch a")), "done"), tools=[renamed], hooks=[capability], ask=user
     )
-    assert "no" in result_of(await around.run("go"))
+    assert "no" in tool_result(await around.run("go"))
     assert len(user.questions) == 1 and os.listdir(folder) == []
 
 
 async def test_a_child_asks_the_same_user_once(asking: Asking, folder: Path) -> None:
-    capability, user = Filesystem(asking), User(Allow(), Block("no"))
+    capability, user = Filesystem(asking), ScriptedUser(Allow(), Block("no"))
     commands = (call("execute", "c1", command="touch a"), call("execute", "c2", command="touch b"))
-    with_hooks = Agent(Scripted(calls(commands[0]), "done"), name="with_hooks", hooks=[capability])
-    with_tools = Agent(Scripted(calls(commands[1]), "done"), name="with_tools", tools=capability.tools())
+    with_hooks = Agent(Scripted(tool_calls_reply(commands[0]), "done"), name="with_hooks", hooks=[capability])
+    with_tools = Agent(Scripted(tool_calls_reply(commands[1]), "done"), name="with_tools", tools=capability.tools())
 
     @tool
     async def delegate() -> str:
         """Let others do it."""
         return "".join([(await child.run("go")).text for child in (with_hooks, with_tools)])
 
-    parent = Agent(Scripted(calls(call("delegate")), "done"), tools=[delegate], hooks=[capability], ask=user)
+    parent = Agent(Scripted(tool_calls_reply(call("delegate")), "done"), tools=[delegate], hooks=[capability], ask=user)
     await parent.run("go")
     assert len(user.questions) == 2 and os.listdir(folder) == ["a"]
 
 
-async def test_commands_of_others_are_not_its_business(asking: Asking, folder: Path) -> None:
+async def test_commands_of_other_tools_are_ignored(asking: Asking, folder: Path) -> None:
     hooks = [Filesystem(asking, execute=False)]
     assert (
-        result_of(
-            await Agent(Scripted(calls(call("execute", command="ls")), "done"), tools=[execute], hooks=hooks).run("go")
+        tool_result(
+            await Agent(
+                Scripted(tool_calls_reply(call("execute", command="ls")), "done"), tools=[execute], hooks=hooks
+            ).run("go")
         )
         == "ran ls"
     )
@@ -435,10 +448,10 @@ async def test_a_guard_may_name_a_tool_that_is_left_out(folder: Path) -> None:
         assert "execute" not in [tool.name for tool in there]
 
 
-# -- what is kept with the thread -------------------------------------------------------------------------------------
+# -- stored files -----------------------------------------------------------------------------------------------------
 
 
-async def test_files_that_were_written_are_kept_with_the_thread(local: Local, folder: Path) -> None:
+async def test_written_files_are_stored_with_the_thread(local: Local, folder: Path) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="./a//b.txt", content="one")
     await use(local, "edit_file", thread=thread, path=f"{local.workdir}/a/b.txt", old_text="one", new_text="two")
@@ -446,21 +459,21 @@ async def test_files_that_were_written_are_kept_with_the_thread(local: Local, fo
     await use(local, "read_file", thread=thread, path="by_command.txt")
     assert thread.values["files"] == {"a/b.txt": "two"}
     assert thread.state()["files"] == {"a/b.txt": "two"}
-    values = [entry for entry in entries(thread, "value") if entry["key"] == "files"]
+    values = [entry for entry in thread_entries(thread, "value") if entry["key"] == "files"]
     assert values == [
         {"key": "files", "item": "a/b.txt", "value": "one"},
         {"key": "files", "item": "a/b.txt", "value": "two"},
     ]
 
 
-async def test_what_did_not_change_is_not_kept_again(local: Local) -> None:
+async def test_unchanged_files_are_not_stored_again(local: Local) -> None:
     thread = Thread()
     for _ in range(3):
         await use(local, "write_file", thread=thread, path="a.txt", content="one")
-    assert len(entries(thread, "value")) == 1
+    assert len(thread_entries(thread, "value")) == 1
 
 
-async def test_what_could_not_be_written_is_not_kept(local: Local) -> None:
+async def test_a_failed_write_is_not_stored(local: Local) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="../a.txt", content="one")
     await use(local, "write_file", thread=thread, path=".env", content="KEY=1")
@@ -468,7 +481,7 @@ async def test_what_could_not_be_written_is_not_kept(local: Local) -> None:
     assert "files" not in thread.values
 
 
-async def test_a_protected_file_is_never_kept_even_if_it_may_be_written(folder: Path) -> None:
+async def test_a_protected_file_is_never_stored_even_if_writable(folder: Path) -> None:
     backend, thread = Local(folder, protect=()), Thread()
     await use(backend, "write_file", thread=thread, path="a/.env", content="KEY=secret")
     await use(backend, "write_file", thread=thread, path="b.txt", content="one")
@@ -476,7 +489,7 @@ async def test_a_protected_file_is_never_kept_even_if_it_may_be_written(folder: 
     await backend.stop()
 
 
-async def test_of_a_large_file_its_size_is_kept(local: Local) -> None:
+async def test_of_a_large_file_only_the_size_is_stored(local: Local) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="a.txt", content="ü" * (STATE_FILE_BYTES // 2))
     await use(local, "write_file", thread=thread, path="b.txt", content="x" * (STATE_FILE_BYTES + 1))
@@ -486,7 +499,7 @@ async def test_of_a_large_file_its_size_is_kept(local: Local) -> None:
     assert thread.values["files"] == {"a.txt": {"size": STATE_FILE_BYTES + 2}, "b.txt": {"size": STATE_FILE_BYTES + 1}}
 
 
-async def test_a_thread_keeps_so_much_of_its_files_and_no_more(local: Local) -> None:
+async def test_stored_files_of_a_thread_are_bounded(local: Local) -> None:
     thread, count = Thread(), STATE_BYTES // STATE_FILE_BYTES
     for number in range(count + 1):
         await use(
@@ -498,14 +511,14 @@ async def test_a_thread_keeps_so_much_of_its_files_and_no_more(local: Local) -> 
     assert again.values["files"]["b.txt"] == {"size": 5}
 
 
-async def test_a_file_that_is_no_utf8_is_kept_as_it_is(local: Local, folder: Path) -> None:
+async def test_a_non_utf8_file_is_stored_verbatim(local: Local, folder: Path) -> None:
     (folder / "latin.txt").write_bytes("größe = 1\n".encode("latin-1"))
     thread = Thread()
     await use(local, "edit_file", thread=thread, path="latin.txt", old_text="1", new_text="2")
     assert thread.values["files"]["latin.txt"] == {"content": "Z3L232UgPSAyCg==", "encoding": "base64"}
 
 
-async def test_nothing_is_kept_if_nobody_wants_it(local: Local) -> None:
+async def test_file_tracking_can_be_disabled(local: Local) -> None:
     thread = Thread()
     wanted = (
         call("write_file", "c1", path="a.txt", content="x"),
@@ -519,8 +532,8 @@ async def test_each_thread_has_its_own_files_in_a_state() -> None:
     capability, one, other = Filesystem(State()), Thread(), Thread()
 
     async def run(thread: Thread, *wanted: Any) -> list[str]:
-        agent = Agent(Scripted(*(calls(one) for one in wanted), "done"), hooks=[capability])
-        return results(await agent.run("go", thread=thread))
+        agent = Agent(Scripted(*(tool_calls_reply(one) for one in wanted), "done"), hooks=[capability])
+        return tool_results(await agent.run("go", thread=thread))
 
     write = call("write_file", path="notes/a.txt", content="one")
     await asyncio.gather(run(one, write), run(other, call("write_file", path="b.txt", content="two")))
@@ -528,10 +541,10 @@ async def test_each_thread_has_its_own_files_in_a_state() -> None:
     again = Thread.from_json(json.loads(json.dumps(one.to_json())))
     assert await run(again, call("read_file", path="notes/a.txt")) == ["one"]
     assert await run(Thread(), call("ls", path=".")) == ["[]"]
-    assert len(entries(one, "value")) == 1
+    assert len(thread_entries(one, "value")) == 1
 
 
-async def test_a_state_with_files_of_its_own_keeps_them() -> None:
+async def test_a_state_backend_keeps_its_own_files() -> None:
     files: dict[str, Any] = {"a.txt": "one"}
     thread = Thread()
     assert await use(State(files), "read_file", thread=thread, path="a.txt") == "one"
@@ -540,7 +553,7 @@ async def test_a_state_with_files_of_its_own_keeps_them() -> None:
 
 
 async def test_changed_files_are_announced(backend: Backend) -> None:
-    seen = await events(agent(backend, call("write_file", path="a.txt", content="one")))
+    seen = await collect_events(agent(backend, call("write_file", path="a.txt", content="one")))
     assert [event.data() for event in seen if event.event == "on_state"] == [{"files": {"a.txt": "one"}}]
 
 
@@ -551,7 +564,7 @@ def cut(text: str) -> str:
     return f"{text[:2000]}\n\n... (truncated {len(text) - 4000} characters) ...\n\n{text[-2000:]}"
 
 
-async def test_a_large_result_of_any_tool_is_kept_in_the_workspace(local: Local, folder: Path) -> None:
+async def test_a_large_result_of_any_tool_is_written_to_the_workspace(local: Local, folder: Path) -> None:
     result = await agent(
         local, call("talk", "call_1", size=RESULT_CHARS), call("talk", "call_2", size=RESULT_CHARS + 1)
     ).run("go")
@@ -559,7 +572,7 @@ async def test_a_large_result_of_any_tool_is_kept_in_the_workspace(local: Local,
     note = (
         "(the whole result is in .results/call_2.txt; read it with read_file, offset and limit, or search it with grep)"
     )
-    assert results(result) == [whole[:-1], f"{cut(whole)}\n\n{note}"]
+    assert tool_results(result) == [whole[:-1], f"{cut(whole)}\n\n{note}"]
     assert (folder / ".results/call_2.txt").read_text() == whole
     assert os.listdir(folder / ".results") == ["call_2.txt"]
 
@@ -572,13 +585,13 @@ async def test_the_whole_can_be_read_and_searched_and_is_in_nobodys_way(local: L
         call("grep", "c4", pattern="line 9000"),
         call("glob", "c5", pattern="**"),
     )
-    _, read, found, nothing, files = results(await agent(local, *wanted).run("go"))
+    _, read, found, nothing, files = tool_results(await agent(local, *wanted).run("go"))
     assert read == "line 7\nline 8\n"
     assert json.loads(found)["matches"] == [{"file": ".results/c1.txt", "line": 9001, "text": "line 9000"}]
     assert json.loads(nothing)["matches"] == [] and json.loads(files)["files"] == []
 
 
-async def test_the_large_output_of_a_command_is_kept_as_it_was_printed(local: Local, folder: Path) -> None:
+async def test_large_command_output_is_written_verbatim(local: Local, folder: Path) -> None:
     said = await use(local, "execute", command="seq 1 30000; echo oops >&2")
     assert (
         said.startswith('{"stdout":"1\\n2\\n')
@@ -588,7 +601,7 @@ async def test_the_large_output_of_a_command_is_kept_as_it_was_printed(local: Lo
     assert (folder / ".results/c1.txt").read_text() == f"{lines}\n--- stderr ---\noops\n"
 
 
-async def test_file_tools_show_large_results_as_they_are(backend: Backend) -> None:
+async def test_file_tools_return_large_results_unchanged(backend: Backend) -> None:
     thread, text = Thread(), "x" * 99 + "\n"
     await use(backend, "write_file", thread=thread, path="a.txt", content=text * 1_000)
     assert await use(backend, "read_file", thread=thread, path="a.txt") == text * 1_000
@@ -596,27 +609,27 @@ async def test_file_tools_show_large_results_as_they_are(backend: Backend) -> No
     assert len(found["matches"]) == 1_000
 
 
-async def test_also_those_of_others_by_whatever_name_they_are_known(local: Local) -> None:
+async def test_renamed_and_foreign_file_tools_return_large_results_unchanged(local: Local) -> None:
     read = tool(talk.fn, name="Read").renamed("fetch")
     result = await agent(local, call("fetch", size=100_000), tools=[read]).run("go")
-    assert len(result_of(result)) == 100_000
+    assert len(tool_result(result)) == 100_000
 
 
-async def test_how_large_is_too_large_can_be_said(local: Local) -> None:
+async def test_the_large_result_limit_is_configurable(local: Local) -> None:
     result = await agent(local, call("talk", size=5_000), result_chars=4_500).run("go")
-    assert "... (truncated 1000 characters) ..." in result_of(result)
+    assert "... (truncated 1000 characters) ..." in tool_result(result)
     result = await agent(local, call("talk", size=200_000), result_chars=None).run("go")
-    assert len(result_of(result)) == 200_000
+    assert len(tool_result(result)) == 200_000
 
 
 async def test_a_tool_that_is_not_there_may_have_a_large_result(local: Local) -> None:
     many = [tool(talk.fn, name=f"tool_{number}") for number in range(1_000)]
     result = await agent(local, call("nothing", size=1), tools=many, result_chars=4_000).run("go")
-    assert result_of(result).startswith("there is no tool named 'nothing'; the tools are tool_0, tool_1,")
-    assert "the whole result is in .results/c1.txt" in result_of(result)
+    assert tool_result(result).startswith("there is no tool named 'nothing'; the tools are tool_0, tool_1,")
+    assert "the whole result is in .results/c1.txt" in tool_result(result)
 
 
-async def test_who_builds_on_it_may_add_tools_and_hooks(local: Local) -> None:
+async def test_a_subclass_may_add_tools_and_hooks(local: Local) -> None:
     class Counting(Filesystem):
         @tool(kind="read", read_only=True)
         async def count(self) -> str:
@@ -628,11 +641,11 @@ async def test_who_builds_on_it_may_add_tools_and_hooks(local: Local) -> None:
             use.result.output += "!"
 
     hooks = [Counting(local, read_only=True)]
-    result = await Agent(Scripted(calls(call("count")), "done"), hooks=hooks).run("go")
-    assert result_of(result) == "one!" and names(hooks[0]) == ["ls", "read_file", "glob", "grep", "count"]
+    result = await Agent(Scripted(tool_calls_reply(call("count")), "done"), hooks=hooks).run("go")
+    assert tool_result(result) == "one!" and names(hooks[0]) == ["ls", "read_file", "glob", "grep", "count"]
 
 
-async def test_a_large_error_is_kept_too(local: Local, folder: Path) -> None:
+async def test_a_large_error_is_written_too(local: Local, folder: Path) -> None:
     @tool
     async def fail() -> ToolResult:
         """Fail at length."""
@@ -645,7 +658,7 @@ async def test_a_large_error_is_kept_too(local: Local, folder: Path) -> None:
         watched.append(use.result)
 
     result = await agent(local, call("fail", "c2"), tools=[fail], hooks=[watch]).run("go")
-    assert "... (truncated 116000 characters) ..." in result_of(result)
+    assert "... (truncated 116000 characters) ..." in tool_result(result)
     assert watched[0].error and not watched[0].output
     assert (folder / ".results/c2.txt").read_text() == "no " * 40_000
 
@@ -667,13 +680,13 @@ async def test_the_id_of_a_call_is_made_safe(local: Local, folder: Path, id: str
 
 async def test_the_same_id_again_takes_nothing_from_the_first(local: Local, folder: Path) -> None:
     for size in (100_000, 200_000):
-        said = results(await agent(local, call("talk", "c1", size=size)).run("go"))[0]
+        said = tool_results(await agent(local, call("talk", "c1", size=size)).run("go"))[0]
         path = folder / said.rpartition("the whole result is in ")[2].partition(";")[0]
         assert len(path.read_text()) == size
     assert len(os.listdir(folder / ".results")) == 2
 
 
-async def test_without_a_workspace_it_is_kept_with_the_thread() -> None:
+async def test_without_a_workspace_a_large_result_is_stored_in_the_thread() -> None:
     thread = Thread()
     await agent(State(), call("talk", "c1", size=100_000)).run("go", thread=thread)
     note = thread.messages[-2].text.rpartition("\n\n(")[2]
@@ -687,22 +700,24 @@ async def test_without_a_workspace_it_is_kept_with_the_thread() -> None:
 
 async def test_a_workspace_that_is_only_read_is_not_written(local: Local, folder: Path) -> None:
     result = await agent(local, call("talk", size=100_000), read_only=True).run("go")
-    assert "is kept as .results/c1-" in result_of(result) and not folder.joinpath(".results").exists()
+    assert "is kept as .results/c1-" in tool_result(result) and not folder.joinpath(".results").exists()
 
 
-async def test_in_a_thread_that_is_stored_it_is_a_blob() -> None:
+async def test_in_a_stored_thread_a_large_result_is_a_blob() -> None:
     store = InMemory()
     sessions, backend = Sessions(store), State()
     large = Agent(
-        Scripted(calls(call("talk", size=500_000)), "done"), tools=[talk], hooks=[sessions, Filesystem(backend)]
+        Scripted(tool_calls_reply(call("talk", size=500_000)), "done"),
+        tools=[talk],
+        hooks=[sessions, Filesystem(backend)],
     )
     result = await large.run("go", thread="t1")
     assert result.thread is not None
-    (kept,) = [entry["data"] for entry in entries(result.thread, "event") if entry["name"] == "large_result"]
+    (kept,) = [entry["data"] for entry in thread_entries(result.thread, "event") if entry["name"] == "large_result"]
     assert await store.get_blob("local", "t1", kept["blobs"][0]) == (await talk.fn(500_000)).encode()
     read = call("read_file", "r1", path=kept["path"], offset=30_000, limit=1)
-    reader = Agent(Scripted(calls(read), "done"), hooks=[sessions, Filesystem(backend)])
-    assert results(await reader.run("go", thread="t1")) == ["line 30000\n"]
+    reader = Agent(Scripted(tool_calls_reply(read), "done"), hooks=[sessions, Filesystem(backend)])
+    assert tool_results(await reader.run("go", thread="t1")) == ["line 30000\n"]
     assert max(len(json.dumps(entry.to_json())) for entry in result.thread.entries) < 20_000
     await store.close()
 
@@ -719,25 +734,25 @@ class Broken(InMemory):
         raise StoreError("the disk is full")
 
 
-async def test_where_it_cannot_be_kept_its_ends_are_shown_all_the_same() -> None:
+async def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
     result = await agent(Full({}), call("talk", size=100_000)).run("go")
-    assert "is kept as .results/c1-" in result_of(result)
+    assert "is kept as .results/c1-" in tool_result(result)
     huge = tool(talk.fn, name="huge", max_output=10_000_000)
     result = await agent(Full({}), call("huge", size=2_000_000), tools=[huge]).run("go")
-    assert result_of(result).endswith("\n\n(the rest could not be kept; ask for less)")
+    assert tool_result(result).endswith("\n\n(the rest could not be kept; ask for less)")
     store = Broken()
     result = await agent(Full({}), call("talk", size=100_000), hooks=[Sessions(store)]).run("go", thread="t1")
-    assert result_of(result) == f"{cut(await talk.fn(100_000))}\n\n(the rest could not be kept; ask for less)"
+    assert tool_result(result) == f"{cut(await talk.fn(100_000))}\n\n(the rest could not be kept; ask for less)"
     await store.close()
 
 
-async def test_what_a_hook_further_in_took_out_is_not_kept(local: Local, folder: Path) -> None:
+async def test_output_removed_by_an_inner_hook_is_not_stored(local: Local, folder: Path) -> None:
     @after(ToolUse)
     async def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("secret", "******")
 
-    model = Scripted(calls(call("execute", command="yes secret | head -20000")), "done")
-    said = result_of(await Agent(model, hooks=[Filesystem(local), redact]).run("go"))
+    model = Scripted(tool_calls_reply(call("execute", command="yes secret | head -20000")), "done")
+    said = tool_result(await Agent(model, hooks=[Filesystem(local), redact]).run("go"))
     assert "secret" not in said and "******" in said
     assert "secret" not in (folder / ".results/c1.txt").read_text()
 
@@ -753,7 +768,7 @@ async def test_with_permissions(local: Local, folder: Path) -> None:
         call("execute", "c3", command="ls"),
         call("execute", "c4", command="rm a.txt"),
     )
-    first, second, third, fourth = results(await agent(local, *wanted, hooks=[rules]).run("go"))
+    first, second, third, fourth = tool_results(await agent(local, *wanted, hooks=[rules]).run("go"))
     assert json.loads(second)["bytes_written"] == 1 and json.loads(third)["stdout"] == "a.txt\n"
     assert "secret" in first and not (folder / "secret").exists()
     assert (folder / "a.txt").exists() and "exit_code" not in fourth
@@ -761,7 +776,7 @@ async def test_with_permissions(local: Local, folder: Path) -> None:
 
 async def test_in_plan_mode_files_are_read_and_not_written(local: Local, folder: Path) -> None:
     wanted = (call("write_file", "c1", path="a.txt", content="x"), call("ls", "c2", path="."))
-    first, second = results(await agent(local, *wanted, hooks=[Permissions(mode="plan")]).run("go"))
+    first, second = tool_results(await agent(local, *wanted, hooks=[Permissions(mode="plan")]).run("go"))
     assert first == "Plan mode: write operations not allowed" and second == "[]"
 
 

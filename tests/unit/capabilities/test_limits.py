@@ -1,4 +1,4 @@
-"""A run that goes on for too long is stopped, before its next step, with a reason."""
+"""A run that exceeds its limits is stopped before its next step, with a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, echo, entries, results
+from kit import ScriptedUser, echo, thread_entries, tool_calls_reply, tool_results
 from wick import (
     Agent,
     Ask,
@@ -34,7 +34,7 @@ SONNET = "anthropic:claude-sonnet-4-5"  # 3 dollars a million tokens in, 15 out
 
 
 def endless(*hooks: Any, name: str = "function", **options: Any) -> tuple[Agent, FunctionModel]:
-    """An agent whose model always wants another tool."""
+    """An agent whose model always calls another tool."""
 
     def answer(request: Request) -> Message:
         return assistant("x" * 400, ToolCall(f"c{len(request.messages)}", "echo", {"text": "hi"}))
@@ -104,18 +104,18 @@ async def test_the_next_run_has_its_own_steps() -> None:
     assert len(model.requests) == 6
 
 
-async def test_a_conversation_given_as_input_does_not_count_as_steps() -> None:
+async def test_input_messages_do_not_count_as_steps() -> None:
     talk = [message for _ in range(30) for message in (Message("user", "hi"), Message("assistant", "hello"))]
     agent = Agent(FunctionModel(lambda request: "done"))
     assert (await agent.run([*talk, Message("user", "well?")])).outcome == "completed"
 
 
-async def test_a_run_that_is_taken_up_goes_on_counting() -> None:
+async def test_a_resumed_run_continues_its_count() -> None:
     @guard(ToolUse, match="echo")
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
 
-    agent, model = endless(Limits(steps=4), careful, ask=User(Paused("later"), True))
+    agent, model = endless(Limits(steps=4), careful, ask=ScriptedUser(Paused("later"), True))
     thread = Thread()
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     assert stopped(await agent.run(thread=thread), "step limit")
@@ -132,7 +132,7 @@ async def test_cost() -> None:
     assert len(model.requests) == 3  # about 0.0016 each
 
 
-async def test_what_children_cost_counts() -> None:
+async def test_child_costs_count() -> None:
     child = Agent(FunctionModel(lambda request: "x" * 4_000, SONNET), name="child")
 
     @tool
@@ -145,16 +145,16 @@ async def test_what_children_cost_counts() -> None:
     assert result.outcome == "stopped" and result.reason.startswith("budget: ")
 
 
-async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_price_is_logged_once_and_not_counted(caplog: pytest.LogCaptureFixture) -> None:
     agent, _ = endless(Limits(steps=4, cost=0.0001))
     with caplog.at_level(logging.WARNING, "wick.capabilities.limits"):
         result = await agent.run("go")
     assert stopped(result, "step limit")
-    assert [event["data"] for event in entries(result.thread, "event")] == [{"model": "function"}]
+    assert [event["data"] for event in thread_entries(result.thread, "event")] == [{"model": "function"}]
     assert ["the price of function is not known" in line for line in caplog.messages] == [True]
 
 
-async def test_the_cost_of_a_fallback_counts_although_that_of_the_first_model_is_not_known() -> None:
+async def test_the_cost_of_a_fallback_counts_if_the_first_price_is_unknown() -> None:
     away = FunctionModel(lambda request: ModelError("gone", status=404), "at-home")
     spare, _ = endless(name=SONNET)
     agent = Agent(away, tools=[echo], hooks=[Fallback(spare.model), Limits(cost=0.001)])
@@ -167,16 +167,16 @@ async def test_tool_calls() -> None:
     result = await agent.run("go")
     assert stopped(result, "step limit: 3 tool calls")
     assert len(model.requests) == 4
-    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+    assert tool_results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
     result.messages.validate()
 
 
 async def test_tool_calls_of_one_reply_count_one_by_one() -> None:
     wanted = [ToolCall(f"c{number}", "echo", {"text": "hi"}) for number in range(4)]
-    agent = Agent(Scripted(calls(*wanted), "done", spare=True), tools=[echo], hooks=[Limits(tool_calls=2)])
+    agent = Agent(Scripted(tool_calls_reply(*wanted), "done", spare=True), tools=[echo], hooks=[Limits(tool_calls=2)])
     result = await agent.run("go")
     assert stopped(result, "step limit: 2 tool calls")
-    assert results(result).count("hi") == 2
+    assert tool_results(result).count("hi") == 2
 
 
 async def test_as_many_tool_calls_as_there_may_be() -> None:
@@ -184,20 +184,20 @@ async def test_as_many_tool_calls_as_there_may_be() -> None:
     assert (await Agent(model, tools=[echo], hooks=[Limits(tool_calls=1)]).run("go")).outcome == "completed"
 
 
-async def test_a_run_that_is_taken_up_goes_on_counting_its_tool_calls() -> None:
+async def test_a_resumed_run_continues_its_tool_call_count() -> None:
     @guard(ToolUse, match="echo")
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
 
-    agent, _ = endless(Limits(tool_calls=3), careful, ask=User(Paused("later"), True))
+    agent, _ = endless(Limits(tool_calls=3), careful, ask=ScriptedUser(Paused("later"), True))
     thread = Thread()
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     result = await agent.run(thread=thread)
     assert stopped(result, "step limit: 3 tool calls")
-    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+    assert tool_results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
 
 
-def test_nobody_looks_at_tools_who_does_not_limit_them() -> None:
+def test_without_tool_limits_there_is_no_tool_hook() -> None:
     assert [hook.name for hook in Limits().hooks()] == ["limits.start", "limits.check"]
     assert "limits.count" in [hook.name for hook in Limits(tool_calls=1).hooks()]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Agent, Scripted, Thread
 from wick.capabilities._model_names import check_model
 from wick.capabilities.critique import Critique
@@ -23,7 +23,9 @@ NAMES: list[Any] = ["demo", {"provider": "demo"}]
 async def test_a_critic_by_name(name: Any) -> None:
     thread = Thread()
     await Agent(Scripted("42."), hooks=[Critique(name)]).run("What?", thread=thread)
-    assert [row["name"] for row in entries(thread, "event")] == ["critique_failed"]  # the demo model says no JSON
+    assert [row["name"] for row in thread_entries(thread, "event")] == [
+        "critique_failed"
+    ]  # the demo model returns no JSON
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,7 +38,7 @@ async def test_a_summary_by_a_model_with_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda n: Critique(n), lambda n: Fallback(n), lambda n: Summarization(model=n)])
-def test_nothing_is_looked_up_before_it_is_needed(make: Any) -> None:
+def test_names_are_resolved_lazily(make: Any) -> None:
     make("no-such-provider:model")
     with pytest.raises(ConfigError, match="takes a model, or the name of one"):
         make(object())
@@ -59,7 +61,7 @@ async def test_names_in_a_file(tmp_path: Path) -> None:
         await config.close()
 
 
-async def test_a_run_looks_a_name_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_resolves_a_name_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     real = Agent.__init__
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, entries, execute, result_of, results
+from kit import ScriptedUser, execute, thread_entries, tool_call, tool_calls_reply, tool_result, tool_results
 from wick import Agent, Allow, Ask, Block, Limits, Run, Scripted, Thread, Tool, ToolCall, ToolUse, before, guard, tool
 from wick.backends.local import Local
 from wick.capabilities.permissions import PLAN, Permissions, PermissionVerdict
@@ -50,23 +50,23 @@ TOOLS: list[Tool] = [execute, read_file, write_file, http_request, pay]
 
 def agent(*wanted: Any, hooks: Any = (), **options: Any) -> Agent:
     """An agent that makes these calls, one a step, and is done."""
-    model = Scripted(*(calls(item) for item in wanted), "done", spare=True)
+    model = Scripted(*(tool_calls_reply(item) for item in wanted), "done", spare=True)
     return Agent(model, tools=options.pop("tools", TOOLS), hooks=hooks, **options)
 
 
 def runs(command: str, id: str = "c1") -> Any:
-    return call("execute", id, command=command)
+    return tool_call("execute", id, command=command)
 
 
 async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
-    """What the model was told about its call."""
-    return result_of(await agent(wanted, hooks=[permissions], **options).run("go"))
+    """Return the result of the call for the model."""
+    return tool_result(await agent(wanted, hooks=[permissions], **options).run("go"))
 
 
 # -- the order ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_deny_is_told_to_the_model() -> None:
+async def test_a_deny_is_sent_to_the_model() -> None:
     plain = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
     assert await said(plain, runs("ls; rm x")) == "the permission rule Bash(rm *) denies this"
     worded = Permissions(deny=[{"rule": "Bash(rm *)", "message": "use the bin"}], allow=["Bash"])
@@ -76,33 +76,33 @@ async def test_a_deny_is_told_to_the_model() -> None:
 
 async def test_an_allow_silences_the_question() -> None:
     permissions = Permissions(allow=["Bash(git status)", "Read(src/**)"])
-    nobody = User(AssertionError("not asked"))
+    nobody = ScriptedUser(AssertionError("not asked"))
     assert await said(permissions, runs("git status"), ask=nobody) == "ran git status"
-    assert await said(permissions, call("read_file", path="src/a"), ask=nobody) == "read src/a"
+    assert await said(permissions, tool_call("read_file", path="src/a"), ask=nobody) == "read src/a"
     assert nobody.questions == []
 
 
-async def test_what_no_rule_knows_is_asked() -> None:
-    user = User(True)
+async def test_calls_without_a_rule_are_asked() -> None:
+    user = ScriptedUser(True)
     assert await said(Permissions(allow=["Bash(ls)"]), runs("ls $HOME"), ask=user) == "ran ls $HOME"
     assert user.question.question == ("May execute be used: ls $HOME (it uses a variable, so no rule can allow it)")
-    user = User(False)
-    assert "the user said no" in await said(Permissions(), call("pay", amount=5), ask=user)
+    user = ScriptedUser(False)
+    assert "the user said no" in await said(Permissions(), tool_call("pay", amount=5), ask=user)
     assert user.question.question == 'May pay be used: {"amount":5}'
 
 
-async def test_without_anybody_to_ask_the_answer_is_no() -> None:
+async def test_without_a_user_an_ask_is_denied() -> None:
     assert "no user is there to approve" in await said(Permissions(), runs("ls"))
 
 
 async def test_an_ask_rule_is_never_silenced() -> None:
     asks = Permissions(ask=[{"rule": "Bash(git push *)", "message": "Push?"}], allow=["Bash"], mode="bypassPermissions")
-    user = User(True)
+    user = ScriptedUser(True)
     assert await said(asks, runs("git push origin"), ask=user) == "ran git push origin"
     assert user.question.question == "Push?"
 
 
-async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alone() -> None:
+async def test_a_hook_grant_covers_one_exact_call_and_overrides_only_the_mode() -> None:
     @before(ToolUse)
     def grant(use: ToolUse) -> None:
         use.grant()
@@ -111,9 +111,9 @@ async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alon
     def change(use: ToolUse) -> None:
         use.args["command"] = "reboot"
 
-    user = User(False)
+    user = ScriptedUser(False)
     result = await agent(runs("make"), hooks=[grant, Permissions()], ask=user).run("go")
-    assert result_of(result) == "ran make" and user.questions == []
+    assert tool_result(result) == "ran make" and user.questions == []
     await agent(runs("make"), hooks=[grant, change, Permissions()], ask=user).run("go")
     await agent(runs("make"), hooks=[grant, Permissions(ask=["Bash"])], ask=user).run("go")
     assert [question.question for question in user.questions] == [
@@ -121,20 +121,20 @@ async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alon
     ]
 
 
-async def test_what_may_be_denied_is_asked_in_every_mode() -> None:
-    user = User(Block("no"))
+async def test_possible_denials_are_asked_in_every_mode() -> None:
+    user = ScriptedUser(Block("no"))
     permissions = Permissions(deny=["Bash(rm *)"], allow=["Bash"], mode="bypassPermissions")
     assert await said(permissions, runs("$CMD x"), ask=user) == "no"
     assert user.question.question == "May execute be used: $CMD x (it may be what the rule Bash(rm *) denies)"
 
 
-async def test_a_question_shows_what_it_is_about_and_nothing_that_deceives() -> None:
-    user = User(True)
+async def test_a_question_shows_its_subject_without_deceptive_text() -> None:
+    user = ScriptedUser(True)
     await said(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
     assert user.question.question == "May execute be used: a⏎\n<U+202E>b<U+001B>[2J" + "x" * 1000
 
 
-async def test_a_question_about_other_arguments_counts_what_it_does_not_show() -> None:
+async def test_a_question_counts_hidden_arguments() -> None:
     asked = Permissions().explain("mine", {"text": "x" * 5_000}).reason
     assert asked.endswith("… (3,011 of 5,011 characters are not shown)")
     assert Permissions().explain("Write", {"path": "a\nb\u200bc"}).reason == "May write_file be used: a⏎\nb<U+200B>c"
@@ -153,7 +153,7 @@ def test_no_character_of_a_question_is_hidden(char: str) -> None:
 
 
 async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command of a reply is read by one thread, beside the loop, and what was read is not dropped."""
+    """Commands of a reply are parsed by one worker thread, and results are cached."""
     busy, most, seen = 0, 0, list[str]()
 
     def reads(command: str, **more: Any) -> Any:
@@ -174,36 +174,36 @@ async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytes
     assert sorted(seen) == sorted(commands) and most == 1
 
 
-async def test_changed_arguments_are_looked_at_again() -> None:
+async def test_changed_arguments_are_checked_again() -> None:
     permissions = Permissions(deny=["Bash(rm *)"])
-    assert await said(permissions, runs("ls"), ask=User(Allow({"command": "rm x"}))) == (
+    assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "rm x"}))) == (
         "the permission rule Bash(rm *) denies this"
     )
-    assert await said(permissions, runs("ls"), ask=User(Allow({"command": "ls -l"}))) == "ran ls -l"
+    assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "ls -l"}))) == "ran ls -l"
 
 
-async def test_it_sees_what_hooks_made_of_the_call() -> None:
+async def test_rules_see_changes_by_hooks() -> None:
     @before(ToolUse)
     def expand(use: ToolUse) -> None:
         use.args["command"] = "rm x"
 
     denied = agent(runs("ls"), hooks=[Permissions(deny=["Bash(rm *)"], mode="bypassPermissions"), expand])
-    assert result_of(await denied.run("go")) == "the permission rule Bash(rm *) denies this"
+    assert tool_result(await denied.run("go")) == "the permission rule Bash(rm *) denies this"
 
 
 async def test_a_long_command() -> None:
     text = "cat > notes <<'EOF'\n" + "$(rm x)\n" * 1_000 + "EOF"
     permissions = Permissions(allow=["Bash(cat)", "Write(notes)"], deny=["Bash(rm *)"])
     assert await said(permissions, runs(text)) == f"ran {text}"
-    user = User(False)
+    user = ScriptedUser(False)
     await said(permissions, runs("a|" * 20_000), ask=user)
     assert "(it may be what the rule Bash(rm *) denies)" in user.question.question
 
 
 # -- modes ----------------------------------------------------------------------------------------------------------
 
-READ, WRITE, RUN = call("read_file", path="a"), call("write_file", path="a"), runs("ls")
-FETCH, PAY = call("http_request", url="http://a.b"), call("pay", amount=1)
+READ, WRITE, RUN = tool_call("read_file", path="a"), tool_call("write_file", path="a"), runs("ls")
+FETCH, PAY = tool_call("http_request", url="http://a.b"), tool_call("pay", amount=1)
 
 
 @pytest.mark.parametrize(
@@ -214,15 +214,15 @@ FETCH, PAY = call("http_request", url="http://a.b"), call("pay", amount=1)
         ("bypassPermissions", []),
     ],
 )
-async def test_what_a_mode_asks_about(mode: Any, asked: list[Any]) -> None:
+async def test_the_mode_decides_which_calls_are_asked(mode: Any, asked: list[Any]) -> None:
     for wanted in (READ, WRITE, RUN, FETCH, PAY):
-        user = User(True)
+        user = ScriptedUser(True)
         await said(Permissions(mode=mode), wanted, ask=user)
         assert bool(user.questions) is (wanted in asked), wanted
 
 
-async def test_plan_allows_what_only_reads() -> None:
-    user = User(AssertionError("nobody is asked"))
+async def test_plan_allows_reads() -> None:
+    user = ScriptedUser(AssertionError("nobody is asked"))
     for wanted in (READ, FETCH):
         assert "Plan" not in await said(Permissions(mode="plan"), wanted, ask=user)
     for wanted in (WRITE, RUN, PAY):
@@ -230,13 +230,13 @@ async def test_plan_allows_what_only_reads() -> None:
         assert await said(Permissions(mode="plan", **rules), wanted, ask=user) == PLAN  # type: ignore[arg-type]
     assert PLAN == "Plan mode: write operations not allowed"
     assert await said(Permissions(mode="plan", deny=["Read"]), READ) == "the permission rule Read denies this"
-    user = User(True)
+    user = ScriptedUser(True)
     await said(Permissions(mode="plan", ask=["Read"]), READ, ask=user)
     assert len(user.questions) == 1
 
 
-async def test_dont_ask_denies_what_would_be_asked() -> None:
-    user = User(True)
+async def test_dont_ask_denies_instead_of_asking() -> None:
+    user = ScriptedUser(True)
     permissions = Permissions(mode="dontAsk", allow=["Bash(ls)", "Read"], ask=["Read"], deny=["Bash(rm *)"])
     assert await said(permissions, runs("ls"), ask=user) == "ran ls"
     for wanted in (runs("ls x"), runs("$x"), READ, PAY):
@@ -262,7 +262,7 @@ async def answered(store: InMemory, permissions: Permissions, choice: Any, *want
 
 
 async def again(store: InMemory, permissions: Permissions, wanted: Any, thread: str = "t") -> str:
-    """Whether the same use is asked about in another run."""
+    """Return True if the same use is asked about in another run."""
     result = await agent(wanted, hooks=[Sessions(store), permissions]).run("once more", thread=thread)
     return result.outcome
 
@@ -271,33 +271,33 @@ async def again(store: InMemory, permissions: Permissions, wanted: Any, thread: 
 async def test_a_grant_counts_for_the_thread(choice: Any) -> None:
     store, permissions = InMemory(), Permissions()
     await answered(store, permissions, choice, PAY)
-    assert await again(store, permissions, call("pay", "c2", amount=1)) == "completed"
-    assert await again(store, permissions, call("pay", "c3", amount=1), thread="another") == "interrupted"
-    assert await again(store, permissions, call("pay", "c4", amount=2)) == "interrupted"
+    assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "completed"
+    assert await again(store, permissions, tool_call("pay", "c3", amount=1), thread="another") == "interrupted"
+    assert await again(store, permissions, tool_call("pay", "c4", amount=2)) == "interrupted"
 
 
 async def test_a_grant_counts_in_the_same_run() -> None:
     store = InMemory()
-    sessions = await answered(store, Permissions(), "allow_session", PAY, call("pay", "c2", amount=1))
-    assert [said["allowed"] for said in entries(await sessions.load("t"), "answered")] == [True]
+    sessions = await answered(store, Permissions(), "allow_session", PAY, tool_call("pay", "c2", amount=1))
+    assert [said["allowed"] for said in thread_entries(await sessions.load("t"), "answered")] == [True]
 
 
 @pytest.mark.parametrize("choice", ["allow", "deny"])
 async def test_an_answer_for_once_is_no_grant(choice: Any) -> None:
     store, permissions = InMemory(), Permissions()
     await answered(store, permissions, choice, PAY)
-    assert await again(store, permissions, call("pay", "c2", amount=1)) == "interrupted"
+    assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
 
 
-async def test_a_grant_is_for_what_the_user_agreed_to() -> None:
+async def test_a_grant_covers_the_approved_call() -> None:
     store, permissions = InMemory(), Permissions()
-    await answered(store, permissions, "allow_session", call("pay", amount=500), args={"amount": 5})
-    assert await again(store, permissions, call("pay", "c2", amount=5)) == "completed"
-    assert await again(store, permissions, call("pay", "c3", amount=500)) == "interrupted"
+    await answered(store, permissions, "allow_session", tool_call("pay", amount=500), args={"amount": 5})
+    assert await again(store, permissions, tool_call("pay", "c2", amount=5)) == "completed"
+    assert await again(store, permissions, tool_call("pay", "c3", amount=500)) == "interrupted"
 
 
 @pytest.mark.parametrize(("given", "lasts"), [({}, True), ({"ask": ["Bash(ls)"]}, False)])
-async def test_a_question_says_whether_a_grant_would_silence_it(given: Any, lasts: bool) -> None:
+async def test_a_question_states_if_a_grant_is_possible(given: Any, lasts: bool) -> None:
     """Only then is it worth offering one."""
     sessions = Sessions(InMemory())
     await agent(RUN, hooks=[sessions, Permissions(**given)]).run("go", thread="t")
@@ -310,32 +310,34 @@ async def test_a_grant_silences_no_rule() -> None:
     await answered(store, Permissions(), "allow_session", RUN)
     assert await again(store, Permissions(ask=["Bash(ls)"]), runs("ls", "c2")) == "interrupted"
     denied = agent(runs("ls", "c3"), hooks=[Sessions(InMemory()), Permissions(deny=["Bash(ls)"], grants=[GRANT])])
-    assert result_of(await denied.run("go", thread="u")) == "the permission rule Bash(ls) denies this"
+    assert tool_result(await denied.run("go", thread="u")) == "the permission rule Bash(ls) denies this"
 
 
-async def test_a_grant_that_somebody_went_back_behind_counts_no_more() -> None:
+async def test_a_rewound_grant_is_void() -> None:
     store, permissions = InMemory(), Permissions()
     sessions = await answered(store, permissions, "allow_session", PAY)
     await sessions.rewind("t", 0)
-    assert await again(store, permissions, call("pay", "c2", amount=1)) == "interrupted"
+    assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
 
 
 GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
 
 
-async def test_grants_that_an_operator_keeps() -> None:
+async def test_grants_persisted_by_an_operator() -> None:
     permissions = Permissions(grants=[GRANT])
     assert await said(permissions, RUN) == "ran ls"
     assert "no user is there" in await said(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == PermissionVerdict("allow", "grant")
 
 
-async def test_a_grant_for_good_that_is_kept_elsewhere_can_be_taken_back_there() -> None:
+async def test_an_external_permanent_grant_can_be_revoked() -> None:
     store, kept = InMemory(), {"operation": "tool_use", "tool": "pay", "args": {"amount": 1}}
-    sessions = await answered(store, Permissions(grants=[]), "allow_always", PAY, call("pay", "c2", amount=1))
-    assert [said["allowed"] for said in entries(await sessions.load("t"), "answered")] == [True], "one run asks once"
-    assert await again(store, Permissions(grants=[kept]), call("pay", "c3", amount=1)) == "completed"
-    assert await again(store, Permissions(grants=[]), call("pay", "c4", amount=1)) == "interrupted"
+    sessions = await answered(store, Permissions(grants=[]), "allow_always", PAY, tool_call("pay", "c2", amount=1))
+    assert [said["allowed"] for said in thread_entries(await sessions.load("t"), "answered")] == [True], (
+        "one run asks once"
+    )
+    assert await again(store, Permissions(grants=[kept]), tool_call("pay", "c3", amount=1)) == "completed"
+    assert await again(store, Permissions(grants=[]), tool_call("pay", "c4", amount=1)) == "interrupted"
     thread = await sessions.load("t")
     assert Permissions(grants=[]).explain("pay", {"amount": 1}, thread=thread).by == "mode"
     assert Permissions().explain("pay", {"amount": 1}, thread=thread).by == "grant"
@@ -351,9 +353,9 @@ def boss(child: Agent, hooks: Any = (), **options: Any) -> Agent:
     async def task(prompt: str, run: Run) -> str:
         """Hand over."""
         result = await child.run(prompt, parent=run)
-        return "; ".join(results(result)) or result.text
+        return "; ".join(tool_results(result)) or result.text
 
-    model = Scripted(calls(call("task", prompt="work")), "done", spare=True)
+    model = Scripted(tool_calls_reply(tool_call("task", prompt="work")), "done", spare=True)
     return Agent(model, tools=[task], hooks=hooks, **options)
 
 
@@ -364,7 +366,7 @@ async def test_rules_hold_in_children_and_grandchildren() -> None:
         return agent(runs("rm x"), hooks=[Permissions(allow=["Bash"], mode="bypassPermissions")])
 
     for family in (boss(child(), [permissions]), boss(boss(child()), [permissions])):
-        assert result_of(await family.run("go")) == "the permission rule Bash(rm *) denies this"
+        assert tool_result(await family.run("go")) == "the permission rule Bash(rm *) denies this"
 
 
 async def test_rules_hold_in_a_task_in_the_background() -> None:
@@ -378,19 +380,19 @@ async def test_rules_hold_in_a_task_in_the_background() -> None:
 
     permissions = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
     above = agent(ToolCall("c1", "start_task", {}), tools=[start_task], hooks=[permissions])
-    assert result_of(await above.run("go")) == "started"
-    assert result_of(await started[0]) == "the permission rule Bash(rm *) denies this"
+    assert tool_result(await above.run("go")) == "started"
+    assert tool_result(await started[0]) == "the permission rule Bash(rm *) denies this"
 
 
 async def test_a_question_of_a_grandchild_reaches_the_user_at_the_top() -> None:
-    user, other = User(True), User(AssertionError("not this one"))
+    user, other = ScriptedUser(True), ScriptedUser(AssertionError("not this one"))
     child = agent(RUN, ask=other)
-    assert result_of(await boss(boss(child), [Permissions(allow=["Task"])], ask=user).run("go")) == "ran ls"
+    assert tool_result(await boss(boss(child), [Permissions(allow=["Task"])], ask=user).run("go")) == "ran ls"
     assert user.question.question == "May execute be used: ls"
 
 
 async def test_plan_mode_holds_in_children() -> None:
-    assert result_of(await boss(agent(WRITE), [Permissions(mode="plan")]).run("go")) == PLAN
+    assert tool_result(await boss(agent(WRITE), [Permissions(mode="plan")]).run("go")) == PLAN
 
 
 # -- together with others -------------------------------------------------------------------------------------------
@@ -405,11 +407,11 @@ async def test_with_other_guards_the_strictest_wins() -> None:
     def careful(use: ToolUse) -> Ask:
         return Ask("Really?")
 
-    user = User(True)
+    user = ScriptedUser(True)
     hooks = [Permissions(), careful, Limits(steps=3)]
-    assert result_of(await agent(RUN, hooks=hooks, ask=user).run("go")) == "ran ls"
+    assert tool_result(await agent(RUN, hooks=hooks, ask=user).run("go")) == "ran ls"
     assert user.question.question == "May execute be used: ls\nReally?"
-    assert result_of(await agent(RUN, hooks=[*hooks, never], ask=user).run("go")) == "never"
+    assert tool_result(await agent(RUN, hooks=[*hooks, never], ask=user).run("go")) == "never"
 
 
 async def test_rules_can_be_tried_on_the_past() -> None:
@@ -430,13 +432,13 @@ async def test_links_in_a_workspace_are_asked_about(tmp_path: Path) -> None:
     backend = Local(str(tmp_path))
     permissions = Permissions(allow=["Read(src/**)", "Bash(cat)"], deny=["Read(other/**)"], backend=backend)
     try:
-        user = User(True)
+        user = ScriptedUser(True)
         for path in ("src/plain", "src/new", f"{backend.workdir}/src/plain"):
-            assert await said(permissions, call("read_file", path=path), ask=user) == f"read {path}"
+            assert await said(permissions, tool_call("read_file", path=path), ask=user) == f"read {path}"
         assert await said(permissions, runs("cat < src/plain"), ask=user) == "ran cat < src/plain"
         assert user.questions == []
         for path in ("src/link/key", "src/link", "/etc/passwd"):
-            await said(permissions, call("read_file", path=path), ask=user)
+            await said(permissions, tool_call("read_file", path=path), ask=user)
         await said(permissions, runs("cat < src/link/key"), ask=user)
         assert len(user.questions) == 4
     finally:
@@ -446,8 +448,8 @@ async def test_links_in_a_workspace_are_asked_about(tmp_path: Path) -> None:
 async def test_files_outside_of_the_workspace(tmp_path: Path) -> None:
     backend = Local(str(tmp_path))
     permissions = Permissions(deny=[f"Read({backend.workdir}/a)"], mode="bypassPermissions", backend=backend)
-    assert "denies this" in await said(permissions, call("read_file", path="a"))
-    assert await said(permissions, call("read_file", path="b")) == "read b"
+    assert "denies this" in await said(permissions, tool_call("read_file", path="a"))
+    assert await said(permissions, tool_call("read_file", path="b")) == "read b"
     await backend.stop()
 
 
@@ -489,7 +491,7 @@ def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: PermissionVer
     assert permissions.explain(tool_, args) == verdict
 
 
-async def test_explain_knows_the_grants_of_a_thread() -> None:
+async def test_explain_includes_grants_of_a_thread() -> None:
     permissions = Permissions()
     sessions = await answered(InMemory(), permissions, "allow_session", RUN)
     thread = await sessions.load("t")
@@ -503,7 +505,7 @@ def test_explain_in_plan_mode() -> None:
     assert permissions.explain("Write", {"path": "a"}) == PermissionVerdict("deny", "mode", "", PLAN)
 
 
-# -- what cannot be -------------------------------------------------------------------------------------------------
+# -- invalid options ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -530,7 +532,7 @@ def test_options_that_are_wrong(options: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["deny", "ask", "allow"])
-def test_a_rule_about_a_tool_that_nobody_has(type_: str) -> None:
+def test_a_rule_for_an_unknown_tool(type_: str) -> None:
     options: Any = {type_: ["Bsh(rm *)"]}
     with pytest.raises(ConfigError, match=r"'permissions.Bsh\(rm \*\)' is for 'Bsh', but there is no such tool"):
         agent(hooks=[Permissions(**options)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo, entries, hook_at, result_of, results
+from kit import echo, hook_at, thread_entries, tool_call, tool_calls_reply, tool_result, tool_results
 from wick import (
     Agent,
     FunctionModel,
@@ -86,14 +86,14 @@ async def test_pictures_stay_with_the_words(write: Write) -> None:
     assert model.requests[0].messages[0].content == (TextPart("Look at this."), picture)
 
 
-async def test_what_was_said_before_stays(write: Write) -> None:
+async def test_earlier_messages_are_kept(write: Write) -> None:
     model = Scripted("done")
     agent = Agent(model, hooks=[write("tidy", "Tidy up.").recipes()])
     await agent.run([user("Hi."), Message("assistant", "Hello.")], recipe="tidy")
     assert said(model) == ["Hi.", "Hello.", "Tidy up."]
 
 
-async def test_hooks_see_what_the_recipe_made_of_the_input(write: Write) -> None:
+async def test_hooks_see_the_rendered_recipe(write: Write) -> None:
     seen: list[str] = []
 
     @before(Run)
@@ -146,7 +146,7 @@ async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
     recipes = write("tidy", "Tidy up.", "agent_stop: note").recipes(
         note=lambda payload, run: stops.append(payload["recipe_name"])
     )
-    model = Scripted(calls(call()), "done")
+    model = Scripted(tool_calls_reply(tool_call()), "done")
     agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
     thread = Thread()
     assert (await agent.run(recipe="tidy", thread=thread)).outcome == "interrupted"
@@ -157,7 +157,7 @@ async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
     assert [message.text for message in thread.messages if message.role == "user"] == ["Tidy up."]
 
 
-async def test_a_run_that_was_put_aside_before_it_began_is_filled_when_it_begins(write: Write) -> None:
+async def test_a_run_paused_before_its_start_renders_at_start(write: Write) -> None:
     answers: list[Any] = [Paused("later"), True]
 
     async def ask(question: Any) -> Any:
@@ -178,8 +178,8 @@ async def test_a_run_that_was_put_aside_before_it_began_is_filled_when_it_begins
 
 
 async def echoed(write: Write, hooks: str, handler: Any, *more: Any) -> tuple[Result, Scripted]:
-    """A run that echoes "hi" under a recipe whose hooks name the handler `mine`."""
-    model = Scripted(calls(call()), "done", spare=True)
+    """Run an echo of "hi" under a recipe whose hooks name the handler `mine`."""
+    model = Scripted(tool_calls_reply(tool_call()), "done", spare=True)
     agent = Agent(model, tools=[echo], hooks=[*more, write("r", "Go.", hooks).recipes(mine=handler)])
     return await agent.run(recipe="r"), model
 
@@ -192,7 +192,7 @@ async def test_before_tool_call_gets_the_payload_of_programs_and_blocks(write: W
         return {"blocked": True, "reason": "not today"}
 
     result, _ = await echoed(write, "before_tool_call: mine", mine)
-    assert result_of(result) == "not today"
+    assert tool_result(result) == "not today"
     (payload,) = told
     assert {key: payload[key] for key in ("event", "tool_name", "tool_input", "invoked_by", "recipe_name")} == {
         "event": "before_tool_call",
@@ -206,10 +206,10 @@ async def test_before_tool_call_gets_the_payload_of_programs_and_blocks(write: W
 
 async def test_before_tool_call_changes_the_input(write: Write) -> None:
     result, _ = await echoed(write, "before_tool_call: mine", lambda payload, run: {"input": {"text": "ho"}})
-    assert result_of(result) == "ho"
+    assert tool_result(result) == "ho"
 
 
-async def test_a_handler_is_asked_again_about_a_call_that_was_changed_after_it(write: Write) -> None:
+async def test_a_handler_is_called_again_after_a_later_change(write: Write) -> None:
     @before(ToolUse, priority=-1000)
     def later(use: ToolUse) -> None:
         use.args["text"] = "secret"
@@ -218,9 +218,9 @@ async def test_a_handler_is_asked_again_about_a_call_that_was_changed_after_it(w
         return {"blocked": "secret" in payload["tool_input"]["text"], "reason": "no secrets"}
 
     result, _ = await echoed(write, "before_tool_call: mine", mine, later)
-    assert result_of(result) == "no secrets"
+    assert tool_result(result) == "no secrets"
     result, _ = await echoed(write, "before_tool_call: mine", lambda payload, run: {"input": {"text": "ho"}}, later)
-    assert "wants to change a call that other hooks have changed after it" in result_of(result)
+    assert "wants to change a call that other hooks have changed after it" in tool_result(result)
 
 
 async def test_a_handler_that_decides_and_fails_has_not_agreed(write: Write) -> None:
@@ -228,21 +228,19 @@ async def test_a_handler_that_decides_and_fails_has_not_agreed(write: Write) -> 
         raise RuntimeError("oh")
 
     result, _ = await echoed(write, "before_tool_call: mine", broken)
-    assert result_of(result) == "a handler of the recipe failed, so it has not agreed: RuntimeError: oh"
+    assert tool_result(result) == "a handler of the recipe failed, so it has not agreed: RuntimeError: oh"
     result, _ = await echoed(write, "user_message_send: mine", lambda payload, run: "nonsense")
     assert (result.outcome, result.messages.pretty()) == ("stopped", "")
     assert "answers a dict or nothing, not 'nonsense'" in result.reason
 
 
-async def test_a_handler_that_only_looks_and_fails_changes_nothing(
-    write: Write, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_observer_handler_changes_nothing(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     def broken(payload: Any, run: Run) -> Any:
         raise RuntimeError("oh")
 
     for event in ("after_tool_call", "turn_end", "agent_stop"):
         result, _ = await echoed(write, f"{event}: mine", broken)
-        assert (result.text, result.outcome, result_of(result)) == ("done", "completed", "hi")
+        assert (result.text, result.outcome, tool_result(result)) == ("done", "completed", "hi")
         assert f"recipes.{event} failed" in caplog.text
 
 
@@ -252,7 +250,7 @@ async def test_after_tool_call_replaces_the_output(write: Write) -> None:
         return {"output": {"toolName": "echo", "success": True, "metadata": {"output": "redacted"}}}
 
     result, _ = await echoed(write, "after_tool_call: mine", mine)
-    assert result_of(result) == "redacted"
+    assert tool_result(result) == "redacted"
 
 
 async def test_user_message_send_refuses_the_prompt(write: Write) -> None:
@@ -263,7 +261,7 @@ async def test_user_message_send_refuses_the_prompt(write: Write) -> None:
     assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: stay", [])
 
 
-async def test_user_message_send_looks_again_at_what_was_changed_since(write: Write) -> None:
+async def test_user_message_send_screens_changed_messages_again(write: Write) -> None:
     def mine(payload: Any, run: Run) -> Any:
         return {"blocked": True, "reason": "keep it"} if "1234" in payload["message"] else None
 
@@ -277,7 +275,7 @@ async def test_user_message_send_looks_again_at_what_was_changed_since(write: Wr
     assert (result.reason, model.requests) == ("blocked: keep it", [])
 
 
-async def test_user_message_send_looks_at_what_is_said_meanwhile(write: Write) -> None:
+async def test_user_message_send_screens_inbox_messages(write: Write) -> None:
     @tool
     def interrupt(run: Run) -> str:
         """Say something while the run goes on."""
@@ -288,7 +286,7 @@ async def test_user_message_send_looks_at_what_is_said_meanwhile(write: Write) -
     def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
         return {"blocked": "password" in payload["message"]}
 
-    model = Scripted(calls(ToolCall("c1", "interrupt", {})), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "interrupt", {})), "done")
     recipes = write("r", "Go.", "user_message_send: mine").recipes(mine=mine)
     result = await Agent(model, tools=[interrupt], hooks=[recipes]).run(recipe="r")
     assert [message.text for message in result.messages if message.role == "user"] == ["Go.", "hurry up"]
@@ -306,7 +304,7 @@ async def test_agent_stop_sends_the_agent_back(write: Write) -> None:
     assert said(model, 1)[-1] == "And the tests?\n\nAnd the docs?"
 
 
-async def test_turn_end_hears_each_answer_and_once_only_the_first(write: Write) -> None:
+async def test_turn_end_gets_each_answer_and_once_only_the_first(write: Write) -> None:
     for once, heard in (("false", [("one", 1), ("two", 2)]), ("true", [("one", 1)])):
         turns: list[tuple[str, int]] = []
 
@@ -330,12 +328,12 @@ async def test_once_holds_for_tools_of_the_first_turn(write: Write) -> None:
     }
     hooks = "before_tool_call: {handler: mine, once: true}, agent_stop: again"
     recipes = write("r", "Go.", hooks).recipes(**handlers)
-    model = Scripted(calls(call(text="a")), "one", calls(call(text="b")), "two")
+    model = Scripted(tool_calls_reply(tool_call(text="a")), "one", tool_calls_reply(tool_call(text="b")), "two")
     await Agent(model, tools=[echo], hooks=[recipes]).run(recipe="r")
     assert seen == ["a"]
 
 
-async def test_handlers_come_after_every_other_hook(write: Write) -> None:
+async def test_handlers_run_after_every_other_hook(write: Write) -> None:
     order: list[str] = []
     handlers = {"mine": lambda payload, run: order.append(payload["event"])}
     hooks = [
@@ -347,7 +345,7 @@ async def test_handlers_come_after_every_other_hook(write: Write) -> None:
     recipes = write("r", "Go.", events).recipes(**handlers)
     for ring in ([recipes, *hooks], [*hooks, recipes]):
         order.clear()
-        await Agent(Scripted(calls(call()), "done"), tools=[echo], hooks=ring).run(recipe="r")
+        await Agent(Scripted(tool_calls_reply(tool_call()), "done"), tools=[echo], hooks=ring).run(recipe="r")
         assert order == [
             *("before tool_use", "before_tool_call", "after tool_use", "after_tool_call"),
             *("after step", "after step", "agent_stop"),
@@ -363,7 +361,7 @@ esac
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "recipe_name")
-async def test_handlers_come_after_programs_which_are_told_of_the_recipe(write: Write, tmp_path: Path) -> None:
+async def test_handlers_run_after_programs_which_get_the_recipe(write: Write, tmp_path: Path) -> None:
     events = ("user_message_send", "before_tool_call", "after_tool_call", "turn_end", "agent_stop")
     folder = tmp_path / "programs"
     folder.mkdir()
@@ -377,7 +375,7 @@ async def test_handlers_come_after_programs_which_are_told_of_the_recipe(write: 
 
     recipes = write("r", "Go {{input}}.", ", ".join(f"{event}: mine" for event in events)).recipes(mine=mine)
     programs = Executables([folder], cwd=tmp_path, trust=tmp_path / "trust.json")
-    model = Scripted(calls(call()), "done")
+    model = Scripted(tool_calls_reply(tool_call()), "done")
     await Agent(model, tools=[echo], hooks=[recipes, programs]).run("on", recipe="r")
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
     assert {event: [who for named, who in lines if named == event] for event in events} == {
@@ -436,9 +434,9 @@ async def test_tools_of_children_are_under_the_recipe(write: Write) -> None:
     def mine(payload: dict[str, Any], run: Run) -> dict[str, Any]:
         return {"blocked": payload["invoked_by"] == "subagent", "reason": "not by children"}
 
-    child = Scripted(calls(call(text="hi")), "child done", name="child")
+    child = Scripted(tool_calls_reply(tool_call(text="hi")), "child done", name="child")
     subagents = Subagents([Subagent("helper", "Helps", "Help.", model=child, tools=[echo])])
-    model = Scripted(calls(call("task", prompt="echo", agent="helper")), "done")
+    model = Scripted(tool_calls_reply(tool_call("task", prompt="echo", agent="helper")), "done")
     recipes = write("r", "Go.", "before_tool_call: mine").recipes(mine=mine)
     await Agent(model, hooks=[recipes, subagents]).run(recipe="r")
     assert child.requests[1].messages[-1].text == "not by children"
@@ -459,7 +457,7 @@ async def test_swap_context_puts_the_answer_in_the_place_of_the_conversation(wri
     assert (summary.role, summary.name, question.text) == ("user", "recipes", "Sure?")
     assert "We know: 42." in summary.text and "Find out." not in summary.text
     assert [message.text for message in thread.messages] == ["Find out.", "We know: 42.", "Sure?", "Yes."]
-    (entry,) = entries(thread, "compaction")
+    (entry,) = thread_entries(thread, "compaction")
     assert (entry["replaces"], entry["from"]) == (2, 0)
     await agent.run("More?", thread=thread)  # once: the second answer has swapped nothing
     assert len(model.requests[2].messages) == 4
@@ -473,7 +471,7 @@ async def test_swap_context_on_every_turn(write: Write) -> None:
         await agent.run(words, recipe="r", thread=thread)
     summary, question = model.requests[2].messages
     assert "two" in summary.text and question.text == "c"
-    assert [entry["from"] for entry in entries(thread, "compaction")] == [0, 2, 4]
+    assert [entry["from"] for entry in thread_entries(thread, "compaction")] == [0, 2, 4]
 
 
 async def test_messages_that_another_hook_chose_are_left_alone(write: Write) -> None:
@@ -526,7 +524,7 @@ def test_a_model_that_answers_nothing_ends_no_turn(write: Write) -> None:
     recipes = write("r", "Go.", "turn_end: mine").recipes(mine=lambda payload, run: turns.append(payload))
     agent = Agent(FunctionModel(lambda request: ""), hooks=[recipes])
     agent.run_sync(recipe="r")
-    assert turns == [] and results(agent.run_sync(recipe="r")) == []
+    assert turns == [] and tool_results(agent.run_sync(recipe="r")) == []
 
 
 # -- once, in a conversation that is there already --------------------------------------------------------------------
@@ -558,11 +556,11 @@ async def test_once_counts_the_answers_of_the_run_and_not_of_the_conversation(tm
     summary, question = model.requests[-1].messages
     assert "In short: 42." in summary.text and question.text == "Sure?"
     assert [tool.name for tool in model.requests[-1].tools] == ["echo"]  # the next run is under no recipe
-    (entry,) = entries(thread, "compaction")
+    (entry,) = thread_entries(thread, "compaction")
     assert entry["replaces"] == 2 * before + 2
 
 
-async def test_once_in_a_run_that_is_resumed_counts_what_it_answered_before(write: Write) -> None:
+async def test_once_counts_answers_before_a_resume(write: Write) -> None:
     turns: list[str] = []
     answers: list[Any] = [Paused("later"), True]
 
@@ -578,7 +576,7 @@ async def test_once_in_a_run_that_is_resumed_counts_what_it_answered_before(writ
     recipes = write("r", "Go.", "turn_end: {handler: mine, once: true}, agent_stop: again").recipes(
         mine=lambda payload, run: turns.append(payload["response"]), again=again
     )
-    model, thread = Scripted("zero", "one", calls(call(text="a")), "two"), Thread()
+    model, thread = Scripted("zero", "one", tool_calls_reply(tool_call(text="a")), "two"), Thread()
     agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
     await agent.run("Hello", thread=thread)
     result = await agent.run(recipe="r", thread=thread)
@@ -605,31 +603,39 @@ async def test_a_run_has_only_the_tools_that_its_recipe_allows(
     tmp_path: Path, allowed: str, offered: list[str]
 ) -> None:
     (tmp_path / "r.md").write_text(f"---\nallowed_tools: {allowed}\n---\nGo.")
-    model = Scripted(calls(call("execute", "c1", command="ls"), call("echo", "c2", text="x")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("execute", "c1", command="ls"), tool_call("echo", "c2", text="x")), "done"
+    )
     thread = Thread()
     await Agent(model, tools=[echo, execute], hooks=[Recipes(tmp_path)]).run(recipe="r", thread=thread)
     assert sorted(tool.name for tool in model.requests[0].tools) == offered
-    ran = {name for name in ("execute", "echo") if any(entry["tool"] == name for entry in entries(thread, "intent"))}
+    ran = {
+        name for name in ("execute", "echo") if any(entry["tool"] == name for entry in thread_entries(thread, "intent"))
+    }
     assert ran == set(offered)
     for name in {"execute", "echo"} - ran:
-        assert any(f"allows no {name}" in text for text in results(thread))
+        assert any(f"allows no {name}" in text for text in tool_results(thread))
 
 
 async def test_a_child_and_a_late_tool_are_under_the_recipe_too(tmp_path: Path) -> None:
     (tmp_path / "r.md").write_text("---\nallowed_tools: [task]\n---\nGo.")
-    child = Scripted(calls(call("echo", text="x")), "child done")
+    child = Scripted(tool_calls_reply(tool_call("echo", text="x")), "child done")
     subagents = Subagents([Subagent("helper", "Helps", "Help.", model=child, tools=[echo])])
 
     @before(Run, priority=-1000)
     def late(run: Run) -> None:
         run.tools["execute"] = execute
 
-    model = Scripted(calls(call("task", prompt="echo", agent="helper")), calls(call("execute", command="ls")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("task", prompt="echo", agent="helper")),
+        tool_calls_reply(tool_call("execute", command="ls")),
+        "done",
+    )
     thread = Thread()
     await Agent(model, hooks=[subagents, Recipes(tmp_path), late]).run(recipe="r", thread=thread)
     assert [tool.name for tool in model.requests[0].tools] == ["task"] and child.requests[0].tools == ()
     assert "allows no echo" in child.requests[1].messages[-1].text
-    assert "allows no execute" in results(thread)[-1]
+    assert "allows no execute" in tool_results(thread)[-1]
 
 
 @pytest.mark.parametrize(

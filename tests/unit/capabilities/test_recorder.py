@@ -1,4 +1,4 @@
-"""What the last runs did, as it is kept with the thread: spans, their order, their errors, and what hooks said."""
+"""Stored traces of the last runs: spans, their order, errors, and hook decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kit import call, calls, echo, echoer, events, talker
+from kit import collect_events, echo, echo_agent, hello_agent, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Ask,
@@ -60,7 +60,10 @@ def named(span: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 async def test_the_tree_of_spans() -> None:
     result = await Agent(
-        Scripted(calls(call(id="a"), call(id="b")), "done"), tools=[echo], name="parrot", hooks=[Recorder()]
+        Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done"),
+        tools=[echo],
+        name="parrot",
+        hooks=[Recorder()],
     ).run("go")
     (root,) = trace_of(result.thread)["spans"]
     step = ("run", "step")
@@ -76,11 +79,11 @@ async def test_the_tree_of_spans() -> None:
         assert span["start"] >= root["start"]
 
 
-async def test_it_is_what_opentelemetry_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_recorder_matches_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    result = await echoer(Recorder()).run("go")
+    result = await echo_agent(Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     for name in ("run", "step", "llm.call", "tool.call"):
         theirs = [
@@ -91,7 +94,7 @@ async def test_it_is_what_opentelemetry_gets(monkeypatch: pytest.MonkeyPatch) ->
         assert [span["attributes"] for span in named(root, name)] == theirs, name
 
 
-def test_it_needs_no_sdk() -> None:
+def test_the_recorder_needs_no_sdk() -> None:
     code = """
 import sys
 sys.modules["opentelemetry"] = None
@@ -111,7 +114,7 @@ print(Recorder.traces(Agent(Scripted("hello"), hooks=[Recorder()]).run_sync("hi"
     assert (done.stdout, done.stderr) == ("run\n", "")
 
 
-async def test_everything_that_hooks_said() -> None:
+async def test_every_hook_decision_is_recorded() -> None:
     @guard(ToolUse)
     def refuse(use: ToolUse) -> Block:
         return Block("not today")
@@ -122,9 +125,9 @@ async def test_everything_that_hooks_said() -> None:
 
     @before(ModelCall)
     def look(call: ModelCall) -> None:
-        """Says nothing, and is recorded all the same."""
+        """Decides nothing, and is recorded all the same."""
 
-    result = await echoer(refuse, louder, look, Recorder()).run("go")
+    result = await echo_agent(refuse, louder, look, Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     (use,) = named(root, "tool.call")
     rows = {row["hook"]: row for row in use["why"]}
@@ -140,22 +143,22 @@ async def test_a_question_and_its_answer_are_there() -> None:
     def ask(use: ToolUse) -> Ask:
         return Ask("May it?")
 
-    result = await echoer(ask, Recorder(), ask=lambda question: True).run("go")
+    result = await echo_agent(ask, Recorder(), ask=lambda question: True).run("go")
     (use,) = named(trace_of(result.thread)["spans"][0], "tool.call")
     assert [(row["hook"], row["verdict"]) for row in use["why"]] == [("ask", "ask"), ("user", "approved")]
 
 
-async def test_what_was_recorded_is_an_event() -> None:
+async def test_a_recorded_value_is_an_event() -> None:
     @before(Run)
     def tell(run: Run) -> None:
         run.record("cache", hits=3)
 
-    result = await talker(tell, Recorder()).run("go")
+    result = await hello_agent(tell, Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     assert root["events"] == [{"name": "cache", "attributes": {"hits": 3}}]
 
 
-async def test_what_an_after_takes_out_is_not_kept() -> None:
+async def test_output_removed_by_an_after_is_not_recorded() -> None:
     @after(ToolUse)
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
@@ -207,8 +210,8 @@ async def test_a_run_that_is_cancelled() -> None:
     assert root["ms"] is not None
 
 
-async def test_children_stand_below_the_tool_that_ran_them() -> None:
-    child = Agent(Scripted(calls(call()), "child done"), tools=[echo], name="child")
+async def test_child_spans_are_below_their_tool() -> None:
+    child = Agent(Scripted(tool_calls_reply(tool_call()), "child done"), tools=[echo], name="child")
 
     @tool
     async def delegate() -> str:
@@ -228,7 +231,9 @@ async def test_children_stand_below_the_tool_that_ran_them() -> None:
 async def test_a_child_may_have_one_too(same: bool) -> None:
     mine = Recorder()
     kept = Thread()
-    child = Agent(Scripted(calls(call()), "child done"), tools=[echo], hooks=[mine if same else Recorder()])
+    child = Agent(
+        Scripted(tool_calls_reply(tool_call()), "child done"), tools=[echo], hooks=[mine if same else Recorder()]
+    )
 
     @tool
     async def delegate() -> str:
@@ -246,7 +251,7 @@ async def test_a_child_may_have_one_too(same: bool) -> None:
         assert len(named(trace_["spans"][0], "llm.call")) == 2
 
 
-async def test_parallel_tools_do_not_mix_their_children() -> None:
+async def test_children_of_parallel_tools_are_separate() -> None:
     def child(name: str) -> Agent:
         async def answer(request: Any) -> str:
             await asyncio.sleep(0.01)
@@ -259,7 +264,7 @@ async def test_parallel_tools_do_not_mix_their_children() -> None:
         """Ask somebody else."""
         return (await child(name).run("go")).text
 
-    wanted = calls(*(ToolCall(name, "delegate", {"name": name}) for name in "abc"))
+    wanted = tool_calls_reply(*(ToolCall(name, "delegate", {"name": name}) for name in "abc"))
     result = await Agent(Scripted(wanted, "done"), tools=[delegate], hooks=[Recorder()]).run("go")
     (root,) = trace_of(result.thread)["spans"]
     below = {
@@ -269,8 +274,8 @@ async def test_parallel_tools_do_not_mix_their_children() -> None:
     assert below == {"a": ["a"], "b": ["b"], "c": ["c"]}
 
 
-async def test_the_last_runs_are_kept_the_latest_first() -> None:
-    agent, thread = talker(Recorder(runs=2)), Thread()
+async def test_the_last_runs_are_recorded_latest_first() -> None:
+    agent, thread = hello_agent(Recorder(runs=2)), Thread()
     ids = []
     for word in ("one", "two", "three"):
         await agent.run(word, thread=thread)
@@ -279,7 +284,7 @@ async def test_the_last_runs_are_kept_the_latest_first() -> None:
 
 
 async def test_spans_are_limited() -> None:
-    replies = [calls(call(id=str(number))) for number in range(10)]
+    replies = [tool_calls_reply(tool_call(id=str(number))) for number in range(10)]
     result = await Agent(Scripted(*replies, "done"), tools=[echo], hooks=[Recorder(spans=7)]).run("go")
     kept = trace_of(result.thread)
     assert len([*flat(kept["spans"][0])]) == 7
@@ -287,7 +292,7 @@ async def test_spans_are_limited() -> None:
 
 
 async def test_the_size_is_limited() -> None:
-    replies = [calls(call(id=str(number), text="x" * 400)) for number in range(10)]
+    replies = [tool_calls_reply(tool_call(id=str(number), text="x" * 400)) for number in range(10)]
     result = await Agent(Scripted(*replies, "done"), tools=[echo], hooks=[Recorder(size=5_000)]).run("go")
     kept = trace_of(result.thread)
     assert kept["left_out"] > 0
@@ -311,13 +316,13 @@ async def test_spans_that_are_too_deep_are_left_out() -> None:
     assert kept["left_out"] > 0
 
 
-async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
+async def test_a_resumed_run_continues_its_stored_trace(tmp_path: Path) -> None:
     @guard(ToolUse)
     def ask(use: ToolUse) -> Ask:
         return Ask("May it?")
 
     sessions = Sessions(tmp_path)
-    agent = echoer(sessions, ask, Recorder())
+    agent = echo_agent(sessions, ask, Recorder())
     result = await agent.run("go", thread="th1")
     assert result.outcome == "interrupted"
     first = trace_of(await sessions.load("th1"))
@@ -332,10 +337,10 @@ async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Pat
     await sessions.close()
 
 
-async def test_who_watches_is_not_sent_the_traces() -> None:
+async def test_watchers_do_not_get_traces() -> None:
     thread = Thread()
-    agent = talker(Recorder())
-    seen = [*await events(agent, thread=thread), *await events(agent, thread=thread)]
+    agent = hello_agent(Recorder())
+    seen = [*await collect_events(agent, thread=thread), *await collect_events(agent, thread=thread)]
     assert "done" in [event.event for event in seen]
     assert not [event for event in seen if event.event == "on_state"]
 

@@ -1,4 +1,4 @@
-"""Asking again, and asking another: what is retried, how long it waits, what the user sees of it."""
+"""Retry and fallback: which errors are retried, the delay, and the events for the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Agent, Block, FunctionModel, ModelCall, Scripted, Thread, guard
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
@@ -28,7 +28,7 @@ async def test_a_stumbling_server_is_asked_again() -> None:
     assert [entry.data["name"] for entry in result.thread.entries if entry.kind == "event"] == ["retry", "retry"]
 
 
-async def test_what_will_not_help_is_not_tried_again() -> None:
+async def test_permanent_errors_are_not_retried() -> None:
     for status in (400, 401, 403, 404):
         model = Scripted(ModelError("no", status=status), "never", spare=True)
         with pytest.raises(ModelError, match="no"):
@@ -43,7 +43,7 @@ async def test_the_last_attempt_fails_with_its_own_error() -> None:
     assert len(model.requests) == 3
 
 
-async def test_it_waits_as_long_as_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_after_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = []
 
     async def sleep(seconds: float) -> None:
@@ -55,7 +55,7 @@ async def test_it_waits_as_long_as_the_server_says(monkeypatch: pytest.MonkeyPat
     assert 0.25 <= waits[1] <= 1.0 and 0.5 <= waits[2] <= 2.0
 
 
-async def test_it_does_not_wait_longer_than_anyone_would() -> None:
+async def test_the_wait_is_bounded() -> None:
     model = Scripted(*stumble(1, retry_after=3600.0), "never", spare=True)
     with pytest.raises(ModelError):
         await Agent(model, hooks=[Retry(patience=60)]).run("hi")
@@ -86,7 +86,7 @@ class Breaks:
         yield Finish()
 
 
-async def test_what_was_shown_of_a_broken_reply_is_taken_back() -> None:
+async def test_the_partial_reply_of_a_failed_attempt_is_retracted() -> None:
     events = [event async for event in Agent(Breaks(), hooks=[Retry(**QUICK)]).stream("hi")]
     names = [event.event for event in events]
     assert names == [
@@ -100,7 +100,7 @@ async def test_what_was_shown_of_a_broken_reply_is_taken_back() -> None:
     ]
 
 
-async def test_or_it_is_not_retried() -> None:
+async def test_without_retraction_there_is_no_retry() -> None:
     model = Breaks()
     events = [event async for event in Agent(model, hooks=[Retry(visible=False, **QUICK)]).stream("hi")]
     assert events[-1].event == "error" and model.asked == 1
@@ -164,7 +164,7 @@ async def test_another_model_is_asked_by_its_name() -> None:
     ]
     result = await Agent(Scripted(ModelError("down"), name="ours"), hooks=hooks).run("Hello", thread=thread)
     assert result.text.startswith("Offline demo model")
-    told = [row["data"]["model"] for row in entries(thread, "event") if row["name"] == "fallback"]
+    told = [row["data"]["model"] for row in thread_entries(thread, "event") if row["name"] == "fallback"]
     assert told == ["ours", "nobody:knows", "no-such"] and "sk-x" not in str(thread.to_json())
 
 

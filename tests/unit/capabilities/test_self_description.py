@@ -1,4 +1,4 @@
-"""An agent that knows what it is."""
+"""An agent that describes itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import calls, echo, results
+from kit import echo, tool_calls_reply, tool_results
 from wick import Agent, Block, Limits, ModelCall, Scripted, ToolCall, ToolUse, guard, tool, wrap
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.self_description import SelfDescription
@@ -27,10 +27,10 @@ async def pass_on(call: ModelCall, next: Next[Message]) -> Message:
 
 
 def asking() -> Scripted:
-    return Scripted(calls(ToolCall("1", "describe_self", {})), "done")
+    return Scripted(tool_calls_reply(ToolCall("1", "describe_self", {})), "done")
 
 
-async def test_the_prompt_ends_with_what_it_is() -> None:
+async def test_the_prompt_ends_with_the_description() -> None:
     model = asking()
     hook = SelfDescription("You look after the library.")
     await Agent(model, name="librarian", system="Be brief.", hooks=[hook]).run("go")
@@ -41,14 +41,14 @@ async def test_the_prompt_ends_with_what_it_is() -> None:
     assert model.requests[1].system == model.requests[0].system
 
 
-async def test_the_tool_tells_all() -> None:
+async def test_the_tool_returns_the_description() -> None:
     agent = Agent(
         asking(),
         name="librarian",
         tools=[echo],
         hooks=[Limits(5, tokens=1_000, cost=0.5, tool_calls=3), SelfDescription("About books."), pass_on, quiet],
     )
-    told = json.loads(results(await agent.run("go"))[0])
+    told = json.loads(tool_results(await agent.run("go"))[0])
     assert (told["agent"], told["description"], told["model"]) == ("librarian", "About books.", "scripted")
     assert told["tools"]["echo"] == "Say it again."
     assert set(told["tools"]) == {"echo", "describe_self"}
@@ -60,21 +60,23 @@ async def test_the_tool_tells_all() -> None:
     )
 
 
-async def test_every_hook_of_the_agent_is_told() -> None:
+async def test_every_hook_of_the_agent_is_described() -> None:
     agent = Agent(asking(), hooks=[SelfDescription(), Permissions(allow=["describe_self"]), pass_on])
-    told = json.loads(results(await agent.run("go"))[0])
+    told = json.loads(tool_results(await agent.run("go"))[0])
     assert sorted(told["hooks"]) == sorted(f"{hook.name} at {hook.point}" for hook in agent.hooks)
 
 
-async def test_a_child_knows_the_guards_above_it() -> None:
+async def test_a_child_includes_the_guards_of_its_parents() -> None:
     child = Agent(asking(), name="child", tools=[echo], hooks=[SelfDescription()])
 
     @tool
     async def delegate() -> str:
-        return results(await child.run("go"))[0]
+        return tool_results(await child.run("go"))[0]
 
-    parent = Agent(Scripted(calls(ToolCall("1", "delegate", {})), "done"), tools=[delegate, echo], hooks=[quiet])
-    told = json.loads(results(await parent.run("go"))[0])
+    parent = Agent(
+        Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "done"), tools=[delegate, echo], hooks=[quiet]
+    )
+    told = json.loads(tool_results(await parent.run("go"))[0])
     assert told["agent"] == "child"
     assert "quiet at guard_tool_use" in told["hooks"]
 
@@ -97,6 +99,6 @@ async def test_one_of_both() -> None:
         ({"system": "yes"}, "true or false"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SelfDescription(**options)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 
-from kit import User, call, calls, echo, entries, events, results
+from kit import ScriptedUser, collect_events, echo, thread_entries, tool_call, tool_calls_reply, tool_results
 from provider import Call as Called
 from provider import Reply, ScriptedServer
 from smollm2 import needs_smollm2
@@ -72,7 +72,7 @@ CITY = {
 
 
 class Native(Scripted):
-    """A model whose provider holds it to a schema."""
+    """A model whose provider enforces a schema."""
 
     holds_schema: HoldsSchema = "always"
 
@@ -104,11 +104,11 @@ async def test_the_answer_is_a_value_of_the_model() -> None:
     assert json.loads(result.text) == {"number": 7, "items": [{"name": "pen", "price": 2.0}]}
     assert result.thread is not None
     assert result.thread.values["outputs"] == {"answer": json.loads(result.text)}
-    assert len(model.requests) == 1  # nobody is asked for a last word
+    assert len(model.requests) == 1  # there is no final request
     result.messages.validate()
 
 
-async def test_the_model_is_told_the_schema_by_the_tool() -> None:
+async def test_the_tool_has_the_schema() -> None:
     model = Scripted(answer(number=7))
     await Agent(model, system="Be brief.", hooks=[StructuredOutput(Invoice)]).run("go")
     (told,) = model.requests[0].tools
@@ -118,31 +118,31 @@ async def test_the_model_is_told_the_schema_by_the_tool() -> None:
     assert "response_format" not in model.requests[0].settings
 
 
-async def test_a_json_schema_gives_plain_data() -> None:
+async def test_a_json_schema_returns_plain_data() -> None:
     result = await Agent(Scripted(answer(city="Bern")), hooks=[StructuredOutput(CITY)]).run("go")
     assert result.output == {"city": "Bern"}
 
 
-async def test_other_tools_work_beside_it() -> None:
-    model = Scripted(calls(call()), calls(call(id="2"), answer("3", number=7)))
+async def test_other_tools_can_be_used() -> None:
+    model = Scripted(tool_calls_reply(tool_call()), tool_calls_reply(tool_call(id="2"), answer("3", number=7)))
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
-    assert results(result) == ["hi", "hi", "Accepted."]
+    assert tool_results(result) == ["hi", "hi", "Accepted."]
     assert result.output == Invoice(number=7)
 
 
-async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
+async def test_invalid_output_is_returned_with_its_errors() -> None:
     model = Scripted(
         answer("1", number="x", items=[{"name": "pen", "price": -1}]), answer("2", items=[]), answer("3", number=7)
     )
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
-    first, second, third = results(result)
+    first, second, third = tool_results(result)
     assert "number should be a valid integer" in first and "items.0.price should be greater than 0 (got -1)" in first
     assert second == "final_answer: number is missing"
     assert third == "Accepted."
     assert result.output == Invoice(number=7)
 
 
-async def test_a_text_is_no_answer_unless_it_fits() -> None:
+async def test_text_is_accepted_only_if_valid() -> None:
     model = Scripted("It is 7.", '{"number": "seven"}', "[7]", '```json\n{"number": 7}\n```')
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
     told = [message.text for message in result.messages if message.name == "structured_output.check"]
@@ -175,7 +175,7 @@ async def test_a_run_without_an_answer_never_completes() -> None:
     assert result.reason.startswith("retry limit: ")
 
 
-async def test_a_command_is_answered_as_it_is() -> None:
+async def test_a_slash_command_is_answered_directly() -> None:
     thread = Thread()
     thread.add(user("x" * 400), assistant("y" * 400), user("z"), assistant("."))
     hooks = [StructuredOutput(Invoice), Summarization(summarizer=lambda messages: "in short")]
@@ -197,7 +197,7 @@ async def test_the_words_of_a_validator_reach_the_model() -> None:
 
     model = Scripted(answer(number=1), answer(number=2))
     result = await Agent(model, hooks=[StructuredOutput(Even)]).run("go")
-    assert "number is wrong: it must be even" in results(result)[0]
+    assert "number is wrong: it must be even" in tool_results(result)[0]
     assert result.output == Even(number=2)
 
 
@@ -241,13 +241,13 @@ async def test_a_json_schema_may_use_any_name() -> None:
     assert result.output == given
 
 
-async def test_what_cannot_be_kept_as_json_does_not_fit() -> None:
+async def test_output_that_is_not_json_is_invalid() -> None:
     class Measured(BaseModel):
         value: float
 
     model = Scripted(answer(value="nan"), answer(value=1))
     result = await Agent(model, hooks=[StructuredOutput(Measured)]).run("go")
-    assert "it cannot be kept as JSON" in results(result)[0]
+    assert "it cannot be kept as JSON" in tool_results(result)[0]
     assert result.output == Measured(value=1)
 
 
@@ -276,7 +276,7 @@ async def test_several_by_name() -> None:
     model = Scripted(answer("1", "answer_invoice", number=7), answer("2", "answer_where", city="Bern"))
     thread = Thread()
     result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
-    assert results(result) == ["Accepted. Still wanted: answer_where.", "Accepted."]
+    assert tool_results(result) == ["Accepted. Still wanted: answer_where.", "Accepted."]
     assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
     assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}, "where": {"city": "Bern"}}
     assert "calling each of these: answer_invoice, answer_where." in model.requests[0].system
@@ -306,16 +306,16 @@ async def test_several_as_text() -> None:
     assert result.output["where"] == {"city": "Bern"}
 
 
-async def test_a_part_that_is_given_again_and_again_is_no_progress() -> None:
+async def test_a_repeated_part_is_no_progress() -> None:
     model = Scripted(*['{"invoice": {"number": 7}}', "{}"] * 2, '{"invoice": {"number": 8}}', spare=True)
     thread = Thread()
     result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
     assert result.reason == "retry limit: no answer fitted after 3 retries: something is missing"
     assert len(model.requests) == 4
-    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # what fitted is kept
+    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # valid output is stored
 
 
-async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
+async def test_output_of_an_earlier_run_is_ignored() -> None:
     thread, hook = Thread(), StructuredOutput(BOTH, need="any")
     await Agent(Scripted(answer("1", "answer_invoice", number=7)), hooks=[hook]).run("go", thread=thread)
     model = Scripted("hm", answer("1", "answer_where", city="Bern"))
@@ -327,8 +327,8 @@ async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
 # -- by the provider --------------------------------------------------------------------------------------------------
 
 
-async def test_a_provider_that_can_is_told_the_schema() -> None:
-    model = Native(calls(call()), '{"number": "x"}', '{"number": 7}')
+async def test_a_provider_with_schema_support_gets_the_schema() -> None:
+    model = Native(tool_calls_reply(tool_call()), '{"number": "x"}', '{"number": 7}')
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
     assert result.output == Invoice(number=7)
     for request in model.requests:
@@ -349,7 +349,7 @@ async def test_a_provider_that_can_only_without_tools() -> None:
 
 
 @pytest.mark.parametrize(("kind", "native", "expected"), [(Native, False, False), (Scripted, True, True)])
-async def test_it_can_be_said(kind: type[Scripted], native: bool, expected: bool) -> None:
+async def test_native_output_is_configurable(kind: type[Scripted], native: bool, expected: bool) -> None:
     model = kind('{"number": 7}')
     result = await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
     assert result.output == Invoice(number=7)
@@ -362,7 +362,7 @@ async def test_a_provider_that_refuses_the_schema_is_asked_for_a_call() -> None:
     assert result.output == Invoice(number=7)
     formats = ["response_format" in request.settings for request in model.requests]
     assert formats == [True, False, False]
-    assert [event["name"] for event in entries(result.thread, "event")] == ["schema_refused"]
+    assert [event["name"] for event in thread_entries(result.thread, "event")] == ["schema_refused"]
 
 
 @pytest.mark.parametrize(("status", "native"), [(401, None), (500, None), (400, True)])
@@ -372,14 +372,14 @@ async def test_another_error_is_an_error(status: int, native: bool | None) -> No
         await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
 
 
-async def test_a_format_of_the_agent_gives_way() -> None:
+async def test_an_output_format_of_the_agent_is_overridden() -> None:
     for model in (Scripted(answer(number=7)), Native('{"number": 7}')):
         agent = Agent(model, hooks=[StructuredOutput(Invoice)], settings={"response_format": CITY})
         assert (await agent.run("go")).output == Invoice(number=7)
         assert model.requests[0].settings.get("response_format", {}).get("title") in (None, "Invoice")
 
 
-async def test_together_with_fallback_it_is_told_what_the_model_understands() -> None:
+async def test_with_fallback_the_format_fits_the_model() -> None:
     first, second = Native(ModelError("gone", status=503), name="a"), Scripted(answer(number=7), name="b")
     for hooks in ([Fallback(second), StructuredOutput(Invoice)], [StructuredOutput(Invoice), Fallback(second)]):
         first.requests.clear()
@@ -390,7 +390,7 @@ async def test_together_with_fallback_it_is_told_what_the_model_understands() ->
         assert "response_format" not in second.requests[0].settings
 
 
-def test_who_says_that_it_can() -> None:
+def test_schema_support_is_declared_by_the_model() -> None:
     key = {"api_key": "k"}
     always: list[Model] = [
         Demo(),
@@ -435,7 +435,7 @@ async def test_by_a_tool_over_the_wire(wire: str, server: ScriptedServer) -> Non
     assert result.output == Invoice(number=7) and not script.refusals
 
 
-async def test_a_small_model_on_this_machine_cannot_get_it_wrong() -> None:
+async def test_a_small_local_model_is_constrained() -> None:
     class Weather(BaseModel):
         sunny: bool
         degrees: Literal[10, 20, 30]
@@ -452,7 +452,7 @@ async def test_a_small_model_on_this_machine_cannot_get_it_wrong() -> None:
     assert isinstance(result.output, Weather)
 
 
-async def test_who_says_nothing_has_not_answered_again() -> None:
+async def test_an_empty_reply_does_not_repeat_the_answer() -> None:
     @after(Step)
     def once(step: Step) -> Continue | None:
         return Continue("Sure?") if len(step.run.output) == 2 else None
@@ -465,7 +465,7 @@ async def test_who_says_nothing_has_not_answered_again() -> None:
 # -- a longer story ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_user_who_says_more_gets_another_answer() -> None:
+async def test_further_user_messages_give_another_answer() -> None:
     def reply(request: Request) -> Message:
         if len(request.messages) == 1:
             stream.run.send("No, 8.")
@@ -479,7 +479,7 @@ async def test_a_user_who_says_more_gets_another_answer() -> None:
 
 async def test_the_events_end_with_the_answer() -> None:
     agent = Agent(Scripted(answer(number=7)), hooks=[StructuredOutput(Invoice)])
-    seen = await events(agent)
+    seen = await collect_events(agent)
     names = [event.event for event in seen]
     assert names[-3:] == ["on_chat_model_restart", "on_chat_model_end", "done"]
     assert names.count("on_state") == 1
@@ -497,7 +497,7 @@ async def test_a_guard_that_blocks_the_answer_ends_in_the_retry_limit() -> None:
     assert result.thread is not None and "outputs" not in result.thread.values
 
 
-async def test_in_a_plan_an_answer_can_be_given() -> None:
+async def test_an_answer_is_allowed_in_plan_mode() -> None:
     result = await Agent(Scripted(answer(number=7)), hooks=[Permissions(mode="plan"), StructuredOutput(Invoice)]).run(
         "go"
     )
@@ -515,18 +515,18 @@ async def test_a_question_with_a_purpose_is_left_alone() -> None:
     assert not model.requests[1].settings and not model.requests[1].tools
 
 
-async def test_a_run_that_waited_has_kept_what_it_was_given(tmp_path: Path) -> None:
+async def test_a_paused_run_keeps_its_output(tmp_path: Path) -> None:
     @guard(ToolUse, match="echo")
     def ask(use: ToolUse) -> Ask:
         return Ask("may it?")
 
     sessions = Sessions(tmp_path)
-    first = Scripted(answer("1", "answer_invoice", number=7), calls(call(id="2")))
+    first = Scripted(answer("1", "answer_invoice", number=7), tool_calls_reply(tool_call(id="2")))
     hooks = [sessions, StructuredOutput(BOTH), ask]
-    waiting = await Agent(first, tools=[echo], hooks=hooks, ask=User(Paused("later"))).run("go", thread="t1")
+    waiting = await Agent(first, tools=[echo], hooks=hooks, ask=ScriptedUser(Paused("later"))).run("go", thread="t1")
     assert (waiting.outcome, waiting.output) == ("interrupted", None)
     second = Scripted(answer("3", "answer_where", city="Bern"))
-    result = await Agent(second, tools=[echo], hooks=hooks, ask=User(True)).run(thread="t1")
+    result = await Agent(second, tools=[echo], hooks=hooks, ask=ScriptedUser(True)).run(thread="t1")
     assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
     await sessions.close()
 
@@ -540,13 +540,13 @@ async def test_a_run_that_had_all_but_ended_has_its_answer() -> None:
     assert result.output == Invoice(number=7)
 
 
-async def test_runs_side_by_side_have_answers_of_their_own() -> None:
+async def test_concurrent_runs_have_separate_outputs() -> None:
     hook = StructuredOutput(Invoice)
     agents = [Agent(Scripted(answer(number=number)), hooks=[hook]) for number in range(3)]
     assert [(await agent.run("go")).output.number for agent in agents] == [0, 1, 2]
 
 
-# -- what it refuses --------------------------------------------------------------------------------------------------
+# -- invalid options --------------------------------------------------------------------------------------------------
 
 
 class Numbers(RootModel[list[int]]):
@@ -579,6 +579,6 @@ class Odd(BaseModel):
         (BOTH, {"native": True}, "holds an answer to one schema"),
     ],
 )
-def test_what_it_refuses(schema: Any, options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(schema: Any, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         StructuredOutput(schema, **options)

@@ -1,4 +1,4 @@
-"""Agents that work for another: what they get, what holds for them, and what becomes of their work."""
+"""Subagents: their tools, their guards, and the results of their work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, echo, entries, events, execute, result_of, results
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo,
+    execute,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (
     Agent,
     Ask,
@@ -96,7 +106,7 @@ def asked(agent: Agent | Subagent) -> list[Request]:
 async def test_the_answer_of_the_other_agent_is_the_result() -> None:
     child = helper("42")
     result = await lead(hand(prompt="What is it?"), "It is 42.", agents=[child]).run("go")
-    assert (result.text, result_of(result)) == ("It is 42.", "42")
+    assert (result.text, tool_result(result)) == ("It is 42.", "42")
     (request,) = asked(child)
     assert request.system == "You are the helper."
     assert [message.text for message in request.messages] == ["What is it?"], (
@@ -104,7 +114,7 @@ async def test_the_answer_of_the_other_agent_is_the_result() -> None:
     )
 
 
-async def test_the_model_is_told_which_agents_there_are() -> None:
+async def test_the_tool_lists_available_agents() -> None:
     agent = lead("hi", agents=[Subagent("helper", "The helper."), Subagent("critic", "Finds\nfaults.")])
     await agent.run("go")
     task = next(tool for tool in asked(agent)[0].tools if tool.name == "task")
@@ -127,11 +137,13 @@ async def test_several_work_side_by_side() -> None:
         return request.messages[0].text.upper()
 
     child = Subagent("helper", "Helps.", model=FunctionModel(answer))
-    result = await lead(calls(hand(prompt="a", id="1"), hand(prompt="b", id="2")), "done", agents=[child]).run("go")
-    assert results(result) == ["A", "B"]
+    result = await lead(
+        tool_calls_reply(hand(prompt="a", id="1"), hand(prompt="b", id="2")), "done", agents=[child]
+    ).run("go")
+    assert tool_results(result) == ["A", "B"]
 
 
-async def test_what_a_child_uses_counts_for_its_parent() -> None:
+async def test_child_usage_counts_for_its_parent() -> None:
     child = helper("a long answer with several words")
     result = await lead(hand(), "done", agents=[child]).run("go")
     alone = await Agent(Scripted(hand(), "done"), tools=[tool(lambda agent, prompt: "x", name="task")]).run("go")
@@ -142,30 +154,30 @@ async def test_what_a_child_uses_counts_for_its_parent() -> None:
 async def test_a_child_without_a_model_has_that_of_its_parent() -> None:
     model = Scripted(hand(), "from the child", "done")
     result = await Agent(model, hooks=[Subagents([Subagent("helper", "Helps.")])]).run("go")
-    assert result_of(result) == "from the child"
+    assert tool_result(result) == "from the child"
 
 
 async def test_models_can_be_named() -> None:
     small = Scripted("small")
     agents = [Subagent("helper", "Helps.", model="haiku")]
     result = await Agent(Scripted(hand(), "done"), hooks=[Subagents(agents, models={"haiku": small})]).run("go")
-    assert result_of(result) == "small"
+    assert tool_result(result) == "small"
 
 
 async def test_a_model_that_cannot_be_found_is_a_sentence() -> None:
     result = await lead(hand(), "done", agents=[Subagent("helper", "Helps.", model="nosuch:thing")]).run("go")
-    assert result_of(result).startswith("helper cannot be started: there is no model named 'nosuch:thing'")
+    assert tool_result(result).startswith("helper cannot be started: there is no model named 'nosuch:thing'")
 
 
 async def test_a_child_that_fails_is_an_error_result() -> None:
     result = await lead(hand(), "sorry", agents=[helper(RuntimeError("out of order"))]).run("go")
-    assert (result_of(result), result.text) == ("helper failed: out of order", "sorry")
+    assert (tool_result(result), result.text) == ("helper failed: out of order", "sorry")
 
 
-async def test_a_child_that_is_stopped_says_so() -> None:
-    child = helper(calls(call()), hooks=[Limits(steps=1)])
+async def test_a_stopped_child_reports_it() -> None:
+    child = helper(tool_calls_reply(tool_call()), hooks=[Limits(steps=1)])
     result = await lead(hand(), "done", agents=[child]).run("go")
-    assert result_of(result) == "(helper: stopped, step limit)"
+    assert tool_result(result) == "(helper: stopped, step limit)"
 
 
 @pytest.mark.parametrize(
@@ -182,11 +194,11 @@ async def test_a_child_that_is_stopped_says_so() -> None:
         ({"agent": "helper", "subagent": "helper", "prompt": "x"}, "give it once, as agent"),
     ],
 )
-async def test_what_task_is_given(args: dict[str, Any], words: str) -> None:
+async def test_task_input(args: dict[str, Any], words: str) -> None:
     child = helper("fine")
     child.model.spare = True
     result = await lead(ToolCall("1", "task", args), "done", agents=[child]).run("go")
-    assert words in result_of(result)
+    assert words in tool_result(result)
 
 
 # -- tools and hooks --------------------------------------------------------------------------------------------------
@@ -196,7 +208,7 @@ def names(request: Request) -> list[str]:
     return [tool.name for tool in request.tools]
 
 
-async def test_without_a_list_it_gets_every_tool() -> None:
+async def test_without_a_list_a_child_gets_every_tool() -> None:
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
     assert names(asked(child)[0])[:3] == ["echo", "execute", "task"]
@@ -204,7 +216,7 @@ async def test_without_a_list_it_gets_every_tool() -> None:
 
 @pytest.mark.parametrize("tools", [["Bash", "nobody_has_this"], "Bash, nobody_has_this", ["execute"]])
 async def test_the_list_is_honoured_and_aliases_will_do(tools: Any) -> None:
-    child = helper(calls(call("echo")), "ok", tools=tools)
+    child = helper(tool_calls_reply(tool_call("echo")), "ok", tools=tools)
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
     assert names(asked(child)[0]) == ["execute"]
     assert asked(child)[1].messages[-1].text.startswith("there is no tool named 'echo'; the tools are execute")
@@ -217,14 +229,14 @@ async def test_some_can_be_taken_away() -> None:
     assert "echo" in names(asked(child)[0])
 
 
-async def test_a_tool_that_was_renamed_is_known_by_its_origin() -> None:
+async def test_a_renamed_tool_is_matched_by_origin() -> None:
     child = helper("ok", tools=["Bash"])
     await lead(hand(), "done", agents=[child], tools=[execute.renamed("box_execute")]).run("go")
     assert names(asked(child)[0]) == ["box_execute"]
 
 
-async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
-    child = helper(calls(call("look", at="x")), "ok", tools=[look])
+async def test_a_child_may_have_its_own_tools_and_hooks() -> None:
+    child = helper(tool_calls_reply(tool_call("look", at="x")), "ok", tools=[look])
 
     @guard(ToolUse, match="look")
     def guarded(use: ToolUse) -> Block:
@@ -235,14 +247,14 @@ async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
     assert asked(child)[1].messages[-1].text == "not there" and ran == []
 
 
-async def test_the_tools_of_the_parents_own_answer_stay_with_it() -> None:
+async def test_output_tools_of_the_parent_are_not_inherited() -> None:
     finish = tool(lambda text: text, name="finish", description="Give the answer.", kind="answer")
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, finish]).run("go")
     assert "finish" not in names(asked(child)[0]) and "echo" in names(asked(child)[0])
 
 
-async def test_a_capability_that_it_brings_by_itself_takes_the_place_of_its_parents() -> None:
+async def test_a_childs_capability_replaces_its_parents() -> None:
     own = Todos()
     child = helper("ok", hooks=[own])
     await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
@@ -250,11 +262,11 @@ async def test_a_capability_that_it_brings_by_itself_takes_the_place_of_its_pare
     assert write.fn.__self__ is own
 
 
-async def test_the_hooks_of_a_tool_come_with_it() -> None:
+async def test_hooks_of_a_tool_are_inherited_with_it() -> None:
     """A child that writes todos sees its own, and not those of its parent."""
     plan = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "in_progress"}]})
     done = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "done"}]})
-    child = helper(calls(plan), calls(done), "ok", tools=["TodoWrite"])
+    child = helper(tool_calls_reply(plan), tool_calls_reply(done), "ok", tools=["TodoWrite"])
     result = await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
     assert "mine" in asked(child)[1].messages[-1].text
     assert result.thread is not None and "todos" not in result.thread.values
@@ -268,23 +280,23 @@ async def test_three_levels_and_no_more() -> None:
         if request.messages[-1].role == "tool":
             return request.messages[-1].text
         deep.append((level, more))
-        return calls(hand(prompt=str(level + 1))) if more else f"level {level}"
+        return tool_calls_reply(hand(prompt=str(level + 1))) if more else f"level {level}"
 
     agent = Agent(FunctionModel(answer), hooks=[Subagents([Subagent("helper", "Helps.")])])
     assert (await agent.run("0")).text == "level 3"
     assert deep == [(0, True), (1, True), (2, True), (3, False)]
 
 
-# -- what holds for children ------------------------------------------------------------------------------------------
+# -- guards of children -----------------------------------------------------------------------------------------------
 
 
 async def test_a_guard_of_the_parent_holds_in_child_grandchild_and_background() -> None:
-    use = calls(call("execute", command="rm"))
+    use = tool_calls_reply(tool_call("execute", command="rm"))
     grandchild = helper(use, "gc", name="grandchild")
-    child = helper(use, calls(hand("grandchild")), "c", name="child")
+    child = helper(use, tool_calls_reply(hand("grandchild")), "c", name="child")
     aside = helper(use, "bg", name="aside")
     agent = lead(
-        calls(hand("child", id="1"), hand("aside", id="2", name="start_task")),
+        tool_calls_reply(hand("child", id="1"), hand("aside", id="2", name="start_task")),
         ToolCall("3", "await_tasks", {}),
         "done",
         agents=[child, grandchild, aside],
@@ -304,15 +316,15 @@ async def test_a_budget_of_the_parent_holds_in_children() -> None:
 
 
 async def test_a_question_of_a_child_reaches_the_user() -> None:
-    user = User(True)
-    child = helper(calls(call("pay", amount=5)), "paid")
+    user = ScriptedUser(True)
+    child = helper(tool_calls_reply(tool_call("pay", amount=5)), "paid")
     await lead(hand(), "done", agents=[child], tools=[pay], hooks=[confirm], ask=user).run("go")
     assert user.question.question == "pay 5?" and ran == ["paid 5"]
 
 
 async def test_the_events_of_a_child_are_in_the_stream() -> None:
-    child = helper(calls(call()), "ok")
-    seen = await events(lead(hand(), "done", agents=[child]))
+    child = helper(tool_calls_reply(tool_call()), "ok")
+    seen = await collect_events(lead(hand(), "done", agents=[child]))
     start = next(event for event in seen if event.event == "on_subagent_start").to_json()
     last = next(event for event in seen if event.event == "on_subagent_end").to_json()
     assert start["name"] == "helper" and start["data"]["parent_id"] == seen[-1].run_id != start["run_id"]
@@ -347,7 +359,7 @@ async def test_to_cancel_the_parent_cancels_its_children() -> None:
     with pytest.raises(asyncio.CancelledError):
         await work
     assert ended == ["hang"]
-    assert entries(thread, "run_end")[-1]["outcome"] == "cancelled"
+    assert thread_entries(thread, "run_end")[-1]["outcome"] == "cancelled"
 
 
 # -- in the background ------------------------------------------------------------------------------------------------
@@ -400,19 +412,30 @@ def opener(gate: Gate) -> Any:
 async def test_a_task_in_the_background_is_awaited() -> None:
     gate = Gate()
     agent = lead(
-        calls(start()), calls(on("let")), calls(on("await_tasks")), "done", agents=[gate.agent()], tools=opener(gate)
+        tool_calls_reply(start()),
+        tool_calls_reply(on("let")),
+        tool_calls_reply(on("await_tasks")),
+        "done",
+        agents=[gate.agent()],
+        tools=opener(gate),
     )
     result = await agent.run("go")
-    first, _, last = results(result)
+    first, _, last = tool_results(result)
     assert first == '{"task": "task_1", "agent": "helper", "status": "running"}'
     assert last == '[{"task": "task_1", "agent": "helper", "status": "done", "answer": "late"}]'
     assert result.thread is not None and result.thread.values["tasks"]["task_1"]["answer"] == "late"
 
 
-async def test_the_request_says_at_its_end_how_tasks_stand() -> None:
+async def test_the_request_ends_with_the_status_of_tasks() -> None:
     gate = Gate()
     agent = lead(
-        *(calls(start()), calls(on("begun")), calls(on("let")), calls(on("await_tasks")), "done"),
+        *(
+            tool_calls_reply(start()),
+            tool_calls_reply(on("begun")),
+            tool_calls_reply(on("let")),
+            tool_calls_reply(on("await_tasks")),
+            "done",
+        ),
         agents=[gate.agent()],
         tools=opener(gate),
     )
@@ -426,17 +449,26 @@ async def test_the_request_says_at_its_end_how_tasks_stand() -> None:
 
 async def test_a_run_waits_for_its_tasks() -> None:
     gate = Gate()
-    agent = lead(calls(start()), calls(on("let")), "early", "in the end", agents=[gate.agent()], tools=opener(gate))
+    agent = lead(
+        tool_calls_reply(start()),
+        tool_calls_reply(on("let")),
+        "early",
+        "in the end",
+        agents=[gate.agent()],
+        tools=opener(gate),
+    )
     result = await agent.run("go")
     told = result.messages[-2]
     assert result.text == "in the end"
     assert (told.name, told.text) == ("subagents.wait_for_tasks", "task_1 (helper) has ended:\nlate")
 
 
-async def test_or_cancels_them() -> None:
+async def test_unfinished_tasks_may_be_cancelled() -> None:
     gate = Gate()
     hooks = [Subagents([gate.agent()], at_end="cancel")]
-    agent = Agent(Scripted(calls(start()), calls(on("begun")), "early"), tools=opener(gate), hooks=hooks)
+    agent = Agent(
+        Scripted(tool_calls_reply(start()), tool_calls_reply(on("begun")), "early"), tools=opener(gate), hooks=hooks
+    )
     result = await agent.run("go")
     assert result.text == "early" and result.thread is not None
     assert result.thread.values["tasks"]["task_1"]["status"] == "cancelled"
@@ -445,7 +477,10 @@ async def test_or_cancels_them() -> None:
 async def test_a_limit_ends_the_tasks_too() -> None:
     gate = Gate()
     agent = lead(
-        *(calls(start()), calls(on("begun"))), agents=[gate.agent()], tools=opener(gate), hooks=[Limits(steps=2)]
+        *(tool_calls_reply(start()), tool_calls_reply(on("begun"))),
+        agents=[gate.agent()],
+        tools=opener(gate),
+        hooks=[Limits(steps=2)],
     )
     result = await agent.run("go")
     assert result.outcome == "stopped" and result.thread is not None
@@ -454,7 +489,7 @@ async def test_a_limit_ends_the_tasks_too() -> None:
 
 async def test_to_cancel_the_run_cancels_its_tasks() -> None:
     gate, thread = Gate(), Thread()
-    agent = lead(calls(start()), calls(on("await_tasks")), agents=[gate.agent()])
+    agent = lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), agents=[gate.agent()])
     work = asyncio.create_task(agent.run("go", thread=thread))
     await gate.begun.wait()
     work.cancel()
@@ -467,17 +502,21 @@ async def test_to_cancel_the_run_cancels_its_tasks() -> None:
 async def test_a_task_is_cancelled() -> None:
     gate = Gate()
     agent = lead(
-        *(calls(start()), calls(on("begun")), calls(on("cancel_task", task="task_1"))),
-        *(calls(on("update_task", task="task_1", message="hello")), calls(on("cancel_task", task="task_1")), "done"),
+        *(tool_calls_reply(start()), tool_calls_reply(on("begun")), tool_calls_reply(on("cancel_task", task="task_1"))),
+        *(
+            tool_calls_reply(on("update_task", task="task_1", message="hello")),
+            tool_calls_reply(on("cancel_task", task="task_1")),
+            "done",
+        ),
         agents=[gate.agent()],
         tools=opener(gate),
     )
-    _, _, cancelled, told, again = results(await agent.run("go"))
+    _, _, cancelled, told, again = tool_results(await agent.run("go"))
     assert cancelled == again == '{"task": "task_1", "agent": "helper", "status": "cancelled"}'
     assert told == "task_1 is cancelled; it gets no messages"
 
 
-async def test_a_task_is_told_something() -> None:
+async def test_a_task_receives_a_message() -> None:
     gate = Gate()
 
     async def answer(request: Request) -> Reply:
@@ -485,47 +524,60 @@ async def test_a_task_is_told_something() -> None:
         if len(request.messages) == 1:
             async with asyncio.timeout(20):
                 await gate.open.wait()
-            return calls(call("echo"))
+            return tool_calls_reply(tool_call("echo"))
         return " / ".join(message.text for message in request.messages if message.role == "user")
 
     child = Subagent("helper", "Helps.", model=FunctionModel(answer), tools=["echo"])
     agent = lead(
-        *(calls(start("first")), calls(on("begun")), calls(on("update_task", task="task_1", message="second"))),
-        *(calls(on("let")), calls(on("await_tasks")), "done"),
+        *(
+            tool_calls_reply(start("first")),
+            tool_calls_reply(on("begun")),
+            tool_calls_reply(on("update_task", task="task_1", message="second")),
+        ),
+        *(tool_calls_reply(on("let")), tool_calls_reply(on("await_tasks")), "done"),
         agents=[child],
         tools=[echo, *opener(gate)],
     )
-    assert '"answer": "first / second"' in results(await agent.run("go"))[-1]
+    assert '"answer": "first / second"' in tool_results(await agent.run("go"))[-1]
 
 
-async def test_a_task_is_told_something_before_it_begins() -> None:
+async def test_a_task_receives_a_message_before_its_start() -> None:
     child = helper("ok")
     told = on("update_task", task="task_1", message="and hurry")
-    await lead(calls(start("work"), told), calls(on("await_tasks")), "done", agents=[child]).run("go")
+    await lead(tool_calls_reply(start("work"), told), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
+        "go"
+    )
     assert asked(child)[0].messages[0].text == "work\n\nand hurry"
 
 
 async def test_any_is_enough() -> None:
     slow, fast = Gate(), helper("quick", name="fast")
     agent = lead(
-        *(calls(start(agent="slow", id="1"), start(agent="fast", id="2")), calls(on("await_tasks", wait_for="any"))),
-        *(calls(on("let")), "early", "done"),
+        *(
+            tool_calls_reply(start(agent="slow", id="1"), start(agent="fast", id="2")),
+            tool_calls_reply(on("await_tasks", wait_for="any")),
+        ),
+        *(tool_calls_reply(on("let")), "early", "done"),
         agents=[slow.agent("slow"), fast],
         tools=opener(slow),
     )
-    answer = results(await agent.run("go"))[2]
+    answer = tool_results(await agent.run("go"))[2]
     assert '"agent": "slow", "status": "running"' in answer and '"answer": "quick"' in answer
 
 
 async def test_waiting_has_a_limit() -> None:
     gate = Gate()
     agent = lead(
-        *(calls(start()), calls(on("await_tasks", seconds=0.01)), calls(on("await_tasks", seconds=601))),
-        *(calls(on("let")), calls(on("await_tasks", tasks=["task_1"])), "done"),
+        *(
+            tool_calls_reply(start()),
+            tool_calls_reply(on("await_tasks", seconds=0.01)),
+            tool_calls_reply(on("await_tasks", seconds=601)),
+        ),
+        *(tool_calls_reply(on("let")), tool_calls_reply(on("await_tasks", tasks=["task_1"])), "done"),
         agents=[gate.agent()],
         tools=opener(gate),
     )
-    _, early, refused, _, late = results(await agent.run("go"))
+    _, early, refused, _, late = tool_results(await agent.run("go"))
     assert '"status": "running"' in early and '"answer": "late"' in late
     assert refused == "seconds= goes from 0 to 600; wait again if that is not enough"
 
@@ -533,17 +585,19 @@ async def test_waiting_has_a_limit() -> None:
 async def test_tasks_are_listed_also_those_of_earlier_runs() -> None:
     thread = Thread()
     agents = [helper("one", "two")]
-    await lead(calls(start("a")), calls(on("await_tasks")), "done", agents=agents).run("go", thread=thread)
+    await lead(tool_calls_reply(start("a")), tool_calls_reply(on("await_tasks")), "done", agents=agents).run(
+        "go", thread=thread
+    )
     later = lead(
         *(
-            calls(start("b")),
-            calls(on("await_tasks")),
-            calls(on("list_tasks", "1"), on("check_task", "2", task="task_1")),
+            tool_calls_reply(start("b")),
+            tool_calls_reply(on("await_tasks")),
+            tool_calls_reply(on("list_tasks", "1"), on("check_task", "2", task="task_1")),
         ),
         "done",
         agents=agents,
     )
-    *_, listed, checked = results(await later.run("again", thread=thread))
+    *_, listed, checked = tool_results(await later.run("again", thread=thread))
     assert listed == (
         '[{"task": "task_1", "agent": "helper", "status": "done"}, '
         '{"task": "task_2", "agent": "helper", "status": "done"}]'
@@ -552,26 +606,34 @@ async def test_tasks_are_listed_also_those_of_earlier_runs() -> None:
 
 
 async def test_a_task_that_does_not_exist_is_a_sentence() -> None:
-    result = await lead(calls(on("check_task", task="task_9")), "done", agents=[Subagent("helper", "Helps.")]).run("go")
-    assert result_of(result) == "there is no task 'task_9'; the tasks are (none)"
+    result = await lead(
+        tool_calls_reply(on("check_task", task="task_9")), "done", agents=[Subagent("helper", "Helps.")]
+    ).run("go")
+    assert tool_result(result) == "there is no task 'task_9'; the tasks are (none)"
 
 
-async def test_a_task_that_fails_says_so() -> None:
+async def test_a_failing_task_reports_it() -> None:
     child = helper(RuntimeError("out of order"))
-    result = await lead(calls(start()), calls(on("await_tasks")), "done", agents=[child]).run("go")
-    assert '"status": "failed", "reason": "out of order"' in results(result)[-1]
+    result = await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
+        "go"
+    )
+    assert '"status": "failed", "reason": "out of order"' in tool_results(result)[-1]
 
 
 async def test_there_are_only_so_many_at_once() -> None:
     gate = Gate()
     hooks = [Subagents([gate.agent()], at_once=1)]
-    model = Scripted(calls(start(id="1")), calls(start(id="2")), calls(on("let")), "early", "done")
+    model = Scripted(
+        tool_calls_reply(start(id="1")), tool_calls_reply(start(id="2")), tool_calls_reply(on("let")), "early", "done"
+    )
     result = await Agent(model, tools=opener(gate), hooks=hooks).run("go")
-    assert results(result)[1] == "1 tasks are open already; wait for one with await_tasks, or cancel one"
+    assert tool_results(result)[1] == "1 tasks are open already; wait for one with await_tasks, or cancel one"
 
 
 async def test_the_events_of_a_task() -> None:
-    seen = await events(lead(calls(start()), calls(on("await_tasks")), "done", agents=[helper("ok")]))
+    seen = await collect_events(
+        lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[helper("ok")])
+    )
     told = [event.to_json() for event in seen if "task" in event.event]
     assert [event["event"] for event in told] == ["on_task_start", "on_task_end"]
     assert told[0]["data"] == {"task_id": "task_1", "call_id": "s1", "prompt": "help", "description": ""}
@@ -605,7 +667,7 @@ def shop(store: Store | None, *replies: Reply, child: Subagent, **options: Any) 
     return lead(*replies, agents=[child], tools=[look, pay], hooks=hooks, **options)
 
 
-LOOK_THEN_PAY = (calls(call("look", at="prices")), calls(call("pay", amount=5)))
+LOOK_THEN_PAY = (tool_calls_reply(tool_call("look", at="prices")), tool_calls_reply(tool_call("pay", amount=5)))
 
 
 async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Store) -> None:
@@ -616,13 +678,13 @@ async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Stor
     await sessions.answer("th_1", question["id"], "allow")
     child = buyer("bought")
     result = await shop(store, "all done", child=child).run(thread="th_1")
-    assert (result.text, result_of(result)) == ("all done", "bought")
+    assert (result.text, tool_result(result)) == ("all done", "bought")
     assert ran == ["looked at prices", "paid 5"], "what the child had done is not done again"
     assert [message.role for message in asked(child)[0].messages] == ["user", "assistant", "tool", "assistant", "tool"]
     assert result.outcome == "completed" and await sessions.questions("th_1") == []
 
 
-async def test_its_thread_is_kept_beside_that_of_its_parent(store: Store) -> None:
+async def test_the_thread_of_a_child_is_stored(store: Store) -> None:
     await shop(store, hand(), "done", child=buyer("ok")).run("go", thread="th_1")
     threads = (await Sessions(store).threads()).threads
     child = next(thread for thread in threads if thread.id != "th_1")
@@ -630,13 +692,13 @@ async def test_its_thread_is_kept_beside_that_of_its_parent(store: Store) -> Non
     assert not child.run
 
 
-async def test_where_threads_are_not_kept_the_parents_has_the_childs() -> None:
-    away = User(Paused("the user is away"))
+async def test_without_a_store_the_parent_thread_contains_the_child() -> None:
+    away = ScriptedUser(Paused("the user is away"))
     waits = await shop(None, hand(), child=buyer(*LOOK_THEN_PAY), ask=away).run("go")
     assert waits.outcome == "interrupted" and waits.thread is not None
     thread = Thread.from_json(waits.thread.to_json())  # as it would be read from a file
-    result = await shop(None, "all done", child=buyer("bought"), ask=User(True)).run(thread=thread)
-    assert (result_of(result), ran) == ("bought", ["looked at prices", "paid 5"])
+    result = await shop(None, "all done", child=buyer("bought"), ask=ScriptedUser(True)).run(thread=thread)
+    assert (tool_result(result), ran) == ("bought", ["looked at prices", "paid 5"])
 
 
 async def test_a_grandchild_pauses_the_whole_line(store: Store) -> None:
@@ -652,26 +714,30 @@ async def test_a_grandchild_pauses_the_whole_line(store: Store) -> None:
     (question,) = await sessions.questions("th_1")
     await sessions.answer("th_1", question["id"], "allow", args={"amount": 3})
     result = await agent("done", agents=agents(("gc",), ("c",))).run(thread="th_1")
-    assert (result_of(result), ran) == ("c", ["looked at prices", "paid 3"])
+    assert (tool_result(result), ran) == ("c", ["looked at prices", "paid 3"])
 
 
-async def test_a_task_that_waits_for_an_answer_pauses_the_run_that_waits_for_it(store: Store) -> None:
-    waits = await shop(store, calls(start()), calls(on("await_tasks")), child=buyer(*LOOK_THEN_PAY)).run(
-        "go", thread="th_1"
-    )
+async def test_a_waiting_task_pauses_the_waiting_run(store: Store) -> None:
+    waits = await shop(
+        store, tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), child=buyer(*LOOK_THEN_PAY)
+    ).run("go", thread="th_1")
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: pay 5?")
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
     await sessions.answer("th_1", question["id"], "allow")
     result = await shop(store, "done", child=buyer("bought")).run(thread="th_1")
-    assert '"answer": "bought"' in results(result)[-1]
+    assert '"answer": "bought"' in tool_results(result)[-1]
     assert ran == ["looked at prices", "paid 5"]
 
 
-async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> None:
-    waits = await shop(store, calls(start()), calls(call("look", at="it")), "early", child=buyer(*LOOK_THEN_PAY)).run(
-        "go", thread="th_1"
-    )
+async def test_a_waiting_task_pauses_the_run_at_its_end(store: Store) -> None:
+    waits = await shop(
+        store,
+        tool_calls_reply(start()),
+        tool_calls_reply(tool_call("look", at="it")),
+        "early",
+        child=buyer(*LOOK_THEN_PAY),
+    ).run("go", thread="th_1")
     assert waits.outcome == "interrupted"
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
@@ -681,16 +747,18 @@ async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> Non
     assert result.messages[-2].text == "task_1 (helper) has ended:\nbought"
 
 
-async def test_where_threads_are_not_kept_a_task_is_taken_up_too() -> None:
-    away, there = User(Paused("the user is away")), User(True)
-    waits = await shop(None, calls(start()), calls(on("await_tasks")), child=buyer(*LOOK_THEN_PAY), ask=away).run("go")
+async def test_without_a_store_a_task_is_resumed_too() -> None:
+    away, there = ScriptedUser(Paused("the user is away")), ScriptedUser(True)
+    waits = await shop(
+        None, tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), child=buyer(*LOOK_THEN_PAY), ask=away
+    ).run("go")
     assert waits.outcome == "interrupted" and waits.thread is not None
     thread = Thread.from_json(waits.thread.to_json())
     result = await shop(None, "done", child=buyer("bought"), ask=there).run(thread=thread)
-    assert '"answer": "bought"' in results(result)[-1] and ran == ["looked at prices", "paid 5"]
+    assert '"answer": "bought"' in tool_results(result)[-1] and ran == ["looked at prices", "paid 5"]
 
 
-async def test_a_run_that_pauses_lets_its_tasks_finish(store: Store) -> None:
+async def test_a_pausing_run_lets_its_tasks_finish(store: Store) -> None:
     gate = Gate()
 
     @guard(ToolUse, match="begun")
@@ -699,7 +767,7 @@ async def test_a_run_that_pauses_lets_its_tasks_finish(store: Store) -> None:
         return Ask("begun?")
 
     hooks = [Sessions(store), later, Subagents([gate.agent()])]
-    agent = Agent(Scripted(calls(start()), calls(on("begun"))), tools=opener(gate), hooks=hooks)
+    agent = Agent(Scripted(tool_calls_reply(start()), tool_calls_reply(on("begun"))), tools=opener(gate), hooks=hooks)
     waits = await agent.run("go", thread="th_1")
     assert waits.outcome == "interrupted" and waits.thread is not None
     assert waits.thread.values["tasks"]["task_1"]["answer"] == "late"
@@ -714,17 +782,22 @@ async def test_a_task_that_waits_is_shown_and_can_be_cancelled(store: Store) -> 
                 await asyncio.sleep(0.01)
         return "asked"
 
-    replies = (calls(start()), calls(on("until_asked")), calls(on("cancel_task", task="task_1")), "done")
-    child = buyer(calls(call("pay", amount=5)))
+    replies = (
+        tool_calls_reply(start()),
+        tool_calls_reply(on("until_asked")),
+        tool_calls_reply(on("cancel_task", task="task_1")),
+        "done",
+    )
+    child = buyer(tool_calls_reply(tool_call("pay", amount=5)))
     agent = lead(*replies, agents=[child], tools=[pay, until_asked], hooks=[Sessions(store), confirm])
-    seen = await events(agent, thread="th_1")
+    seen = await collect_events(agent, thread="th_1")
     assert seen[-1].to_json()["data"]["outcome"] == "completed" and ran == []
     assert asked(agent)[2].messages[-1].text.endswith("- task_1 (helper): waiting")
     told = [(event.event, event.to_json()["data"].get("status")) for event in seen if "on_task" in event.event]
     assert told == [("on_task_start", None), ("on_task_update", "waiting"), ("on_task_end", "cancelled")]
 
 
-async def test_a_question_that_the_run_at_the_top_went_past_is_asked_again(store: Store) -> None:
+async def test_a_question_passed_by_the_root_is_asked_again(store: Store) -> None:
     """A question belongs to the step it is put in; a run that pauses for it has it open."""
 
     @tool
@@ -735,9 +808,13 @@ async def test_a_question_that_the_run_at_the_top_went_past_is_asked_again(store
                 await asyncio.sleep(0)
         return "asked"
 
-    child = buyer(calls(call("pay", amount=5)))
+    child = buyer(tool_calls_reply(tool_call("pay", amount=5)))
     hooks = [Sessions(store), confirm, Subagents([child])]
-    agent = Agent(Scripted(calls(start()), calls(on("until_asked")), "early"), tools=[pay, until_asked], hooks=hooks)
+    agent = Agent(
+        Scripted(tool_calls_reply(start()), tool_calls_reply(on("until_asked")), "early"),
+        tools=[pay, until_asked],
+        hooks=hooks,
+    )
     assert (await agent.run("go", thread="th_1")).outcome == "interrupted"
     (question,) = await Sessions(store).questions("th_1")
     assert question["question"] == "pay 5?"
@@ -748,8 +825,8 @@ async def test_a_task_of_a_child_pauses_the_whole_line(store: Store) -> None:
         agents = [helper(*grandchild, name="grandchild"), helper(*child, name="child")]
         return lead(*replies, agents=agents, tools=[look, pay], hooks=[Sessions(store), confirm])
 
-    begun = (calls(start(agent="grandchild")), "early")
-    waits = agent(calls(start(agent="child")), "early", grandchild=LOOK_THEN_PAY, child=begun)
+    begun = (tool_calls_reply(start(agent="grandchild")), "early")
+    waits = agent(tool_calls_reply(start(agent="child")), "early", grandchild=LOOK_THEN_PAY, child=begun)
     assert (await waits.run("go", thread="th_1")).outcome == "interrupted"
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
@@ -760,21 +837,23 @@ async def test_a_task_of_a_child_pauses_the_whole_line(store: Store) -> None:
     assert result.messages[-2].text == "task_1 (child) has ended:\nc"
 
 
-async def test_one_that_waits_does_not_keep_any_from_being_enough(store: Store) -> None:
+async def test_a_waiting_task_does_not_block_wait_any(store: Store) -> None:
     quick = helper("quick", name="quick")
     model = Scripted(
-        calls(start(id="1"), start(id="2", agent="quick")), calls(on("await_tasks", wait_for="any")), "early"
+        tool_calls_reply(start(id="1"), start(id="2", agent="quick")),
+        tool_calls_reply(on("await_tasks", wait_for="any")),
+        "early",
     )
-    agents = [buyer(calls(call("pay", amount=5))), quick]
+    agents = [buyer(tool_calls_reply(tool_call("pay", amount=5))), quick]
     agent = Agent(model, tools=[look, pay], hooks=[Sessions(store), confirm, Subagents(agents)])
     waits = await agent.run("go", thread="th_1")
-    assert '"answer": "quick"' in results(waits)[-1], "one was enough"
+    assert '"answer": "quick"' in tool_results(waits)[-1], "one was enough"
     assert waits.reason == "paused: waiting for an answer to: pay 5?", "and the end waits for the other"
 
 
-async def test_what_the_user_says_is_heard_while_a_run_waits() -> None:
+async def test_user_messages_interrupt_a_wait() -> None:
     gate = Gate()
-    agent = lead(calls(start()), "early", "I hear you", "in the end", agents=[gate.agent()])
+    agent = lead(tool_calls_reply(start()), "early", "I hear you", "in the end", agents=[gate.agent()])
     stream = agent.stream("go")
     async for event in stream:
         if event.event == "on_chat_model_end" and len(asked(agent)) == 2:
@@ -785,7 +864,7 @@ async def test_what_the_user_says_is_heard_while_a_run_waits() -> None:
     assert [message.text for message in stream.result.messages if message.role == "user"][1] == "hello?"
 
 
-async def test_a_child_hears_what_is_said_to_its_thread(store: Store) -> None:
+async def test_a_child_receives_messages_to_its_thread(store: Store) -> None:
     gate, sessions = Gate(), Sessions(store)
     agent = Agent(Scripted(hand(), "done"), hooks=[sessions, Subagents([gate.agent()])])
     work = asyncio.create_task(agent.run("go", thread="th_1"))
@@ -808,7 +887,7 @@ class Breaking(InMemory):
         return await super().append(*args, **options)
 
 
-@pytest.mark.parametrize("last", [calls(on("await_tasks")), "early"], ids=["awaited", "at the end"])
+@pytest.mark.parametrize("last", [tool_calls_reply(on("await_tasks")), "early"], ids=["awaited", "at the end"])
 async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last: Reply) -> None:
     store, gate = Breaking(), Gate()
 
@@ -820,7 +899,9 @@ async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last:
         return "full"
 
     agent = Agent(
-        Scripted(calls(start()), calls(on("begun")), calls(on("fill")), last, spare=True),
+        Scripted(
+            tool_calls_reply(start()), tool_calls_reply(on("begun")), tool_calls_reply(on("fill")), last, spare=True
+        ),
         tools=[fill, *opener(gate)],
         hooks=[Sessions(store), Subagents([gate.agent()])],
     )
@@ -828,21 +909,25 @@ async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last:
         await agent.run("go", thread="th_1")
 
 
-async def test_of_a_long_answer_much_is_kept() -> None:
+async def test_a_long_answer_is_truncated() -> None:
     child = helper("x" * 100_010)
-    result = await lead(calls(start()), calls(on("await_tasks")), "done", agents=[child]).run("go")
+    result = await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
+        "go"
+    )
     assert result.thread is not None
     kept = result.thread.values["tasks"]["task_1"]["answer"]
     assert kept == "x" * 100_000 + "\n\n... (truncated 10 characters) ..."
 
 
-async def test_a_task_of_a_run_that_nobody_took_up_is_lost() -> None:
+async def test_a_task_of_an_abandoned_run_is_lost() -> None:
     thread = Thread()
-    await lead(calls(start()), calls(on("await_tasks")), "done", agents=[helper("ok")]).run("go", thread=thread)
+    await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[helper("ok")]).run(
+        "go", thread=thread
+    )
     record = {**thread.values["tasks"]["task_1"], "status": "running", "run": "run_gone", "answer": ""}
     thread.values.put("tasks", "task_1", record)
-    agent = lead(calls(on("check_task", task="task_1")), "done", agents=[Subagent("helper", "Helps.")])
-    assert result_of(await agent.run("and?", thread=thread)) == (
+    agent = lead(tool_calls_reply(on("check_task", task="task_1")), "done", agents=[Subagent("helper", "Helps.")])
+    assert tool_result(await agent.run("and?", thread=thread)) == (
         '{"task": "task_1", "agent": "helper", "status": "lost", "reason": "the run was interrupted"}'
     )
 
@@ -854,10 +939,10 @@ async def test_an_answer_that_was_lost_in_a_crash_is_not_worked_for_again(store:
     intent = next(entry.seq for entry in first.thread.entries if entry.kind == "intent")
     await Sessions(store).rewind("th_1", intent)
     result = await shop(store, "done again", child=buyer()).run(thread="th_1")
-    assert (result.text, result_of(result)) == ("done again", "bought")
+    assert (result.text, tool_result(result)) == ("done again", "bought")
 
 
-# The child of a run, or its task in the background, looks at something and then takes the whole program down.
+# The child of a run, or its background task, reads something and then kills the program.
 DIES = """
 import asyncio, os, sys
 from pathlib import Path
@@ -889,7 +974,7 @@ asyncio.run(Agent(lead, tools=[look, die], hooks=hooks).run("go", thread="th_1")
 
 
 @pytest.mark.parametrize("how", ["task", "start_task"])
-async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_path: Path) -> None:
+async def test_after_a_crash_children_are_resumed(how: str, tmp_path: Path) -> None:
     died = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", DIES, str(tmp_path), how], timeout=60, capture_output=True
     )
@@ -906,7 +991,7 @@ async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_pa
     hooks = [Sessions(store, lease=0.5), Subagents([child])]
     result = await Agent(Scripted("done"), tools=[look, die], hooks=hooks).run(thread="th_1")
     await store.close()
-    assert "survived" in results(result)[-1] and result.text == "done"
+    assert "survived" in tool_results(result)[-1] and result.text == "done"
     assert (tmp_path / "looked").read_text() == "x" and ran == [], "nothing was done a second time"
     assert asked(child)[0].messages[-1].text.startswith("die was started before")
 
@@ -936,9 +1021,9 @@ def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None
 async def test_a_description_is_for_the_user(tool_name: str) -> None:
     long = "look\nat it " * 50
     args = {"agent": "helper", "prompt": "help", "description": long}
-    waits = [calls(on("await_tasks"))] if tool_name == "start_task" else []
-    agent = lead(calls(on(tool_name, "c1", **args)), *waits, "done", agents=[helper("ok")])
-    told = {event.event: event.to_json()["data"] for event in await events(agent)}
+    waits = [tool_calls_reply(on("await_tasks"))] if tool_name == "start_task" else []
+    agent = lead(tool_calls_reply(on(tool_name, "c1", **args)), *waits, "done", agents=[helper("ok")])
+    told = {event.event: event.to_json()["data"] for event in await collect_events(agent)}
     starts = ["on_subagent_start", *(["on_task_start"] if tool_name == "start_task" else [])]
     for event in starts:
         shown = told[event]["description"]

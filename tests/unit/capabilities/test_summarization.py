@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import Watch, call, calls, echo, entries
+from kit import OperationLog, echo, thread_entries, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Block,
@@ -61,7 +61,7 @@ def thread_of(*messages: Message) -> Thread:
 
 
 def talker(*hooks: Any, **options: Any) -> tuple[Agent, FunctionModel]:
-    """An agent that says "hello", and "in short" when it is asked for a summary."""
+    """An agent that replies "hello", and "in short" to a summary request."""
 
     def answer(request: Request) -> str:
         return "in short" if "You sum up conversations" in request.system else "hello"
@@ -71,7 +71,7 @@ def talker(*hooks: Any, **options: Any) -> tuple[Agent, FunctionModel]:
 
 
 def failures(thread: Thread | None) -> list[str]:
-    rows = [row for row in entries(thread, "event") if row["name"] == "compaction_failed"]
+    rows = [row for row in thread_entries(thread, "event") if row["name"] == "compaction_failed"]
     return [row["data"]["reason"] for row in rows]
 
 
@@ -79,17 +79,17 @@ def texts(request: Request) -> list[str]:
     return [message.text for message in request.messages]
 
 
-# -- when and what --------------------------------------------------------------------------------------------------
+# -- time and content -----------------------------------------------------------------------------------------------
 
 
-async def test_a_short_conversation_stays_as_it_is() -> None:
+async def test_a_short_conversation_is_unchanged() -> None:
     agent, model = talker(Summarization())
     result = await agent.run([*talk(20), user("well?")])
     assert len(model.requests) == 1 and len(model.requests[0].messages) == 41
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
-async def test_a_long_one_is_summed_up_and_the_thread_keeps_everything() -> None:
+async def test_a_long_conversation_is_summarized_and_the_thread_is_complete() -> None:
     agent, model = talker(Summarization(4_000, threshold=1_500))
     result = await agent.run([*talk(10), user("well?")])
     assert result.text == "hello" and result.thread is not None
@@ -101,7 +101,7 @@ async def test_a_long_one_is_summed_up_and_the_thread_keeps_everything() -> None
     assert (summary.role, summary.name) == ("user", "summarization")
     assert summary.text == "Summary of the conversation so far, in place of its first 18 messages:\n\nin short"
     assert kept == [*talk(10), user("well?")][18:]  # the last 10 % of 21 messages
-    (entry,) = entries(result.thread, "compaction")
+    (entry,) = thread_entries(result.thread, "compaction")
     assert (entry["replaces"], entry["from"]) == (18, 0)
     assert result.thread.messages == [*talk(10), user("well?"), assistant("hello")]
 
@@ -124,29 +124,29 @@ async def test_the_system_prompt_and_the_tools_count() -> None:
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(0, 2), (0.10, 3), (0.5, 11), (0.9, 19)])
-async def test_how_much_is_kept(keep: float, kept: int) -> None:
+async def test_the_kept_tail_is_configurable(keep: float, kept: int) -> None:
     agent, model = talker(Summarization(4_000, threshold=1_000, keep=keep, **QUIET))
     await agent.run([*talk(10), user("well?")])
     assert len(model.requests[0].messages) == 1 + kept
 
 
-async def test_it_is_summed_up_once_and_used_from_then_on() -> None:
+async def test_a_summary_is_made_once_and_reused() -> None:
     model = Scripted("in short", "one", "two", "three")
     agent, thread = Agent(model, hooks=[Summarization(4_000, threshold=1_500)]), thread_of(*talk(10))
     for question in ("1?", "2?", "3?"):
         await agent.run(question, thread=thread)
     assert [len(request.messages) for request in model.requests] == [1, 4, 6, 8]
     assert all(request.messages[0].text.endswith("in short") for request in model.requests[1:])
-    assert len(entries(thread, "compaction")) == 1
+    assert len(thread_entries(thread, "compaction")) == 1
 
 
 async def test_not_at_every_step_of_a_run() -> None:
-    wanted = [calls(call(id=f"c{number}", text="hi")) for number in range(6)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text="hi")) for number in range(6)]
     model = Scripted("in short", *wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(4_000, threshold=1_500)])
     result = await agent.run([*talk(10), user("well?")])
     assert result.outcome == "completed"
-    assert len(entries(result.thread, "compaction")) == 1
+    assert len(thread_entries(result.thread, "compaction")) == 1
 
 
 async def test_a_second_summary_builds_on_the_first() -> None:
@@ -157,13 +157,13 @@ async def test_a_second_summary_builds_on_the_first() -> None:
     await agent.run("2?", thread=thread)
     question = model.requests[2].messages[0].text
     assert "first summary" in question and "?0" in question and LONG + "?0" not in question
-    first, second = entries(thread, "compaction")
+    first, second = thread_entries(thread, "compaction")
     assert (first["replaces"], second["from"]) == (18, 18)
     assert model.requests[3].messages[0].text.endswith("second summary")
     assert sum("first summary" in text for text in texts(model.requests[3])) == 0
 
 
-async def test_a_thread_that_was_kept_goes_on_with_its_summary(tmp_path: Path) -> None:
+async def test_a_stored_thread_continues_with_its_summary(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     summarization = Summarization(4_000, threshold=1_500)
     first = Agent(Scripted("in short", "hello"), hooks=[sessions, summarization])
@@ -177,7 +177,7 @@ async def test_a_thread_that_was_kept_goes_on_with_its_summary(tmp_path: Path) -
     await sessions.close()
 
 
-async def test_a_rewind_goes_back_behind_a_summary() -> None:
+async def test_a_rewind_may_precede_a_summary() -> None:
     agent, model = talker(Summarization(4_000, threshold=1_500, **QUIET))
     thread = thread_of(*talk(10))
     mark = len(thread.entries)
@@ -229,7 +229,7 @@ async def steps_until_compacted(total: Callable[[Request], int]) -> int | None:
     return next((number for number, (one, two) in enumerate(pairwise(lengths)) if two < one), None)
 
 
-async def test_what_the_provider_counted_is_believed_over_the_estimate() -> None:
+async def test_reported_usage_overrides_the_estimate() -> None:
     estimated = await steps_until_compacted(guess)
     more = await steps_until_compacted(lambda request: guess(request) + 200)
     fewer = await steps_until_compacted(lambda request: guess(request) * 6 // 10)
@@ -238,14 +238,14 @@ async def test_what_the_provider_counted_is_believed_over_the_estimate() -> None
     assert fewer is None
 
 
-async def test_a_count_of_what_was_not_cached_is_not_believed() -> None:
+async def test_an_uncached_count_is_ignored() -> None:
     unknown = await steps_until_compacted(lambda request: 1)
     assert unknown is not None and await steps_until_compacted(lambda request: 20) == unknown
 
 
 async def test_nothing_is_counted_twice() -> None:
-    """Whatever the length of the thread, a step counts what is new in it."""
-    seen = Watch()
+    """For any length of the thread, a step counts only new messages."""
+    seen = OperationLog()
     agent, _ = talker(Summarization(10_000_000), before(ModelCall)(seen))
     thread = thread_of(*talk(50))
     result = await agent.run("well?", thread=thread)
@@ -263,39 +263,39 @@ async def test_nothing_is_counted_twice() -> None:
 
 async def test_a_call_is_not_parted_from_its_results() -> None:
     ids = [f"c{number}" for number in range(5)]
-    used = [calls(*(call(id=id) for id in ids)), *(tool_message(id, "echo", LONG) for id in ids)]
+    used = [tool_calls_reply(*(tool_call(id=id) for id in ids)), *(tool_message(id, "echo", LONG) for id in ids)]
     agent, model = talker(Summarization(4_000, threshold=500, **QUIET))
     await agent.run([*talk(4), *used, assistant("and then?"), user("well?")])
     sent = Messages(model.requests[0].messages).validate()
-    assert sent[1].text == "and then?"  # the results do not fit into what is kept, so their call is not kept either
+    assert sent[1].text == "and then?"  # the results do not fit into the kept part, so their call is not kept either
     agent, model = talker(Summarization(4_000, threshold=500, keep=0.2, **QUIET))
     await agent.run([*talk(4), *used, user("well?")])
     sent = Messages(model.requests[0].messages).validate()
     assert [message.role for message in sent] == ["user", "assistant", *["tool"] * 5, "user"]
 
 
-async def test_the_last_words_of_the_user_are_kept_word_for_word() -> None:
-    wanted = [calls(call(id=f"c{number}", text=LONG)) for number in range(20)]
+async def test_the_last_user_message_is_kept_verbatim() -> None:
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
     model = Scripted(*wanted, "done")
     hooks = [Summarization(4_000, threshold=1_500, **QUIET)]
     result = await Agent(model, tools=[echo], hooks=hooks).run("Find the letter.\nNot the box!")
-    assert len(entries(result.thread, "compaction")) >= 2
+    assert len(thread_entries(result.thread, "compaction")) >= 2
     for request in model.requests:
         assert any("Find the letter.\nNot the box!" in text for text in texts(request))
     assert texts(model.requests[-1])[0].endswith("word for word:\n\nFind the letter.\nNot the box!")
 
 
-async def test_the_pictures_of_the_users_last_message_are_kept() -> None:
+async def test_images_of_the_last_user_message_are_kept() -> None:
     picture = ImagePart(data="aGk=", media_type="image/png")
     letter = FilePart(url="https://example.org/a.pdf", name="a.pdf")
-    wanted = [calls(call(id=f"c{number}", text=LONG)) for number in range(20)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
     model = Scripted(*wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(9_000, threshold=3_500, **QUIET)])
     await agent.run(user([TextPart("What is this?"), picture, letter]))
     assert model.requests[-1].messages[0].content[1:] == (picture, letter)
 
 
-async def test_what_a_hook_said_is_not_taken_for_the_users_words() -> None:
+async def test_hook_messages_are_not_user_messages() -> None:
     rounds = count()
 
     @after(Step)
@@ -317,7 +317,7 @@ async def test_system_messages_stay() -> None:
     assert model.requests[1].messages[0] == rules
 
 
-async def test_what_others_add_to_the_request_stays() -> None:
+async def test_additions_of_other_hooks_are_kept() -> None:
     @before(ModelCall, priority=200)
     def in_front(call: ModelCall) -> None:
         call.messages.insert(0, user("in front"))
@@ -333,7 +333,7 @@ async def test_what_others_add_to_the_request_stays() -> None:
     assert said[1].endswith("in short")
 
 
-async def test_a_history_that_somebody_changed_is_left_as_it_is() -> None:
+async def test_a_changed_history_is_not_summarized() -> None:
     @before(ModelCall, priority=200)
     def redact(call: ModelCall) -> None:
         call.messages = [Message(message.role, "***") for message in call.messages]
@@ -343,7 +343,7 @@ async def test_a_history_that_somebody_changed_is_left_as_it_is() -> None:
     assert texts(model.requests[0]) == ["***"] * 21
 
 
-async def test_a_history_that_somebody_shortened_is_left_as_it_is() -> None:
+async def test_a_shortened_history_is_not_summarized() -> None:
     @before(ModelCall, priority=200)
     def drop(call: ModelCall) -> None:
         del call.messages[5]
@@ -353,7 +353,7 @@ async def test_a_history_that_somebody_shortened_is_left_as_it_is() -> None:
     assert len(model.requests[0].messages) == 20
 
 
-async def test_a_redactor_sees_what_is_summed_up() -> None:
+async def test_a_redactor_sees_the_summary_request() -> None:
     @before(ModelCall)
     def redact(call: ModelCall) -> None:
         call.messages = [Message(m.role, m.text.replace("secret", "***"), name=m.name) for m in call.messages]
@@ -364,13 +364,13 @@ async def test_a_redactor_sees_what_is_summed_up() -> None:
     assert not any("secret" in text for request in model.requests for text in texts(request))
 
 
-# -- what the model is asked for a summary with ---------------------------------------------------------------------
+# -- the summary request --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file", "Write", "file_edit"])
-async def test_what_was_written_into_files_is_cut(name: str) -> None:
+async def test_written_file_contents_are_cut(name: str) -> None:
     args = {"path": "a.txt", "content": "z" * 5_000, "edits": [{"new_text": "w" * 2_001}]}
-    wrote = [calls(ToolCall("c1", name, args)), tool_message("c1", name, "ok")]
+    wrote = [tool_calls_reply(ToolCall("c1", name, args)), tool_message("c1", name, "ok")]
     agent, model = talker(Summarization(9_000, threshold=2_000))
     await agent.run([user("write"), *wrote, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -380,7 +380,7 @@ async def test_what_was_written_into_files_is_cut(name: str) -> None:
 
 
 async def test_other_tools_are_not_cut() -> None:
-    asked = [calls(call(text="z" * 5_000)), tool_message("c1", "echo", "v" * 5_000)]
+    asked = [tool_calls_reply(tool_call(text="z" * 5_000)), tool_message("c1", "echo", "v" * 5_000)]
     agent, model = talker(Summarization(9_000, threshold=2_000))
     await agent.run([user("go"), *asked, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -388,7 +388,7 @@ async def test_other_tools_are_not_cut() -> None:
 
 
 async def test_long_messages_are_cut_if_the_question_would_not_fit() -> None:
-    asked = [calls(call(text="z" * 9_000)), tool_message("c1", "echo", "v" * 9_000)]
+    asked = [tool_calls_reply(tool_call(text="z" * 9_000)), tool_message("c1", "echo", "v" * 9_000)]
     agent, model = talker(Summarization(4_000, threshold=2_000))
     await agent.run([user("go"), *asked, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -421,8 +421,8 @@ async def test_another_model_can_sum_up() -> None:
     assert {charge.model for charge in result.charges} == {"small", "function"}
 
 
-async def test_the_summary_goes_through_the_same_rings() -> None:
-    seen = Watch()
+async def test_the_summary_call_passes_the_rings() -> None:
+    seen = OperationLog()
     model = Scripted(ModelError("busy", status=529, retryable=True), "in short", "hello")
     hooks = [Summarization(4_000, threshold=1_000), Retry(base=0), after(ModelCall)(seen)]
     result = await Agent(model, hooks=hooks).run([*talk(10), user("well?")])
@@ -498,7 +498,7 @@ async def test_a_summary_that_is_none_changes_nothing(summarizer: Any, reason: s
     assert result.text == "hello"
     assert len(model.requests[0].messages) == 21
     assert failures(result.thread) == [reason]
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
 async def test_a_model_that_fails_to_sum_up_changes_nothing() -> None:
@@ -508,14 +508,14 @@ async def test_a_model_that_fails_to_sum_up_changes_nothing() -> None:
     assert failures(result.thread) == ["the summary failed: ModelError: too long"]
 
 
-async def test_it_is_not_tried_again_at_every_step_but_when_there_is_more() -> None:
+async def test_a_failed_summary_is_retried_only_after_growth() -> None:
     tries = []
 
     def fail(messages: Messages) -> str:
         tries.append(len(messages))
         raise ValueError("no")
 
-    wanted = [calls(call(id=f"c{number}", text="y" * 40)) for number in range(20)]  # 20 tokens a step
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text="y" * 40)) for number in range(20)]  # 20 tokens a step
     agent = Agent(
         Scripted(*wanted, "done"), tools=[echo], hooks=[Summarization(4_000, threshold=1_000, summarizer=fail)]
     )
@@ -523,7 +523,7 @@ async def test_it_is_not_tried_again_at_every_step_but_when_there_is_more() -> N
     assert len(tries) == 4  # at once, 50 tokens later, 100 tokens later, 200 tokens later
 
 
-async def test_a_summary_that_may_not_be_made_ends_the_run_as_the_guard_says() -> None:
+async def test_a_denied_summary_ends_the_run_with_the_reason() -> None:
     @guard(ModelCall)
     def none(call: ModelCall) -> Block | None:
         return Block("nothing is summed up here") if call.purpose == "summary" else None
@@ -531,7 +531,7 @@ async def test_a_summary_that_may_not_be_made_ends_the_run_as_the_guard_says() -
     agent, _ = talker(Summarization(4_000, threshold=1_000), none)
     result = await agent.run([*talk(10), user("well?")])
     assert (result.outcome, result.reason) == ("stopped", "blocked: nothing is summed up here")
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
 async def test_a_summary_that_the_budget_does_not_allow_ends_the_run() -> None:
@@ -540,7 +540,7 @@ async def test_a_summary_that_the_budget_does_not_allow_ends_the_run() -> None:
     assert result.reason.startswith("budget: ") and not model.requests
 
 
-async def test_cancelling_works_while_it_is_summed_up() -> None:
+async def test_a_summary_can_be_cancelled() -> None:
     begun = asyncio.Event()
 
     async def forever(messages: Messages) -> str:
@@ -555,7 +555,7 @@ async def test_cancelling_works_while_it_is_summed_up() -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert entries(thread, "compaction") == []
+    assert thread_entries(thread, "compaction") == []
 
 
 async def test_too_few_messages_are_left_alone() -> None:
@@ -590,7 +590,7 @@ async def test_a_command_is_under_the_guards_of_a_run() -> None:
     assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: closed", [])
 
 
-async def test_a_command_says_what_went_wrong() -> None:
+async def test_a_command_reports_its_failure() -> None:
     agent, _ = talker(Summarization(summarizer=lambda messages: ""))
     result = await agent.run("/compact", thread=thread_of(*talk(10)))
     assert result.text == "Nothing was summed up: the summary is empty."
@@ -599,7 +599,7 @@ async def test_a_command_says_what_went_wrong() -> None:
 
 
 @pytest.mark.parametrize("said", ["/compacted", "please /compact", "/compact/now", "  .  "])
-async def test_what_is_no_command_is_answered(said: str) -> None:
+async def test_an_unknown_command_is_answered(said: str) -> None:
     agent, _ = talker(Summarization(**QUIET))
     assert (await agent.run(said, thread=thread_of(*talk(10)))).text == "hello"
 
@@ -624,7 +624,7 @@ async def test_a_hook_or_a_tool_can_sum_up() -> None:
         done.append(await summarization.compact(run))
         return "forgotten"
 
-    model = Scripted(calls(ToolCall("c1", "forget")), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "forget")), "done")
     result = await Agent(model, tools=[forget], hooks=[summarization]).run([*talk(10), user("well?")])
     assert done == [True] and result.text == "done"
     Messages(model.requests[1].messages).validate()
@@ -642,13 +642,13 @@ async def test_two_at_the_same_time_make_one_summary() -> None:
     agent, _ = talker(both, summarization)
     result = await agent.run([*talk(10), user("well?")])
     assert sorted(done[0]) == [False, True]
-    assert len(entries(result.thread, "compaction")) == 1
+    assert len(thread_entries(result.thread, "compaction")) == 1
 
 
 # -- with a buffer --------------------------------------------------------------------------------------------------
 
 
-async def test_a_buffer_is_summed_up_when_it_is_full() -> None:
+async def test_a_full_buffer_is_summarized() -> None:
     got: list[int] = []
 
     def sizes(messages: Messages) -> str:
@@ -661,19 +661,19 @@ async def test_a_buffer_is_summed_up_when_it_is_full() -> None:
         await agent.run(f"{number} {LONG}", thread=thread)
     assert all(500 <= size < 700 for size in got) and len(got) >= 3
     assert max(guess(request) for request in model.requests) <= 2_000 + 100
-    compactions = entries(thread, "compaction")
+    compactions = thread_entries(thread, "compaction")
     assert [entry["from"] for entry in compactions[1:]] == [entry["replaces"] for entry in compactions[:-1]]
-    moved = [row["data"] for row in entries(thread, "event") if row["name"] == "buffered"]
+    moved = [row["data"] for row in thread_entries(thread, "event") if row["name"] == "buffered"]
     assert moved[0]["messages"] >= 1 and max(row["tokens"] for row in moved) < 700
 
 
-async def test_a_buffer_keeps_what_must_be_kept() -> None:
+async def test_a_buffer_keeps_required_messages() -> None:
     agent, model = talker(Summarization(4_000, threshold=500, buffer=100, keep=0.5, **QUIET))
     await agent.run([*talk(10), user("well?")])
     assert len(model.requests[0].messages) == 1 + 11
 
 
-# -- whatever is said -----------------------------------------------------------------------------------------------
+# -- any conversation -----------------------------------------------------------------------------------------------
 
 turns = st.tuples(
     st.sampled_from(["user", "hook", "system", "assistant", "calls"]), st.integers(0, 600), st.integers(1, 4)
@@ -685,7 +685,10 @@ def said(number: int, kind: Any, size: int, uses: int) -> list[Message]:
     if kind != "calls":
         return [Message("user", text, name="hook") if kind == "hook" else Message(kind, text)]
     ids = [f"c{number}.{use}" for use in range(uses)]
-    return [calls(*(call(id=id, text=text) for id in ids)), *(tool_message(id, "echo", text) for id in ids)]
+    return [
+        tool_calls_reply(*(tool_call(id=id, text=text) for id in ids)),
+        *(tool_message(id, "echo", text) for id in ids),
+    ]
 
 
 conversations = st.lists(turns, min_size=1, max_size=25).map(
@@ -701,7 +704,7 @@ options = st.fixed_dictionaries(
 
 
 @given(conversations, conversations, options, st.integers(1, 3_000))
-async def test_whatever_is_said_the_request_is_whole(
+async def test_any_conversation_gives_a_valid_request(
     first: list[Message], second: list[Message], given: dict[str, Any], length: int
 ) -> None:
     thread = thread_of(*first)
@@ -709,12 +712,12 @@ async def test_whatever_is_said_the_request_is_whole(
     for more, question in (([], "first question"), (second, "second question")):
         thread.add(*more)
         before = [*thread.messages, user(question)]
-        shortened = len(entries(thread, "compaction"))
+        shortened = len(thread_entries(thread, "compaction"))
         await agent.run(question, thread=thread)
         sent = model.requests[-1]
         check_request(sent, before, question)
         assert thread.messages[: len(before)] == before
-        if len(entries(thread, "compaction")) > shortened:
+        if len(thread_entries(thread, "compaction")) > shortened:
             assert guess(sent) < Messages(before).estimate_tokens()
 
 
@@ -755,7 +758,7 @@ def check_openai(sent: Request) -> None:
 
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=15), options)
 async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[str, Any]) -> None:
-    wanted = [calls(call(id=f"c{index}", text="y" * size)) for index, size in enumerate(sizes)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{index}", text="y" * size)) for index, size in enumerate(sizes)]
     model = Scripted(*wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(4_000, **given, **QUIET)])
     await agent.run("the one question of the user")
@@ -765,7 +768,7 @@ async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[
         assert any("the one question of the user" in text for text in texts(request))
 
 
-# -- what it can be given -------------------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     *(({"window": wrong}, "give a number of tokens") for wrong in (0, -1, 1.5, "128k", True)),
@@ -781,16 +784,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "sentence"), WRONG, ids=str)
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Summarization(**options)
 
 
-# -- who looks before and after ----------------------------------------------------------------------------------------
+# -- observers ---------------------------------------------------------------------------------------------------------
 
 
 class Looker:
-    """Notes what it is told, and refuses if it has a reason."""
+    """Records its calls, and refuses if it has a reason."""
 
     def __init__(self, reason: str = "") -> None:
         self.reason = reason
@@ -813,14 +816,14 @@ class Looker:
 
 
 @pytest.mark.parametrize(("text", "trigger", "words"), [("go", "auto", ""), ("/compact names", "manual", "names")])
-async def test_who_looks_is_told_before_and_after(text: str, trigger: str, words: str) -> None:
+async def test_observers_are_called_before_and_after(text: str, trigger: str, words: str) -> None:
     looker = Looker()
     model, thread = Scripted("an answer", spare=True), thread_of(*talk(6))
     await Agent(model, hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)]).run(text, thread=thread)
     assert looker.seen == [("before", trigger, words), ("after", trigger, "in short")] and thread.compacted is not None
 
 
-async def test_who_looks_can_keep_the_conversation_as_it_is() -> None:
+async def test_observers_can_prevent_a_summary() -> None:
     looker, thread = Looker("not yet"), thread_of(*talk(6))
     agent = Agent(Scripted("an answer"), hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)])
     result = await agent.run("go", thread=thread)

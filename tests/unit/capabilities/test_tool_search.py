@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit import calls, entries, results
+from kit import thread_entries, tool_calls_reply, tool_results
 from wick import (
     Agent,
     Block,
@@ -65,7 +65,7 @@ async def test_a_hundred_tools_are_one_in_the_prompt() -> None:
     assert "there are 100 more" in model.requests[0].system
 
 
-async def test_few_tools_are_all_shown_and_nothing_is_said_of_a_search() -> None:
+async def test_few_tools_are_all_shown_without_search() -> None:
     _, model = await ask(tools=MANY[:20])
     assert shown(model) == [tool.name for tool in MANY[:20]]
     assert model.requests[0].system == ""
@@ -73,13 +73,15 @@ async def test_few_tools_are_all_shown_and_nothing_is_said_of_a_search() -> None
     assert shown(model) == ["tools"]
 
 
-async def test_what_a_search_finds_is_shown_from_then_on() -> None:
+async def test_found_tools_are_shown_from_then_on() -> None:
     thread = Thread()
     result, model = await ask(
-        calls(find("search", query="mail to somebody")), calls(ToolCall("2", "send_email", {})), thread=thread
+        tool_calls_reply(find("search", query="mail to somebody")),
+        tool_calls_reply(ToolCall("2", "send_email", {})),
+        thread=thread,
     )
-    assert "send_email: Send a message to a person by mail.\narguments: {" in results(result)[0]
-    assert results(result)[1] == "send_email was used"
+    assert "send_email: Send a message to a person by mail.\narguments: {" in tool_results(result)[0]
+    assert tool_results(result)[1] == "send_email was used"
     assert [shown(model, number) for number in range(3)] == [
         ["tools"],
         ["tools", "send_email"],
@@ -89,19 +91,24 @@ async def test_what_a_search_finds_is_shown_from_then_on() -> None:
     assert shown(later) == ["tools", "send_email"]
 
 
-async def test_help_describes_one_and_shows_it() -> None:
-    result, model = await ask(calls(find("help", name="weather")))
-    assert results(result)[0].startswith('weather: The forecast for a city.\narguments: {"additionalProperties": false')
+async def test_help_describes_a_tool_and_shows_it() -> None:
+    result, model = await ask(tool_calls_reply(find("help", name="weather")))
+    assert tool_results(result)[0].startswith(
+        'weather: The forecast for a city.\narguments: {"additionalProperties": false'
+    )
     assert shown(model) == ["tools", "weather"]
 
 
-async def test_help_knows_aliases_and_says_what_is_near() -> None:
+async def test_help_accepts_aliases_and_suggests_names() -> None:
     tools = [*MANY, made("http_request", "Ask a web server.")]
     result, model = await ask(
-        calls(find("help", name="WebFetch")), calls(find("help", name="email")), calls(find("help", name="zzz")),
-        tools=tools, always=[],
-    )  # fmt: skip
-    told = results(result)
+        tool_calls_reply(find("help", name="WebFetch")),
+        tool_calls_reply(find("help", name="email")),
+        tool_calls_reply(find("help", name="zzz")),
+        tools=tools,
+        always=[],
+    )
+    told = tool_results(result)
     assert told[0].startswith("http_request: ")
     assert told[1] == "there is no tool named 'email'; did you mean send_email?"
     assert told[2] == """there is no tool named 'zzz'; see them all with action "list\""""
@@ -109,27 +116,29 @@ async def test_help_knows_aliases_and_says_what_is_near() -> None:
 
 
 async def test_a_list_has_a_line_for_each_and_shows_none() -> None:
-    result, model = await ask(calls(find("list")))
-    lines = results(result)[0].splitlines()
+    result, model = await ask(tool_calls_reply(find("list")))
+    lines = tool_results(result)[0].splitlines()
     assert len(lines) == 100
     assert lines[0] == "send_email: Send a message to a person by mail."
     assert shown(model) == ["tools"]
 
 
 async def test_a_very_long_list_is_cut() -> None:
-    result, _ = await ask(calls(find("list")), tools=[made(f"t{number}") for number in range(350)])
-    assert results(result)[0].splitlines()[-1] == "… and 50 more; search for what you need"
+    result, _ = await ask(tool_calls_reply(find("list")), tools=[made(f"t{number}") for number in range(350)])
+    assert tool_results(result)[0].splitlines()[-1] == "… and 50 more; search for what you need"
 
 
 async def test_a_tool_that_is_hidden_can_be_used_by_its_name_and_is_shown_then() -> None:
-    result, model = await ask(calls(ToolCall("1", "sensor_07", {})))
-    assert results(result) == ["sensor_07 was used"]
+    result, model = await ask(tool_calls_reply(ToolCall("1", "sensor_07", {})))
+    assert tool_results(result) == ["sensor_07 was used"]
     assert shown(model) == ["tools", "sensor_07"]
 
 
 async def test_a_search_that_finds_nothing() -> None:
-    result, model = await ask(calls(find("search", query="¿dónde?")), calls(find("search", query="the of a")))
-    assert results(result) == ["No tool fits; try other words, or list all of them."] * 2
+    result, model = await ask(
+        tool_calls_reply(find("search", query="¿dónde?")), tool_calls_reply(find("search", query="the of a"))
+    )
+    assert tool_results(result) == ["No tool fits; try other words, or list all of them."] * 2
     assert shown(model) == ["tools"]
 
 
@@ -145,13 +154,13 @@ async def test_a_search_that_finds_nothing() -> None:
     ],
 )
 async def test_ranking(query: str, first: str) -> None:
-    result, _ = await ask(calls(find("search", query=query)))
-    assert results(result)[0].partition(":")[0] == first
+    result, _ = await ask(tool_calls_reply(find("search", query=query)))
+    assert tool_results(result)[0].partition(":")[0] == first
 
 
 async def test_ranking_does_not_depend_on_the_order_of_the_tools() -> None:
     found = [
-        results((await ask(calls(find("search", query="read sensor")), tools=tools, results=3))[0])[0]
+        tool_results((await ask(tool_calls_reply(find("search", query="read sensor")), tools=tools, results=3))[0])[0]
         for tools in (MANY, MANY[::-1])
     ]
     assert found[0] == found[1]
@@ -172,7 +181,7 @@ async def test_a_tool_that_must_be_used_is_shown() -> None:
     assert shown(model) == ["tools", "weather"]
 
 
-async def test_tools_added_when_a_run_begins_are_found_and_those_of_a_request_are_left_alone() -> None:
+async def test_tools_added_at_run_start_are_found_and_request_tools_are_unchanged() -> None:
     @before(Run, tools="late_*")
     def bring(run: Run) -> None:
         run.tools["late_bus"] = made("late_bus", "Where the bus is.")
@@ -181,7 +190,7 @@ async def test_tools_added_when_a_run_begins_are_found_and_those_of_a_request_ar
     def add(call: ModelCall) -> None:
         call.tools.append(made("just_now"))
 
-    model = Scripted(calls(find("search", query="bus")), "done")
+    model = Scripted(tool_calls_reply(find("search", query="bus")), "done")
     await Agent(model, tools=MANY, hooks=[bring, add, ToolSearch()]).run("go")
     assert shown(model, 0) == ["tools", "just_now"]
     assert shown(model, 1) == ["tools", "just_now", "late_bus"]
@@ -195,9 +204,9 @@ async def test_guards_see_every_use() -> None:
         seen.append(use.call.name)
         return Block("not today")
 
-    model = Scripted(calls(ToolCall("1", "weather", {})), "done")
+    model = Scripted(tool_calls_reply(ToolCall("1", "weather", {})), "done")
     result = await Agent(model, tools=MANY, hooks=[ToolSearch(), no_weather]).run("go")
-    assert (seen, results(result)) == (["weather"], ["not today"])
+    assert (seen, tool_results(result)) == (["weather"], ["not today"])
 
 
 async def test_a_question_with_a_purpose_is_left_alone() -> None:
@@ -213,17 +222,19 @@ async def test_a_question_with_a_purpose_is_left_alone() -> None:
 
 async def test_together_with_structured_output() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    model = Scripted(calls(find("search", query="forecast")), ToolCall("2", "final_answer", {"city": "Bern"}))
+    model = Scripted(
+        tool_calls_reply(find("search", query="forecast")), ToolCall("2", "final_answer", {"city": "Bern"})
+    )
     result = await Agent(model, tools=MANY, hooks=[StructuredOutput(schema), ToolSearch()]).run("go")
     assert result.output == {"city": "Bern"}
     assert shown(model, 0) == ["tools", "final_answer"]
     assert shown(model, 1) == ["tools", "weather", "final_answer"]
 
 
-async def test_what_was_shown_is_logged_once() -> None:
+async def test_shown_tools_are_logged_once() -> None:
     thread = Thread()
-    await ask(*(calls(find("help", name="weather")) for _ in range(3)), thread=thread)
-    assert [entry["value"] for entry in entries(thread, "value")] == [["weather"]]
+    await ask(*(tool_calls_reply(find("help", name="weather")) for _ in range(3)), thread=thread)
+    assert [entry["value"] for entry in thread_entries(thread, "value")] == [["weather"]]
 
 
 @pytest.mark.parametrize(
@@ -237,6 +248,6 @@ async def test_what_was_shown_is_logged_once() -> None:
         ({"always": [7]}, "takes a list of names"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         ToolSearch(**options)

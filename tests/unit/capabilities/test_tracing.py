@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from kit import call, calls, echo, echoer, talker
+from kit import echo, echo_agent, hello_agent, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Block,
@@ -43,7 +43,7 @@ SOURCE = Path(__file__).parents[3] / "src"
 
 
 class Spans:
-    """What was exported: every span that has ended."""
+    """All exported spans."""
 
     def __init__(self, exporter: InMemorySpanExporter) -> None:
         self.exporter = exporter
@@ -82,7 +82,7 @@ def events(span: Any, name: str) -> list[dict[str, Any]]:
 
 
 async def test_the_tree_of_spans(spans: Spans) -> None:
-    model = Scripted(calls(call(id="a"), call(id="b")), "done")
+    model = Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done")
     await Agent(model, tools=[echo]).run("go")
     run, step = ("run",), ("run", "step")
     assert spans.tree() == [
@@ -97,7 +97,7 @@ async def test_the_tree_of_spans(spans: Spans) -> None:
 
 
 async def test_the_attributes(spans: Spans) -> None:
-    result = await echoer(name="parrot").run("go")
+    result = await echo_agent(name="parrot").run("go")
     assert result.thread is not None
     run, (first, second) = spans.one("run"), spans.of("llm.call")
     use, steps = spans.one("tool.call"), spans.of("step")
@@ -133,7 +133,7 @@ async def test_the_attributes(spans: Spans) -> None:
 
 async def test_previews_have_500_characters(spans: Spans) -> None:
     long = "é" * 2000
-    model = Scripted(assistant(long, call(text=long)), "done")
+    model = Scripted(assistant(long, tool_call(text=long)), "done")
     await Agent(model, tools=[echo]).run("go")
     asked, used = spans.of("llm.call")[0].attributes or {}, spans.one("tool.call").attributes
     assert (asked["content_length"], asked["content_preview"]) == (2000, long[:500])
@@ -141,7 +141,7 @@ async def test_previews_have_500_characters(spans: Spans) -> None:
     assert len(used["tool_args"]) == 500
 
 
-async def test_what_an_after_takes_out_is_not_traced(spans: Spans) -> None:
+async def test_output_removed_by_an_after_is_not_traced(spans: Spans) -> None:
     @after(ToolUse)
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
@@ -155,19 +155,19 @@ async def test_what_an_after_takes_out_is_not_traced(spans: Spans) -> None:
         """Tell a secret."""
         return "it is hunter2"
 
-    model = Scripted(calls(ToolCall("c1", "secret")), "the secret is hunter2")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "secret")), "the secret is hunter2")
     await Agent(model, tools=[secret], hooks=[redact, redact_reply]).run("go")
     assert spans.one("tool.call").attributes["output_preview"] == "it is ***"
     assert (spans.of("llm.call")[1].attributes or {})["content_preview"] == "the secret is ***"
     assert not any("hunter2" in span.to_json() for span in spans)
 
 
-async def test_what_a_before_changes_is_traced_as_it_was_done(spans: Spans) -> None:
+async def test_a_change_by_a_before_is_traced(spans: Spans) -> None:
     @before(ToolUse)
     def shout(use: ToolUse) -> None:
         use.args["text"] = "HI"
 
-    await echoer(shout).run("go")
+    await echo_agent(shout).run("go")
     used = spans.one("tool.call")
     assert used.attributes["tool_args"] == '{"text":"HI","times":1}'
     (said,) = events(used, "hook")
@@ -180,7 +180,7 @@ async def test_decisions_are_events_of_the_span(spans: Spans) -> None:
     def never(use: ToolUse) -> Block:
         return Block("not today")
 
-    await echoer(never).run("go")
+    await echo_agent(never).run("go")
     used = spans.one("tool.call")
     (said,) = events(used, "hook")
     assert (said["hook"], said["verdict"], said["reason"]) == ("never", "block", "not today")
@@ -194,7 +194,7 @@ async def test_a_tool_that_fails_is_an_error_of_its_span_alone(spans: Spans) -> 
         """Fail."""
         raise ToolError("it is broken " + "x" * 1000)
 
-    await Agent(Scripted(calls(ToolCall("c1", "broken")), "done"), tools=[broken]).run("go")
+    await Agent(Scripted(tool_calls_reply(ToolCall("c1", "broken")), "done"), tools=[broken]).run("go")
     used = spans.one("tool.call")
     assert used.status.status_code is StatusCode.ERROR
     assert used.attributes["error"].startswith("it is broken") and len(used.attributes["error"]) == 500
@@ -202,7 +202,7 @@ async def test_a_tool_that_fails_is_an_error_of_its_span_alone(spans: Spans) -> 
 
 
 async def test_a_call_that_cannot_be_made_is_no_tool_call(spans: Spans) -> None:
-    await Agent(Scripted(calls(call("nothing")), "done"), tools=[echo]).run("go")
+    await Agent(Scripted(tool_calls_reply(tool_call("nothing")), "done"), tools=[echo]).run("go")
     assert not spans.of("tool.call")
     assert (spans.of("llm.call")[0].attributes or {})["tool_calls"] == ("nothing",)
 
@@ -225,7 +225,7 @@ async def test_a_run_that_is_cancelled_ends_its_spans(spans: Spans) -> None:
         await asyncio.sleep(60)
         return "awake"
 
-    agent = Agent(Scripted(calls(ToolCall("c1", "sleep"))), tools=[sleep])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c1", "sleep"))), tools=[sleep])
     task = asyncio.create_task(agent.run("go"))
     while not spans.of("llm.call"):
         await asyncio.sleep(0)
@@ -235,16 +235,16 @@ async def test_a_run_that_is_cancelled_ends_its_spans(spans: Spans) -> None:
     assert [span.name for span in spans] == ["run", "step", "llm.call", "tool.call"]
 
 
-async def test_what_a_run_records_is_an_event_of_its_span(spans: Spans) -> None:
+async def test_a_recorded_value_is_a_span_event(spans: Spans) -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", files=3, names=["a", "b"], name="notes")
 
-    await talker(note).run("go")
+    await hello_agent(note).run("go")
     assert events(spans.one("run"), "loaded") == [{"files": 3, "names": "['a', 'b']", "name": "notes"}]
 
 
-async def test_what_a_failed_run_records_is_traced_too(spans: Spans) -> None:
+async def test_values_of_a_failed_run_are_traced(spans: Spans) -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", files=3)
@@ -266,7 +266,7 @@ async def test_a_retry_is_one_span(spans: Spans) -> None:
     assert spans.one("llm.call").status.status_code is StatusCode.UNSET
 
 
-async def test_a_childs_spans_stand_below_the_tool_that_ran_it(spans: Spans) -> None:
+async def test_child_spans_are_below_their_tool(spans: Spans) -> None:
     child = Agent(Scripted("from below"), name="child")
 
     @tool
@@ -274,7 +274,7 @@ async def test_a_childs_spans_stand_below_the_tool_that_ran_it(spans: Spans) -> 
         """Let another do it."""
         return (await child.run("do it", parent=run)).text
 
-    model = Scripted(calls(ToolCall("c1", "delegate")), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "delegate")), "done")
     await Agent(model, tools=[delegate], name="parent").run("go")
     below = ("run", "step", "tool.call", "run")
     deep = [path for path in spans.tree() if path[:4] == below]
@@ -295,7 +295,7 @@ async def test_a_run_that_is_stopped_is_not_an_error(spans: Spans) -> None:
     def enough(step: Step) -> Stop:
         return Stop("enough")
 
-    await talker(enough).run("go")
+    await hello_agent(enough).run("go")
     run = spans.one("run")
     assert (run.attributes["outcome"], run.attributes["reason"]) == ("stopped", "stop requested: enough")
     assert run.status.status_code is StatusCode.UNSET
@@ -304,8 +304,8 @@ async def test_a_run_that_is_stopped_is_not_an_error(spans: Spans) -> None:
 # -- without an SDK ---------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_sdk_the_hooks_stand_aside() -> None:
-    result = await echoer().run("go")
+async def test_without_an_sdk_the_hooks_are_disabled() -> None:
+    result = await echo_agent().run("go")
     assert result.outcome == "completed"
     assert trace.get_current_span().get_span_context().is_valid is False
 

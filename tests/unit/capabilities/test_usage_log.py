@@ -1,4 +1,4 @@
-"""One line for each run: who asked, how many tokens it took, and what it cost."""
+"""One line for each run: user, tokens and cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, echo
+from kit import ScriptedUser, echo, tool_calls_reply
 from wick import Agent, Ask, FunctionModel, Limits, Paused, Scripted, Thread, ToolCall, ToolUse, guard, tool
 from wick.capabilities.usage_log import UsageLog
 from wick.errors import ConfigError, ModelError
@@ -27,7 +27,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[Any]:
 
 
 async def test_a_run_is_one_line_with_all_its_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    model = Scripted(calls(ToolCall("1", "echo", {"text": "x" * 400})), "done" * 20, name=SONNET)
+    model = Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "x" * 400})), "done" * 20, name=SONNET)
     agent = Agent(model, name="helper", tools=[echo], hooks=[UsageLog()])
     result = await agent.run("go" * 40, thread=Thread("th_1"), user="ada")
     (record,) = lines(caplog)
@@ -41,7 +41,7 @@ async def test_a_run_is_one_line_with_all_its_tokens(caplog: pytest.LogCaptureFi
     assert f"input_tokens={result.usage.input_tokens} output_tokens={result.usage.output_tokens}" in text
 
 
-async def test_a_price_that_nobody_knows_is_none(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_price_is_none(caplog: pytest.LogCaptureFixture) -> None:
     await Agent(Scripted("hello"), hooks=[UsageLog()]).run("go")
     (record,) = lines(caplog)
     assert record.price is None
@@ -68,7 +68,9 @@ async def test_a_run_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_run_that_is_stopped_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    agent = Agent(Scripted(calls(ToolCall("1", "echo", {"text": "a"}))), tools=[echo], hooks=[Limits(1), UsageLog()])
+    agent = Agent(
+        Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "a"}))), tools=[echo], hooks=[Limits(1), UsageLog()]
+    )
     await agent.run("go")
     assert [record.outcome for record in lines(caplog)] == ["stopped"]
 
@@ -89,13 +91,13 @@ async def test_a_run_that_is_cancelled_is_logged(caplog: pytest.LogCaptureFixtur
     assert [record.outcome for record in lines(caplog)] == ["cancelled"]
 
 
-async def test_a_run_that_waits_is_logged_and_again_when_it_was_taken_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_waiting_run_is_logged_and_again_after_resume(caplog: pytest.LogCaptureFixture) -> None:
     @guard(ToolUse)
     def ask(use: ToolUse) -> Ask:
         return Ask("may it?")
 
-    thread, user = Thread(), User(Paused("later"), True)
-    model = Scripted(calls(ToolCall("1", "echo", {"text": "a"})), "done")
+    thread, user = Thread(), ScriptedUser(Paused("later"), True)
+    model = Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "a"})), "done")
     agent = Agent(model, tools=[echo], hooks=[ask, UsageLog()], ask=user)
     await agent.run("go", thread=thread)
     await agent.run(thread=thread)
@@ -107,7 +109,7 @@ class Broken(logging.Logger):
         raise RuntimeError("the disk is full")
 
 
-async def test_an_error_in_it_does_not_touch_the_run() -> None:
+async def test_a_logging_error_does_not_fail_the_run() -> None:
     result = await Agent(Scripted("hello"), hooks=[UsageLog(Broken("broken"))]).run("go")
     assert (result.text, result.outcome) == ("hello", "completed")
 
@@ -134,6 +136,6 @@ async def test_another_logger_and_level(caplog: pytest.LogCaptureFixture) -> Non
         ({"level": None}, "there is no such level"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         UsageLog(**options)

@@ -32,7 +32,7 @@ ALL = dict(commands())
 
 
 def section(name: str) -> str:
-    """What the page says of a command, and what it says of the options that all have."""
+    """Return the documentation of a command and of the common options."""
     found = re.search(rf"^## {re.escape(name)}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"docs/guide/cli.md has no heading `{name}`"
     return found[1]
@@ -56,7 +56,7 @@ def test_no_option_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_command_says_in_a_sentence_what_it_does(name: str) -> None:
+def test_a_command_has_a_one_sentence_help(name: str) -> None:
     sentence = (ALL[name].help or "").split("\n\n")[0]
     assert sentence.endswith(".") and len(sentence) < 120
     if len(name.split()) == 2 and isinstance(ALL[name], click.Group):

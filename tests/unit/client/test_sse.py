@@ -55,7 +55,7 @@ def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -
     assert constants.SSE_LINE_BYTES > 1_000_000
 
 
-def test_what_is_no_json_is_an_error() -> None:
+def test_invalid_json_is_an_error() -> None:
     with pytest.raises(ServerError, match="not JSON"):
         SseFrame("", "done", "{").json()
     assert SseFrame("", "done", "[1]").json() == {}
@@ -76,16 +76,16 @@ SAMPLES: list[Event] = [
 
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.event)
-def test_an_event_is_what_it_was(event: Event) -> None:
+def test_an_event_round_trips(event: Event) -> None:
     assert parse_event(event.to_json()) == event
 
 
 @pytest.mark.parametrize("kind", Event.__subclasses__(), ids=lambda kind: kind.__name__)
-def test_every_event_is_known(kind: type[Event]) -> None:
+def test_every_event_type_is_known(kind: type[Event]) -> None:
     assert parse_event(kind(run_id="r").to_json()) == kind(run_id="r")
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"new": 1}])
-def test_what_later_versions_say_is_no_error(data: Any) -> None:
+def test_unknown_fields_are_ignored(data: Any) -> None:
     assert isinstance(parse_event({"event": "done", "data": data, "thread_id": "t"}), Done)
     assert parse_event({"event": "on_moon", "run_id": "r", "data": data}) is None

@@ -58,7 +58,7 @@ def test_a_key_of_another_agent_of_the_file_counts(tmp_path: Path) -> None:
         load(_file(tmp_path, *lines), environment={})
 
 
-def test_a_file_that_is_not_checked_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_file_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check_exposure", lambda path, agents: None)
     with pytest.raises(pytest.fail.Exception):
         test_a_key_that_commands_could_read_is_refused(tmp_path, SHOWN[0], HELD[0])

@@ -1,4 +1,4 @@
-"""The conformance cases run on what one process provides: State, and stores in memory and in SQLite."""
+"""The conformance cases on in-process implementations: State, and stores in memory and in SQLite."""
 
 from conformance.backends import open_kinds, place, pytest_make_collect_report
 from conformance.stores import open_places, store

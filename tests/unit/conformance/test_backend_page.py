@@ -20,11 +20,11 @@ SHAPES = [kind for kind in vars(results).values() if is_typeddict(kind)]
 
 
 def codes(text: str) -> set[str]:
-    """What a page writes as code, outside of its blocks."""
+    """Return inline code of a page."""
     return set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)))
 
 
-def test_the_page_has_every_operation_and_what_it_answers() -> None:
+def test_the_page_has_every_operation_and_result() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)\(", row)} >= OPERATIONS
     for shape in SHAPES:
@@ -37,7 +37,7 @@ def test_the_page_has_every_code() -> None:
     assert _given() == said, _given() ^ said
 
 
-WITHIN = {"no_engine"}  # what a daemon says to wick, and nobody else hears
+WITHIN = {"no_engine"}  # messages of the daemon to wick only
 
 
 def _given() -> set[str]:

@@ -21,7 +21,7 @@ from wick.stores.sqlite import Sqlite
 
 
 class Slow(InMemory):
-    """A store whose answers are old when they arrive."""
+    """A store with stale answers."""
 
     async def inbox(self, owner: str, id: str) -> list[Queued]:
         found = await super().inbox(owner, id)
@@ -29,7 +29,7 @@ class Slow(InMemory):
         return found
 
 
-async def test_a_message_is_heard_once_also_if_it_was_read_before_it_was_taken() -> None:
+async def test_a_message_is_delivered_once() -> None:
     store = Slow()
     sessions = Sessions(store)
     await store.create("local", "th_1")
@@ -89,7 +89,7 @@ class Lossy(InMemory):
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])
-async def test_an_append_whose_connection_was_lost_is_repeated(takes_effect: bool) -> None:
+async def test_an_append_with_a_lost_connection_is_repeated(takes_effect: bool) -> None:
     store = Lossy()
     async with hold(store, "ada", thread := Thread("th_1")):
         store.lost, store.takes_effect = 2, takes_effect

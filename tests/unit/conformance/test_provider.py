@@ -1,4 +1,4 @@
-"""The scripted server is as strict as the vendors are, and its language of faults says what it means."""
+"""The scripted server is as strict as the vendors, and its fault language works."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_right_requests_are_accepted(wire: str) -> None:
     check(wire, BODIES[wire])
 
 
-Wrong = tuple[str, tuple[Any, ...], Any, str]  # whose, where, what stands there instead, and what is said about it
+Wrong = tuple[str, tuple[Any, ...], Any, str]  # owner, path, replacement, and the message
 GONE = object()
 
 WRONG: list[Wrong] = [
@@ -206,7 +206,7 @@ PIECES = [b"abc", b"defgh", b"ij"]
 
 
 def flow(fault: Fault, pieces: Any = PIECES) -> list[bytes | Act]:
-    """What is sent, with neighbouring bytes joined."""
+    """Return sent bytes, with neighbours joined."""
     sent: list[bytes | Act] = []
     for piece in fault.apply("body", pieces, None):
         if isinstance(piece, bytes) and sent and isinstance(sent[-1], bytes):
@@ -290,7 +290,7 @@ def test_framing(head: Head, sent: bytes) -> None:
 
 
 def test_arguments_with_a_piece_lost_repeated_or_late_are_never_other_arguments() -> None:
-    """What the conformance suite says about its tool rests on this."""
+    """The checks of the conformance suite about its tool rely on this."""
     reply = Reply(calls=(Call("c", "add", '{"a": 2, "b": 3}'),), piece=6)
     pieces = reply.pieces(reply.calls[0].args)
     others = [pieces[:n] + pieces[n + 1 :] for n in range(3)] + [pieces[: n + 1] + pieces[n:] for n in range(3)]
@@ -300,7 +300,7 @@ def test_arguments_with_a_piece_lost_repeated_or_late_are_never_other_arguments(
 
 
 def _complete(text: str) -> bool:
-    """Whether this is JSON, with both arguments and neither of them twice."""
+    """Return True if this is JSON with both arguments, each once."""
     try:
         names: list[str] = json.loads(text, object_pairs_hook=lambda pairs: sorted(name for name, _ in pairs))
     except ValueError:

@@ -20,7 +20,7 @@ async def records(tmp_path: Path) -> AsyncIterator[Records]:
     await opened.close()
 
 
-async def test_sqlite_sweeps_away_what_is_over(tmp_path: Path) -> None:
+async def test_sqlite_deletes_expired_rows(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "server.db", clock=lambda: 100.0)
     await records.put("k", "ada", "1", {}, until=50.0)
     await records.put("k", "ada", "2", {}, until=150.0)

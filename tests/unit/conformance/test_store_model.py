@@ -7,5 +7,5 @@ from conformance.store_model import MODEL_SECONDS, check_store
 
 @pytest.mark.timeout(MODEL_SECONDS)
 @pytest.mark.parametrize("kind", ["in_memory", "sqlite"])
-def test_a_store_does_what_the_model_does(kind: str) -> None:
+def test_a_store_matches_the_model(kind: str) -> None:
     check_store(kind)

@@ -1,4 +1,4 @@
-"""Whatever a program prints, in whatever field: it is understood, or it is a failure that is said in a sentence."""
+"""Any output of a program is parsed, or is a failure with a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import call, execute
+from kit import execute, tool_call
 from wick import Run, Step, ToolUse, user
 from wick.decisions import Block, Stop
 from wick.hook_programs import kodelet, wick_protocol
@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 
 def a_use() -> ToolUse:
-    use = ToolUse(Run(), call("execute", command="ls"), execute, {"command": "ls"})
+    use = ToolUse(Run(), tool_call("execute", command="ls"), execute, {"command": "ls"})
     use.validate()
     return use
 
@@ -115,7 +115,7 @@ def test_any_bytes_are_understood_or_a_failure(printed: bytes) -> None:
         assert str(problem).startswith("answered ")
 
 
-# -- exit codes and what is printed with them -----------------------------------------------------------------------
+# -- exit codes with output -----------------------------------------------------------------------------------------
 
 DENY = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
 ALLOW = DENY.replace("deny", "allow")
@@ -156,25 +156,25 @@ def test_only_0_with_something_that_agrees_is_agreement(printed: str) -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 126])
 @pytest.mark.parametrize("printed", ["nothing", "half an answer", "no UTF-8", "a deny below a text"])
-def test_who_may_fail_open_lets_pass_what_it_did_not_say(printed: str, code: int) -> None:
+def test_fail_open_ignores_an_invalid_answer(printed: str, code: int) -> None:
     assert decision((AGREES | REFUSES)[printed], code, fail="open") is None
 
 
-def test_who_may_fail_open_still_refuses() -> None:
+def test_fail_open_still_honours_a_denial() -> None:
     assert isinstance(decision(DENY, 0, fail="open"), Block) and isinstance(decision("", 2, fail="open"), Block)
     assert isinstance(decision('{"continue": false}', 1, fail="open"), Stop)
 
 
-def test_a_text_may_have_objects_in_it_that_are_no_answers() -> None:
+def test_objects_inside_text_are_not_answers() -> None:
     assert decision('the config is\n{"retries": 3}\nand that is fine', 0) is None
     assert decision('I would say {"decision": "block"} is too much', 0) is None
 
 
-def test_what_is_told_is_spelled_as_shell_scripts_look_for_it() -> None:
+def test_input_is_formatted_for_shell_scripts() -> None:
     assert encode_payload({"tool_name": "bash", "tool_input": {"command": "größer"}}) == (
         '{"tool_name":"bash","tool_input":{"command":"größer"}}'.encode()
     )
 
 
-def test_half_characters_are_told_as_they_are() -> None:
+def test_lone_surrogates_are_passed() -> None:
     assert json.loads(encode_payload({"command": "rm \ud800"})) == {"command": "rm \ud800"}

@@ -1,10 +1,10 @@
-"""What a failure means: at each event, and as somebody chose."""
+"""Failure policy: by event, and as configured."""
 
 from __future__ import annotations
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Block, Run
 from wick.errors import HookError
 from wick.hook_programs.failure_policy import Fail, decides, describe_failure, handle_failure, one_line
@@ -16,7 +16,7 @@ WATCHING = (
 )
 
 
-def test_who_decides_is_known_by_the_event() -> None:
+def test_the_event_determines_deciders() -> None:
     assert all(map(decides, DECIDING)) and not any(map(decides, WATCHING))
 
 
@@ -29,34 +29,32 @@ def test_who_decides_is_known_by_the_event() -> None:
         ("PostToolUse", "closed", "closed"),
     ],
 )
-def test_whether_a_failure_counts_is_the_events_unless_somebody_chose(
-    event: str, fail: Fail | None, counts: str
-) -> None:
+def test_the_default_failure_policy_depends_on_the_event(event: str, fail: Fail | None, counts: str) -> None:
     assert describe_failure(event, fail) == counts
 
 
-def test_who_decides_and_fails_has_not_agreed() -> None:
+def test_a_failing_decider_denies() -> None:
     run = Run()
     for fail in (None, "closed"):
         assert handle_failure(run, "check", "hangs", fail, True) == Block(
             "the hook program check hangs, so it has not agreed"
         )
-    assert entries(run.thread, "event") == []
+    assert thread_entries(run.thread, "event") == []
 
 
 @pytest.mark.parametrize(("fail", "deciding"), [("open", True), ("open", False), (None, False)])
-def test_who_may_fail_is_logged(fail: Fail | None, deciding: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_observer_is_logged(fail: Fail | None, deciding: bool, caplog: pytest.LogCaptureFixture) -> None:
     run = Run()
     assert handle_failure(run, "watch", "hangs", fail, deciding) is None
-    (entry,) = entries(run.thread, "event")
+    (entry,) = thread_entries(run.thread, "event")
     assert (entry["name"], entry["data"]) == ("hook_failed", {"hook": "watch", "problem": "hangs"})
     assert "the hook program watch hangs; the run goes on" in caplog.text
 
 
-def test_who_watches_and_must_not_fail_fails() -> None:
+def test_a_failing_fail_closed_observer_raises() -> None:
     with pytest.raises(HookError, match="the hook program watch hangs"):
         handle_failure(Run(), "watch", "hangs", "closed", False)
 
 
-def test_somebody_elses_words_stay_short_and_on_one_line() -> None:
+def test_foreign_text_is_shortened_to_one_line() -> None:
     assert one_line("  a\n\tb  ") == "a b" and one_line("x" * 400) == "x" * 299 + "…"

@@ -1,4 +1,4 @@
-"""Trust: a hash for each file, kept where only its owner reads it, and lost with any change."""
+"""Trust: a hash for each file, stored privately, and void after any change."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def trust(tmp_path: Path) -> Trust:
     return Trust(tmp_path / "own" / "trust.json")
 
 
-def test_a_file_is_trusted_when_somebody_says_so(trust: Trust, file: Path) -> None:
+def test_a_file_is_trusted_on_request(trust: Trust, file: Path) -> None:
     assert trust.trust_state(file) == "untrusted" and not trust.is_trusted(file)
     assert trust.trust([file]) == [file] and trust.trust([str(file)]) == []
     assert trust.trust_state(file) == "trusted" and Trust(trust.path).is_trusted(file)
     assert trust.files() == {file: hash_file(file)}
 
 
-def test_a_changed_file_is_not_trusted_until_it_is_again(trust: Trust, file: Path) -> None:
+def test_a_changed_file_needs_trust_again(trust: Trust, file: Path) -> None:
     trust.trust([file])
     file.write_text("#!/bin/sh\necho changed\n")
     assert trust.trust_state(file) == "changed" and not trust.is_trusted(file)
@@ -54,14 +54,14 @@ def test_a_changed_file_is_not_trusted_until_it_is_again(trust: Trust, file: Pat
     assert trust.trust_state(file) == "trusted"
 
 
-def test_what_was_read_is_what_counts(trust: Trust, file: Path) -> None:
+def test_the_read_content_is_trusted(trust: Trust, file: Path) -> None:
     trust.trust([file])
     read = file.read_bytes()
     file.write_text("something else")
     assert trust.is_trusted(file, read) and not trust.is_trusted(file, b"something else")
 
 
-def test_what_is_forgotten_is_not_trusted(trust: Trust, file: Path) -> None:
+def test_a_forgotten_file_is_not_trusted(trust: Trust, file: Path) -> None:
     trust.trust([file])
     assert trust.forget([file, "/no/such"]) == [file]
     assert trust.trust_state(file) == "untrusted" and trust.forget([file]) == []
@@ -79,7 +79,7 @@ def test_a_path_is_the_same_by_every_way_that_leads_there(trust: Trust, file: Pa
     assert trust.trust_state(tmp_path / "other" / "check") == "trusted" == trust.trust_state(file)
 
 
-def test_a_link_that_leads_elsewhere_is_changed(trust: Trust, file: Path, tmp_path: Path) -> None:
+def test_a_retargeted_link_is_changed(trust: Trust, file: Path, tmp_path: Path) -> None:
     link, evil = tmp_path / "link", tmp_path / "evil"
     evil.write_text("#!/bin/sh\nrm -rf /\n")
     link.symlink_to(file)
@@ -90,7 +90,7 @@ def test_a_link_that_leads_elsewhere_is_changed(trust: Trust, file: Path, tmp_pa
 
 
 @pytest.mark.parametrize("what", ["gone", "a folder", "a pipe"])
-def test_what_cannot_be_read_cannot_be_trusted(trust: Trust, tmp_path: Path, what: str) -> None:
+def test_an_unreadable_file_cannot_be_trusted(trust: Trust, tmp_path: Path, what: str) -> None:
     path = tmp_path / "odd"
     if what == "a folder":
         path.mkdir()
@@ -111,7 +111,7 @@ def test_a_damaged_file_trusts_nothing(trust: Trust, file: Path, text: str) -> N
         trust.is_trusted(file)
 
 
-def test_what_a_program_hooks_is_remembered_beside_its_trust(trust: Trust, file: Path) -> None:
+def test_hooks_of_a_program_are_stored_with_its_trust(trust: Trust, file: Path) -> None:
     assert trust.last_type(file) is None
     trust.record_types({file: {"points": ["turn_end"]}})
     assert trust.last_type(file) == {"points": ["turn_end"]} and trust.trust_state(file) == "untrusted"
@@ -121,7 +121,7 @@ def test_what_a_program_hooks_is_remembered_beside_its_trust(trust: Trust, file:
     assert trust.path.stat().st_mtime_ns == written and trust.trust_state(file) == "trusted"
 
 
-def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writes_lose_nothing(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     files = [tmp_path / f"file{number}" for number in range(20)]
@@ -132,7 +132,7 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
     assert set(Trust(tmp_path / "trust.json").files()) == set(files)
 
 
-def test_a_check_reads_a_file_again_only_when_it_looks_different(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_rereads_a_file_only_if_its_stat_changed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, read = hash_file(file), []
     monkeypatch.setattr("wick.hook_programs.trust.hash_file", lambda path: read.append(path) or known)
     monkeypatch.setattr("wick.hook_programs.trust.SETTLED_SECONDS", 3600)
@@ -153,7 +153,7 @@ def test_a_check_sees_a_change_that_hides_its_time(file: Path) -> None:
     assert check() == "was changed after it was trusted"
 
 
-def test_a_check_without_a_hash_asks_whether_it_is_there(file: Path) -> None:
+def test_a_check_without_hash_tests_existence(file: Path) -> None:
     check = make_check(file)
     file.write_text("#!/bin/sh\n# changed\n")
     assert check() == ""
@@ -163,7 +163,7 @@ def test_a_check_without_a_hash_asks_whether_it_is_there(file: Path) -> None:
     assert check() == "no longer exists"
 
 
-# -- what lies beside a program -------------------------------------------------------------------------------------
+# -- neighbours of a program ----------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monke
     assert "has more than 3 files" in make_folder_check(tmp_path, {})()
 
 
-def test_what_lies_beside_a_program_is_trusted_with_it(trust: Trust, tmp_path: Path) -> None:
+def test_neighbours_of_a_program_are_trusted_with_it(trust: Trust, tmp_path: Path) -> None:
     folder = tmp_path / "hooks"
     folder.mkdir()
     (folder / "check").write_text("#!/bin/sh\n. ./lib\n")
@@ -230,7 +230,7 @@ def test_a_program_of_its_own_does_not_take_the_trust_of_its_neighbours(
     other.write_text("#!/bin/sh\nexit 3\n")
     other.chmod(0o644 if name == "not-executable" else 0o755)
     problem = f"stands beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
-    for look in (check, make_folder_check(folder, trust.files())):  # one that has looked before, and one that looks now
+    for look in (check, make_folder_check(folder, trust.files())):  # one with a cache, and one without
         assert look() == ("" if name in APART else problem)
     assert trust.trust_state(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
 
@@ -246,9 +246,7 @@ def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_pat
     assert check() == "stands beside second, which is not trusted"
 
 
-def test_a_folder_where_every_new_file_is_taken_for_a_program_is_noticed(
-    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trusting_every_new_file_is_detected(trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.hook_programs.trust.is_independent", lambda path, folder, trusted: True)
     (tmp_path / "check").write_text("#!/bin/sh\n")
     trust.trust(list_code_files(tmp_path))
@@ -260,7 +258,7 @@ def test_a_folder_where_every_new_file_is_taken_for_a_program_is_noticed(
 # -- the file of trust, and where it is -----------------------------------------------------------------------------
 
 
-def test_a_file_that_others_may_write_trusts_nothing(trust: Trust, file: Path) -> None:
+def test_a_writable_trust_file_is_ignored(trust: Trust, file: Path) -> None:
     trust.trust([file])
     for mode in (0o620, 0o602, 0o666):
         trust.path.chmod(mode)
@@ -270,7 +268,7 @@ def test_a_file_that_others_may_write_trusts_nothing(trust: Trust, file: Path) -
     assert trust.is_trusted(file)
 
 
-def test_who_waits_long_for_somebody_else_is_told(
+def test_a_long_wait_for_the_lock_is_reported(
     trust: Trust, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wick.hook_programs.trust.LOCK_SECONDS", 0.05)
@@ -279,7 +277,7 @@ def test_who_waits_long_for_somebody_else_is_told(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="another process has locked"):
             trust.forget([file])
-        trust.record_types({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
+        trust.record_types({file: {"points": ["turn_end"]}})  # replaceable data need not be stored
     assert "cannot be stored" in caplog.text and trust.is_trusted(file) and trust.last_type(file) is None
 
 
@@ -310,7 +308,7 @@ def test_the_hooks_of_a_folder_that_is_named_like_a_home_are_nobodys_own(
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_is_gone_is_not_remembered_unless_it_was_trusted(trust: Trust, file: Path, tmp_path: Path) -> None:
+def test_removed_files_are_forgotten_unless_trusted(trust: Trust, file: Path, tmp_path: Path) -> None:
     gone, trusted = tmp_path / "gone", tmp_path / "trusted"
     for path in (gone, trusted):
         path.write_text("")

@@ -1,4 +1,4 @@
-"""wick's own points as JSON: what is told of each operation, and what an answer may say."""
+"""wick's own points as JSON: input of each operation, and allowed answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, echo
+from kit import echo, tool_call
 from wick import (
     Ask,
     Block,
@@ -34,9 +34,9 @@ def made(point: str) -> Operation[Any]:
     run = Run(agent="helper", user="ada", input=[user("hello")], system="Be kind.")
     operations: dict[str, Operation[Any]] = {
         "run": run,
-        "step": Step(run, 3, (call("echo"),)),
+        "step": Step(run, 3, (tool_call("echo"),)),
         "model_call": ModelCall(run, FunctionModel(lambda request: "hi"), "Be kind.", [user("hello")], [echo], {}),
-        "tool_use": ToolUse(run, call("echo"), echo, {"text": "hi", "times": 1}),
+        "tool_use": ToolUse(run, tool_call("echo"), echo, {"text": "hi", "times": 1}),
     }
     return operations[point.partition("_")[2]]
 
@@ -44,13 +44,13 @@ def made(point: str) -> Operation[Any]:
 RESULTS: dict[str, Any] = {
     "run": Result("hi"),
     "step": Stop("completed"),
-    "model_call": assistant("hi", call("echo")),
+    "model_call": assistant("hi", tool_call("echo")),
     "tool_use": ToolResult("hihi", data={"n": 1}),
 }
 
 
 @pytest.mark.parametrize("point", POINT_NAMES)
-def test_every_point_is_told_as_json(point: str) -> None:
+def test_every_point_is_sent_as_json(point: str) -> None:
     op = made(point)
     told = build_payload(op, point, cwd="/srv/app")
     assert json.loads(json.dumps(told)) == told
@@ -63,7 +63,7 @@ def test_every_point_is_told_as_json(point: str) -> None:
     )
 
 
-def test_what_is_told_of_each_operation() -> None:
+def test_each_operation_has_its_fields() -> None:
     assert build_payload(made("before_run"), "before_run")["input"] == [{"role": "user", "content": "hello"}]
     step = build_payload(made("before_step"), "before_step")
     assert (step["number"], step["pending"]) == (3, [{"call_id": "c1", "tool": "echo", "args": {"text": "hi"}}])
@@ -73,7 +73,7 @@ def test_what_is_told_of_each_operation() -> None:
     assert (use["tool"], use["args"], use["call_id"], use["kind"]) == ("echo", {"text": "hi", "times": 1}, "c1", "")
 
 
-def test_a_child_says_so_and_an_error_is_told() -> None:
+def test_children_and_errors_are_marked() -> None:
     run = Run(parent=Run())
     run.error = ValueError("lost")
     told = build_payload(run, "after_run")
@@ -82,8 +82,8 @@ def test_a_child_says_so_and_an_error_is_told() -> None:
     assert build_payload(run, "after_run")["error"] == "ValueError"
 
 
-def test_a_tool_that_is_not_there_has_the_name_it_was_called_by() -> None:
-    use = ToolUse(Run(), call("nobody"), None, {"text": "hi"})
+def test_an_unknown_tool_has_its_called_name() -> None:
+    use = ToolUse(Run(), tool_call("nobody"), None, {"text": "hi"})
     assert build_payload(use, "after_tool_use")["tool"] == "nobody"
 
 
@@ -125,7 +125,7 @@ def test_a_decision_is_read(point: str, answer: dict[str, Any], decision: Any) -
         ("after_tool_use", {"result": {"outputs": "x"}}, "answered with the field 'outputs'"),
     ],
 )
-def test_what_a_point_does_not_have_is_a_failure(point: str, answer: dict[str, Any], problem: str) -> None:
+def test_a_field_not_allowed_at_a_point_is_a_failure(point: str, answer: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         apply_answer(answer, point, made(point))
     assert problem in str(caught.value)
@@ -153,7 +153,7 @@ def test_changes_are_made() -> None:
     assert reply.result == Message("assistant", "bye")
 
 
-def test_who_refuses_changes_nothing() -> None:
+def test_a_denial_changes_nothing() -> None:
     use = made("before_tool_use")
     assert isinstance(use, ToolUse)
     assert apply_answer({"decision": "block", "args": {"text": "ho"}}, "before_tool_use", use) is not None
@@ -181,7 +181,7 @@ def test_a_result_is_a_text_or_its_parts() -> None:
         (b"{", "not JSON: '{'"),
     ],
 )
-def test_what_is_printed_is_one_json_object(printed: bytes, problem: str) -> None:
+def test_output_is_one_json_object(printed: bytes, problem: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         parse_answer(printed)
     assert problem in str(caught.value)

@@ -1,4 +1,4 @@
-"""The Messages API: what is sent, what is read, and what goes wrong."""
+"""The Messages API: requests, replies and errors."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PDF = "JVBERi0xLjQK"
 
 
-# -- a server that says what it is told -----------------------------------------------------------------------------
+# -- a scripted server ----------------------------------------------------------------------------------------------
 
 
 def sse(*events: dict[str, Any] | str) -> bytes:
-    """Events as the API writes them; a text stands for itself."""
+    """Return events as the API writes them; a text is literal."""
     return "".join(
         event if isinstance(event, str) else f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
         for event in events
@@ -161,7 +161,7 @@ async def reply(model: Anthropic, *messages: Message, **request: Any) -> Message
 
 
 def body(model: Anthropic, *messages: Message, **request: Any) -> Any:
-    """What would be sent, if the vendor's own types agree that it can be."""
+    """Return the request body, checked against the vendor's types."""
     data = json.loads(model.body(Request(messages or (user("hi"),), **request)))
     fits(data)
     return data
@@ -203,7 +203,7 @@ def blocks(model: Anthropic, *messages: Message) -> Any:
     return [(message["role"], plain(message["content"])) for message in body(model, *messages)["messages"]]
 
 
-# -- what is read ---------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 async def test_text_usage_and_the_end(provider: Provider) -> None:
@@ -224,7 +224,7 @@ async def test_thinking_is_read_with_its_signature(provider: Provider) -> None:
     assert message.reasoning == (Reasoning("hm", "sig", "anthropic"), Reasoning("", "opaque", "anthropic-redacted"))
 
 
-async def test_parallel_calls_are_kept_apart(provider: Provider) -> None:
+async def test_parallel_calls_are_separated(provider: Provider) -> None:
     provider.answers = [
         sse(
             begin(),
@@ -248,7 +248,7 @@ async def test_parallel_calls_are_kept_apart(provider: Provider) -> None:
     )
 
 
-async def test_a_call_may_come_with_its_arguments_at_once(provider: Provider) -> None:
+async def test_a_call_may_arrive_with_all_arguments(provider: Provider) -> None:
     whole = start(0, "tool_use", id="t1", name="read", input={"path": "a"})
     provider.answers = [sse(begin(), whole, stop(0), *call(1, "t2", "now"), *end("tool_use"))]
     message = await reply(claude(provider.url))
@@ -282,7 +282,7 @@ async def test_stop_reasons(provider: Provider, reason: str, finish: str) -> Non
     assert (await deltas(claude(provider.url)))[-1] == Finish(finish)
 
 
-async def test_usage_counts_what_the_cache_gave_and_took(provider: Provider) -> None:
+async def test_usage_counts_cache_reads_and_writes(provider: Provider) -> None:
     first = begin(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20)
     last = end(output_tokens=7, cache_read_input_tokens=None, output_tokens_details={"thinking_tokens": 4})
     provider.answers = [sse(first, *text(0, "x"), *last)]
@@ -291,7 +291,7 @@ async def test_usage_counts_what_the_cache_gave_and_took(provider: Provider) -> 
 
 
 @pytest.mark.parametrize("thinking", ["lots", -5, 0, True, 1.5])
-def test_how_much_it_may_think_is_a_number_or_an_object(thinking: Any) -> None:
+def test_the_thinking_budget_is_a_number_or_an_object(thinking: Any) -> None:
     with pytest.raises(ConfigError, match="number of tokens"):
         claude(thinking=thinking)
 
@@ -327,7 +327,7 @@ async def test_the_vendors_sdk_reads_the_same_stream_alike(provider: Provider) -
     assert ours.tool_calls == (ToolCall(called.id, called.name, called.input),)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_overloaded_server_may_be_asked_again(provider: Provider) -> None:
@@ -357,7 +357,7 @@ async def test_errors_in_the_middle(provider: Provider, kind: str, status: int |
     assert (caught.value.status, caught.value.retryable) == (status, again)
 
 
-async def test_a_refusal_says_why_and_keeps_the_key_to_itself(provider: Provider) -> None:
+async def test_a_refusal_has_its_reason_without_the_key(provider: Provider) -> None:
     said = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
     provider.answers = [web.json_response(said, status=401)]
     model = claude(provider.url)
@@ -369,7 +369,7 @@ async def test_a_refusal_says_why_and_keeps_the_key_to_itself(provider: Provider
     assert "secret" not in f"{caught.value!r} {model!r} {model.server!r}"
 
 
-async def test_an_overloaded_server_is_known_by_its_status(provider: Provider) -> None:
+async def test_an_overloaded_server_is_recognized_by_status(provider: Provider) -> None:
     provider.answers = [
         web.json_response({"error": {"message": "Overloaded"}}, status=529, headers={"retry-after": "3"})
     ]
@@ -440,13 +440,13 @@ async def test_a_server_that_does_not_hang_up_is_not_waited_for(provider: Provid
     assert (await deltas(claude(provider.url)))[-1] == Finish("stop")
 
 
-async def test_a_server_that_falls_silent_is_given_up(provider: Provider) -> None:
+async def test_a_silent_server_times_out(provider: Provider) -> None:
     provider.answers, provider.hang = [sse(begin(), *text(0, "x"))], True
     with pytest.raises(ModelError, match="fell silent for 0.05 s"):
         await deltas(claude(provider.url, limits=TimeLimits(between=0.05)))
 
 
-async def test_a_reader_who_leaves_ends_the_connection(provider: Provider) -> None:
+async def test_a_closed_reader_closes_the_connection(provider: Provider) -> None:
     provider.hang, provider.answers = True, [sse(begin(), *text(0, "x"))]
     stream = claude(provider.url).stream(Request((user("hi"),)))
     assert await anext(stream) == Usage(10, 1)
@@ -463,7 +463,7 @@ async def test_the_connection_is_used_again(provider: Provider, monkeypatch: pyt
     assert len(provider.connections) == 1
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 async def test_headers(provider: Provider) -> None:
@@ -484,7 +484,7 @@ def test_the_smallest_request() -> None:
     }
 
 
-def test_results_of_parallel_calls_go_into_one_turn_and_come_first() -> None:
+def test_results_of_parallel_calls_are_one_turn_and_first() -> None:
     asked = assistant("", ToolCall("a", "read", {"n": 1}), ToolCall("b", "read", {"n": 2}))
     answers = (
         tool_message("a", "read", "one"),
@@ -521,7 +521,7 @@ def test_empty_text_is_never_sent() -> None:
     ]
 
 
-def test_what_the_system_says_goes_in_front() -> None:
+def test_system_messages_are_the_system_prompt() -> None:
     data = body(claude(cache=False), system("be kind"), user("hi"), system("be brief"), system=" ")
     assert data["system"] == [{"type": "text", "text": "be kind\n\nbe brief"}]
     assert [message["role"] for message in data["messages"]] == ["user"]
@@ -550,7 +550,7 @@ def test_ids_and_names_of_other_models_are_made_legal() -> None:
     assert called["name"] == "fs_read"
 
 
-async def test_thoughts_are_replayed_where_they_were(provider: Provider) -> None:
+async def test_thinking_is_replayed_in_place(provider: Provider) -> None:
     provider.answers = [
         sse(
             begin(),
@@ -601,7 +601,7 @@ def test_thoughts_that_are_not_sent(thought: Reasoning) -> None:
 
 
 @given(st.text(max_size=20), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4)), max_size=4))
-def test_no_text_and_no_call_is_lost_wherever_thoughts_stand(said: str, places: list[tuple[int, int]]) -> None:
+def test_no_text_or_call_is_lost_beside_thinking(said: str, places: list[tuple[int, int]]) -> None:
     thoughts = [Reasoning("hm", "sig", f"anthropic@{chars}+{calls}") for chars, calls in places]
     calls = [ToolCall(f"c{index}", "read", {}) for index in range(3)]
     message = assistant(said, *calls, reasoning=thoughts)
@@ -746,7 +746,7 @@ def test_a_schema_for_the_answer() -> None:
         ({"tool_choice": "write"}, "there is no tool named 'write'"),
     ],
 )
-async def test_settings_that_cannot_be_kept(settings: Any, why: str) -> None:
+async def test_unsupported_settings_are_refused(settings: Any, why: str) -> None:
     with pytest.raises(ModelError, match=why):
         await deltas(claude(), tools=(read,), settings=settings)
 
@@ -769,7 +769,7 @@ def marks(data: Any) -> list[str]:
     ]
 
 
-def test_breakpoints_stand_at_the_last_tool_the_system_and_the_last_two_turns_of_the_user() -> None:
+def test_cache_breakpoints_are_at_tools_system_and_the_last_two_user_turns() -> None:
     said: list[Message] = []
     for turn in range(4):
         said += user(f"u{turn}"), assistant("x", ToolCall(f"c{turn}", "read")), tool_message(f"c{turn}", "read", "r")
@@ -793,14 +793,14 @@ def test_a_message_is_encoded_once_marked_or_not() -> None:
 # -- keys and addresses ---------------------------------------------------------------------------------------------
 
 
-def test_a_missing_key_says_how_to_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY, for instance with `export ANTHROPIC_API_KEY=…`"):
         Anthropic("claude-sonnet-4-5")
     Anthropic("claude-sonnet-4-5", headers={"Authorization": "Bearer x"})
 
 
-def test_the_key_in_the_environment_goes_only_to_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_key_is_sent_only_to_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", " sk-env\n")
     assert Anthropic("x").server.headers["x-api-key"] == "sk-env"
     assert Anthropic("x", api_key="sk-mine").server.headers["x-api-key"] == "sk-mine"

@@ -1,4 +1,4 @@
-"""Connections to model servers over real sockets: framing, limits, event loops, and what is not HTTP."""
+"""Connections to model servers over real sockets: framing, limits, event loops, and invalid HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,18 @@ from typing import Any
 
 import pytest
 
-from raw_servers import HI, OK, SAID, STREAM, ask, chunked, read_request, saying, serving, sized
+from raw_servers import (
+    HI,
+    OK,
+    SAID,
+    STREAM,
+    chunked_response,
+    fixed_response,
+    read_request,
+    request_deltas,
+    run_raw_server,
+    sized_response,
+)
 from wick import Agent, Message, constants, user
 from wick.errors import ConfigError, ModelError
 from wick.models import _connections, _http
@@ -28,15 +39,15 @@ from wick.protocols import Request
 
 CHUNKED = STREAM + b"transfer-encoding: chunked\r\n\r\n"
 PART = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'  # of a reply that does not end
-ANSWERS = {  # and whether the connection can be reused
-    "sized": (STREAM + sized(SAID), True),
-    "chunked": (CHUNKED + chunked(SAID), True),
+ANSWERS = {  # and True if the connection can be reused
+    "sized": (STREAM + sized_response(SAID), True),
+    "chunked": (CHUNKED + chunked_response(SAID), True),
     "chunks with extensions": (CHUNKED + b"%x;a=b\r\n%s\r\n0;c\r\n\r\n" % (len(SAID), SAID), True),
     "chunks with a trailer": (CHUNKED + b"%x\r\n%s\r\n0\r\nA: b\r\n\r\n" % (len(SAID), SAID), True),
-    "after hints": (b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + STREAM + sized(SAID), True),
-    "connection: close": (STREAM + b"Connection: close\r\n" + sized(SAID), False),
-    "HTTP/1.0": (STREAM.replace(b"1.1", b"1.0") + sized(SAID), False),
-    "without a reason": (STREAM.replace(b" OK", b"") + sized(SAID), True),
+    "after hints": (b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + STREAM + sized_response(SAID), True),
+    "connection: close": (STREAM + b"Connection: close\r\n" + sized_response(SAID), False),
+    "HTTP/1.0": (STREAM.replace(b"1.1", b"1.0") + sized_response(SAID), False),
+    "without a reason": (STREAM.replace(b" OK", b"") + sized_response(SAID), True),
 }
 
 
@@ -47,16 +58,16 @@ async def test_a_reply_is_read_in_every_framing(name: str) -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peers.add(writer.get_extra_info("peername"))
-        await saying(data)(reader, writer)
+        await fixed_response(data)(reader, writer)
 
-    async with serving(serve) as port:
-        assert await ask(port) == HI == await ask(port)
+    async with run_raw_server(serve) as port:
+        assert await request_deltas(port) == HI == await request_deltas(port)
     assert len(peers) == (1 if is_reused else 2)
 
 
 async def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
-    async with serving(saying(STREAM + b"\r\n" + SAID, closes=True)) as port:
-        assert await ask(port) == HI == await ask(port)
+    async with run_raw_server(fixed_response(STREAM + b"\r\n" + SAID, closes=True)) as port:
+        assert await request_deltas(port) == HI == await request_deltas(port)
 
 
 @pytest.mark.parametrize(
@@ -71,20 +82,20 @@ async def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
         OK + b"transfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n",
         OK + b"transfer-encoding: chunked\r\n\r\n5\r\nhelloXX5\r\nhello\r\n",
         OK + b"x: " + b"x" * 1_000_000 + b"\r\n\r\n",
-        *[(STREAM + sized(PART))[:at] for at in (1, 9, 40, -40, -20, -1)],
-        *[(CHUNKED + chunked(PART))[:at] for at in (40, -40, -20, -5, -1)],
+        *[(STREAM + sized_response(PART))[:at] for at in (1, 9, 40, -40, -20, -1)],
+        *[(CHUNKED + chunked_response(PART))[:at] for at in (40, -40, -20, -5, -1)],
     ],
 )
-async def test_what_is_not_http_or_ends_early_is_a_retryable_error(data: bytes) -> None:
-    async with serving(saying(data, closes=True)) as port:
+async def test_invalid_or_truncated_http_is_a_retryable_error(data: bytes) -> None:
+    async with run_raw_server(fixed_response(data, closes=True)) as port:
         with pytest.raises(ModelError, match="broke off|cannot be read") as caught:
-            await ask(port)
+            await request_deltas(port)
     assert caught.value.retryable
 
 
 async def test_a_complete_reply_counts_although_its_connection_breaks() -> None:
-    async with serving(saying(CHUNKED + chunked(SAID)[:-5], closes=True)) as port:
-        assert await ask(port) == HI
+    async with run_raw_server(fixed_response(CHUNKED + chunked_response(SAID)[:-5], closes=True)) as port:
+        assert await request_deltas(port) == HI
 
 
 async def test_other_tasks_run_between_the_portions_of_a_large_reply() -> None:
@@ -97,7 +108,7 @@ async def test_other_tasks_run_between_the_portions_of_a_large_reply() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with serving(saying(STREAM + sized(deltas + SAID))) as port:
+    async with run_raw_server(fixed_response(STREAM + sized_response(deltas + SAID))) as port:
         model = OpenAI("m", base_url=f"http://127.0.0.1:{port}/v1", name="here")
         counting, longest, run, seen = asyncio.create_task(count_turns()), 0, 0, 0
         async for _ in model.stream(Request((user("hello"),))):
@@ -109,9 +120,9 @@ async def test_other_tasks_run_between_the_portions_of_a_large_reply() -> None:
 
 async def test_the_head_of_a_request() -> None:
     heads: list[bytes] = []
-    async with serving(saying(STREAM + sized(SAID), heads)) as port:
-        assert await ask(port, headers={"X-Name": "ä", "User-Agent": "me"}) == HI
-        assert await ask(f"http://127.0.0.1:{port}/a b/ä?x=1&y=%20") == HI
+    async with run_raw_server(fixed_response(STREAM + sized_response(SAID), heads)) as port:
+        assert await request_deltas(port, headers={"X-Name": "ä", "User-Agent": "me"}) == HI
+        assert await request_deltas(f"http://127.0.0.1:{port}/a b/ä?x=1&y=%20") == HI
     first, second = (head.decode().split("\r\n") for head in heads)
     assert first[0] == "POST /v1/chat/completions HTTP/1.1"
     lines = {line.partition(":")[0].lower(): line.partition(": ")[2] for line in first}
@@ -126,8 +137,8 @@ async def test_passwords_of_netrc_are_not_sent(tmp_path: Path, monkeypatch: pyte
     path.write_text("machine 127.0.0.1 login me password correct-horse\n")
     path.chmod(0o600)
     monkeypatch.setenv("NETRC", str(path))
-    async with serving(saying(STREAM + sized(SAID), heads)) as port:
-        assert await ask(port) == HI
+    async with run_raw_server(fixed_response(STREAM + sized_response(SAID), heads)) as port:
+        assert await request_deltas(port) == HI
     assert b"authorization" not in heads[0].lower()
 
 
@@ -136,19 +147,19 @@ async def test_a_large_request_arrives_whole() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         bodies.append((await read_request(reader))[1])
-        writer.write(STREAM + sized(SAID))
+        writer.write(STREAM + sized_response(SAID))
         await writer.drain()
         writer.close()
 
     text = "Ä long text. " * 300_000
-    async with serving(serve) as port:
+    async with run_raw_server(serve) as port:
         model = OpenAI("m", base_url=f"http://127.0.0.1:{port}/v1", name="here")
         assert [delta async for delta in model.stream(Request((Message("user", text),)))] == HI
     assert json.loads(bodies[0])["messages"][0]["content"] == text
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
-def test_a_header_cannot_begin_another(value: str) -> None:
+def test_header_injection_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="there is a line break in what here is sent as 'x'"):
         OpenAI("m", base_url="http://127.0.0.1:1/v1", name="here", headers={"x": value})
 
@@ -162,15 +173,19 @@ def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
 async def test_a_compressed_reply_is_read(pack: Callable[[bytes], bytes]) -> None:
     kind = b"gzip" if pack is gzip.compress else b"deflate"
-    async with serving(saying(STREAM + b"content-encoding: " + kind + b"\r\n" + sized(pack(SAID)))) as port:
-        assert await ask(port) == HI == await ask(port)
+    async with run_raw_server(
+        fixed_response(STREAM + b"content-encoding: " + kind + b"\r\n" + sized_response(pack(SAID)))
+    ) as port:
+        assert await request_deltas(port) == HI == await request_deltas(port)
 
 
 @pytest.mark.parametrize("kind", [b"gzip", b"deflate", b"br", b"zstd"])
 async def test_a_reply_that_cannot_be_decompressed_is_an_error(kind: bytes) -> None:
-    async with serving(saying(STREAM + b"content-encoding: " + kind + b"\r\n" + sized(SAID))) as port:
+    async with run_raw_server(
+        fixed_response(STREAM + b"content-encoding: " + kind + b"\r\n" + sized_response(SAID))
+    ) as port:
         with pytest.raises(ModelError, match="the connection to here broke off: .*content-encoding"):
-            await ask(port)
+            await request_deltas(port)
 
 
 async def test_a_server_that_never_pauses_does_not_outlive_its_time() -> None:
@@ -183,9 +198,9 @@ async def test_a_server_that_never_pauses_does_not_outlive_its_time() -> None:
         except ConnectionError:
             writer.close()
 
-    async with serving(serve) as port, asyncio.timeout(60):
+    async with run_raw_server(serve) as port, asyncio.timeout(60):
         with pytest.raises(ModelError, match="did not finish its answer within 0.2 s"):
-            await ask(port, limits=TimeLimits(whole=0.2))
+            await request_deltas(port, limits=TimeLimits(whole=0.2))
 
 
 async def test_a_server_that_accepts_no_connection_in_time_cannot_be_reached() -> None:
@@ -198,7 +213,7 @@ async def test_a_server_that_accepts_no_connection_in_time_cannot_be_reached() -
             other.connect_ex(listener.getsockname())
         await asyncio.sleep(0.05)
         with pytest.raises(ModelError, match=r"cannot be reached at .*no connection within 0.2 s") as caught:
-            await ask(listener.getsockname()[1], limits=TimeLimits(connect=0.2))
+            await request_deltas(listener.getsockname()[1], limits=TimeLimits(connect=0.2))
     assert caught.value.retryable
     await _http.close()
 
@@ -208,12 +223,12 @@ async def test_an_idle_connection_is_closed_after_a_while(monkeypatch: pytest.Mo
     left = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await saying(STREAM + sized(SAID))(reader, writer)
+        await fixed_response(STREAM + sized_response(SAID))(reader, writer)
         left.set()
 
     await _http.close()
-    async with serving(serve) as port, asyncio.timeout(60):
-        assert await ask(port) == HI
+    async with run_raw_server(serve) as port, asyncio.timeout(60):
+        assert await request_deltas(port) == HI
         await left.wait()
 
 
@@ -228,8 +243,8 @@ async def test_cancelling_closes_the_connection() -> None:
         left.set()
         writer.close()
 
-    async with serving(serve) as port, asyncio.timeout(60):
-        task = asyncio.create_task(ask(port))
+    async with run_raw_server(serve) as port, asyncio.timeout(60):
+        task = asyncio.create_task(request_deltas(port))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -245,13 +260,13 @@ async def test_the_next_address_is_tried_when_one_fails(monkeypatch: pytest.Monk
         return [found for one in hosts for found in look_up(one, port, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
-    async with serving(saying(STREAM + sized(SAID))) as port:
-        assert await ask(f"http://model.test:{port}/v1") == HI
+    async with run_raw_server(fixed_response(STREAM + sized_response(SAID))) as port:
+        assert await request_deltas(f"http://model.test:{port}/v1") == HI
 
 
 async def test_an_unknown_name_cannot_be_reached() -> None:
     with pytest.raises(ModelError, match=r"here cannot be reached at http://nowhere.invalid/v1") as caught:
-        await ask("http://nowhere.invalid/v1")
+        await request_deltas("http://nowhere.invalid/v1")
     assert caught.value.retryable
     await _http.close()
 
@@ -261,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self.wfile.write(STREAM + sized(SAID))
+        self.wfile.write(STREAM + sized_response(SAID))
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

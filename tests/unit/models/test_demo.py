@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from kit import User, deltas, events
+from kit import ScriptedUser, collect_events, text_deltas
 from wick import (
     Agent,
     Allow,
@@ -68,7 +68,7 @@ class Workspace:
         files = Filesystem(Local(self.folder, sandbox="none"))
         researcher = Subagent("researcher", "Finds things.")
         inherited = [files, Todos(), AskUser(), Subagents([researcher])]
-        return Agent(Demo(), hooks=[*inherited, *hooks], **{"ask": User(True), **options})
+        return Agent(Demo(), hooks=[*inherited, *hooks], **{"ask": ScriptedUser(True), **options})
 
     async def ask(self, text: str, *hooks: Hook, **options: Any) -> Result:
         result = await self.agent(*hooks, **options).run(text)
@@ -262,7 +262,7 @@ async def test_a_plan_is_carried_out(space: Workspace) -> None:
     [(Allow({"answer": "blue"}), "You answered: blue"), (Block("gone home"), "You did not answer: gone home")],
 )
 async def test_the_answer_of_the_user_is_reported(space: Workspace, answer: Any, expected: str) -> None:
-    assert (await space.ask("ask me to choose between red and blue", ask=User(answer))).text == expected
+    assert (await space.ask("ask me to choose between red and blue", ask=ScriptedUser(answer))).text == expected
 
 
 async def test_reads_run_in_parallel_and_the_rest_in_order(space: Workspace) -> None:
@@ -345,10 +345,10 @@ async def test_a_refused_approval_is_not_done(tmp_path: Path, answer: Any, reaso
         ran.append(command)
         return "ok"
 
-    asked = None if answer is None else User(answer)
+    asked = None if answer is None else ScriptedUser(answer)
     result = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=asked).run("run `touch x`")
     assert result.text.startswith(f"I could not run `touch x`: {reason}") and ran == []
-    granted = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=User(True)).run("run `touch x`")
+    granted = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=ScriptedUser(True)).run("run `touch x`")
     assert granted.text.startswith("`touch x` ran") and ran == ["touch x"]
 
 
@@ -374,7 +374,7 @@ async def test_a_failed_tool_is_not_done(space: Workspace) -> None:
 @pytest.mark.parametrize(
     "output", ["permission denied", "error: not allowed", "Blocked", '{"error": "forbidden"}', "FileNotFoundError", "?"]
 )
-async def test_a_result_that_is_not_failed_is_done_whatever_its_text(space: Workspace, output: str) -> None:
+async def test_a_result_without_error_is_success_for_any_text(space: Workspace, output: str) -> None:
     @after(ToolUse, match="write_file")
     def reword(use: ToolUse) -> None:
         use.result = ToolResult(output)
@@ -384,7 +384,7 @@ async def test_a_result_that_is_not_failed_is_done_whatever_its_text(space: Work
     assert (await space.ask("read b.txt")).text == f"`b.txt` has 1 line:\n\n```\n{output}\n```"
 
 
-async def test_a_report_by_the_text_would_be_noticed(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_by_text_would_be_detected(space: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     report = reports.report
     monkeypatch.setattr(reports, "report", lambda tool, args, text, *, failed: report(tool, args, text, failed=False))
     assert not (await space.ask("run `echo hi`", block("execute", "hello"))).text.startswith("I could not")
@@ -419,7 +419,7 @@ async def test_no_tool_is_used_with_tool_choice_none(space: Workspace) -> None:
     assert not list_calls(result) and "I would use ls" in result.text
 
 
-async def test_a_renamed_tool_is_known_by_its_origin() -> None:
+async def test_a_renamed_tool_is_matched_by_origin() -> None:
     @tool
     def ls(path: str, depth: int) -> str:
         """List a folder."""
@@ -461,7 +461,7 @@ async def collect(model: Model, request: Request) -> list[Delta]:
     return [delta async for delta in model.stream(request)]
 
 
-async def test_it_streams_words_arguments_usage_and_an_end() -> None:
+async def test_the_demo_streams_words_arguments_usage_and_an_end() -> None:
     request = Request((user("write hello world to a.txt"),), tools=TOOLS)
     stream = await collect(Demo(), request)
     assert stream == await collect(Demo(), request)
@@ -474,9 +474,9 @@ async def test_it_streams_words_arguments_usage_and_an_end() -> None:
     assert stream[-1] == Finish("tool_calls")
 
 
-async def test_an_agent_streams_it(space: Workspace) -> None:
-    seen = await events(space.agent(), "hello")
-    assert deltas(seen) == GREETING
+async def test_an_agent_streams_the_demo(space: Workspace) -> None:
+    seen = await collect_events(space.agent(), "hello")
+    assert text_deltas(seen) == GREETING
     assert {event.name for event in seen if event.event.startswith("on_chat_model")} == {LABEL}
 
 
@@ -499,7 +499,7 @@ async def test_a_reply_that_is_too_long_is_cut() -> None:
     assert stream[-1] == Finish("length")
 
 
-def test_it_is_labelled() -> None:
+def test_the_demo_is_labelled() -> None:
     model = resolve("demo")
     assert isinstance(model, Demo) and LABEL in repr(model)
     assert model.name == LABEL == "offline demo model"
@@ -532,7 +532,7 @@ async def test_an_answer_has_the_response_format() -> None:
         assert (await Agent(Demo(), settings={"response_format": {"type": kind}}).run("hi")).text == text
 
 
-async def test_tools_come_before_the_formatted_answer(space: Workspace) -> None:
+async def test_tools_precede_the_formatted_answer(space: Workspace) -> None:
     result = await space.ask("list the files", settings={"response_format": {"type": "json_object"}})
     assert list_calls(result)[0][0] == "ls" and "`notes.txt`" in json.loads(result.text)["answer"]
 
@@ -620,7 +620,7 @@ def test_any_text_has_a_valid_reply(text: str, tools: tuple[Tool, ...]) -> None:
 @given(
     TEXTS, st.lists(st.text() | st.sampled_from(["", "ok", "[]", "{}", '[{"line": 1}]', '{"answer": null}', "null"]))
 )
-def test_any_results_come_to_an_end(text: str, answers: list[str]) -> None:
+def test_any_results_lead_to_an_end(text: str, answers: list[str]) -> None:
     chance = random.Random(text)
     messages = converse(text, lambda call: chance.choice(answers) if answers else "ok", *TOOLS, most=MOST_ROUNDS + 1)
     assert messages[-1].text

@@ -1,4 +1,4 @@
-"""Connections: they are kept where they can be, and a server that closes one all the same is not an error."""
+"""Connections: they are reused where possible, and a closed one is not an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Server:
     async def give_up(self, writer: asyncio.StreamWriter) -> None:
         writer.write(self.last)
         if self.reset:
-            await asyncio.sleep(0.05)  # what was written is read before the connection is reset
+            await asyncio.sleep(0.05)  # written data is read before the reset
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -76,7 +76,7 @@ async def test_a_connection_is_used_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert server.connections == [5]
 
 
-async def test_a_server_may_close_a_connection_that_it_promised_to_keep() -> None:
+async def test_a_server_may_close_a_keep_alive_connection() -> None:
     server = Server(answers=9, keeps=1)
     async with server.running() as model:
         for _ in range(5):
@@ -95,7 +95,7 @@ async def test_a_server_that_closes_a_new_connection_is_asked_once() -> None:
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closes", "resets"])
 @pytest.mark.parametrize("length", [1, 8, 12, 17, 40, 90])
-async def test_a_question_is_not_asked_again_when_its_answer_had_begun(length: int, reset: bool) -> None:
+async def test_a_started_response_is_not_retried(length: int, reset: bool) -> None:
     server = Server(answers=1, keeps=9, last=(HEAD % len(BODY))[:length], reset=reset)
     async with server.running() as model:
         assert await ask(model) == [TextDelta("hi"), Finish("stop")]

@@ -1,4 +1,4 @@
-"""A model's key: whatever its server answers, no error repeats it."""
+"""A model's key: no error repeats it, for any response."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ANSWERS = {
 
 
 def _told(error: BaseException) -> str:
-    """All that an error says, and those that it came from."""
+    """Return all text of an error and its causes."""
     texts, left = [""], [error]
     while left:
         one = left.pop()
@@ -101,7 +101,7 @@ async def test_no_error_repeats_the_key(client: Any, caplog: pytest.LogCaptureFi
     assert not _leaks(caplog.text)
 
 
-async def test_a_key_that_is_repeated_is_noticed(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+async def test_a_repeated_key_is_detected(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.setattr(ModelServer, "redact", lambda self, text, shortest=0: text)
     with pytest.raises(AssertionError):
         await test_no_error_repeats_the_key(OpenAI, caplog)
@@ -116,7 +116,7 @@ def test_credentials_of_other_headers_and_of_the_address_are_redacted_too() -> N
     assert "in-the-query" not in repr(server) + server.where and server.where == "https://h/v1"
 
 
-def test_a_short_key_is_redacted_where_it_is_refused_alone() -> None:
+def test_a_short_key_is_redacted_only_on_its_own() -> None:
     server = ModelServer("x", "https://h/v1", {"authorization": "Bearer ollama"})
     assert server.redact("ollama says no") == "ollama says no" and server.redact("ollama", 4) == "[key]"
 

@@ -17,7 +17,16 @@ import pytest
 from certificates import Authority
 from ports import own_port
 from proxies import Proxy
-from raw_servers import HI, SAID, STREAM, ask, chunked, saying, serving, sized
+from raw_servers import (
+    HI,
+    SAID,
+    STREAM,
+    chunked_response,
+    fixed_response,
+    request_deltas,
+    run_raw_server,
+    sized_response,
+)
 from wick import Agent, Thread
 from wick.capabilities.retry import Retry
 from wick.errors import ConfigError, ModelError
@@ -38,14 +47,14 @@ def ca(tmp_path: Path) -> Authority:
 @asynccontextmanager
 async def over_tls(ca: Authority, heads: list[bytes] | None = None, **options: Any) -> AsyncIterator[int]:
     """A model server with a certificate of this CA."""
-    answer = STREAM + b"transfer-encoding: chunked\r\n\r\n" + chunked(SAID)
-    async with serving(saying(answer, heads), ssl=ca.server_context(**options)) as port:
+    answer = STREAM + b"transfer-encoding: chunked\r\n\r\n" + chunked_response(SAID)
+    async with run_raw_server(fixed_response(answer, heads), ssl=ca.server_context(**options)) as port:
         yield port
 
 
 async def fail(where: int | str, **options: Any) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        await ask(where, **options)
+        await request_deltas(where, **options)
     return caught.value
 
 
@@ -53,35 +62,38 @@ async def fail(where: int | str, **options: Any) -> ModelError:
 
 
 @pytest.mark.parametrize("spell", [str.upper, str.lower])
-async def test_https_goes_through_a_tunnel(ca: Authority, monkeypatch: pytest.MonkeyPatch, spell: Any) -> None:
+async def test_https_uses_a_tunnel(ca: Authority, monkeypatch: pytest.MonkeyPatch, spell: Any) -> None:
     heads: list[bytes] = []
     async with over_tls(ca, heads) as port, Proxy({"model.test": port}) as proxy:
         monkeypatch.setenv(spell("https_proxy"), proxy.url())
         for _ in range(3):
-            assert await ask("https://model.test/v1", verify=ca.path, api_key="sk-123456789") == HI
+            assert await request_deltas("https://model.test/v1", verify=ca.path, api_key="sk-123456789") == HI
         assert proxy.lines == ["CONNECT model.test:443 HTTP/1.1"], "the tunnel is reused"
         assert len(heads) == 3 and b"sk-123456789" in heads[0]
 
 
 @pytest.mark.parametrize("spell", [str.upper, str.lower])
 async def test_http_is_sent_to_the_proxy_with_its_whole_url(monkeypatch: pytest.MonkeyPatch, spell: Any) -> None:
-    async with serving(saying(STREAM + sized(SAID))) as port, Proxy({"model.test": port}) as proxy:
+    async with (
+        run_raw_server(fixed_response(STREAM + sized_response(SAID))) as port,
+        Proxy({"model.test": port}) as proxy,
+    ):
         monkeypatch.setenv(spell("http_proxy"), proxy.url().removeprefix("http://"))
-        assert await ask("http://model.test:8080/v1") == HI
+        assert await request_deltas("http://model.test:8080/v1") == HI
         assert proxy.lines == ["POST http://model.test:8080/v1/chat/completions HTTP/1.1"]
         await _http.close()
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_proxy_gets_its_password(ca: Authority, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    plain = serving(saying(STREAM + sized(SAID)))
+    plain = run_raw_server(fixed_response(STREAM + sized_response(SAID)))
     async with (
         over_tls(ca) if scheme == "https" else plain as port,
         Proxy({"model.test": port}, login="me:p@ss/word") as proxy,
     ):
         variable = f"{scheme.upper()}_PROXY"
         monkeypatch.setenv(variable, proxy.url("me:p%40ss%2Fword"))
-        assert await ask(f"{scheme}://model.test/v1", verify=ca.path) == HI
+        assert await request_deltas(f"{scheme}://model.test/v1", verify=ca.path) == HI
         monkeypatch.setenv(variable, proxy.url("me:wrong-horse"))
         error = await fail(f"{scheme}://model.test/v1", verify=ca.path)
         await _http.close()
@@ -92,21 +104,24 @@ async def test_a_proxy_gets_its_password(ca: Authority, monkeypatch: pytest.Monk
 async def test_a_proxy_over_tls(ca: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     async with over_tls(ca) as port, Proxy({"model.test": port}, tls=ca.server_context()) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url(scheme="https"))
-        assert await ask("https://model.test/v1", verify=ca.path) == HI
+        assert await request_deltas("https://model.test/v1", verify=ca.path) == HI
         assert len(proxy.lines) == 1
         await _http.close()
 
 
 @pytest.mark.parametrize("listed", ["127.0.0.1", "other.test,127.0.0.1", "*"])
 async def test_no_proxy_names_servers_that_are_reached_directly(monkeypatch: pytest.MonkeyPatch, listed: str) -> None:
-    async with serving(saying(STREAM + sized(SAID))) as port, Proxy({"127.0.0.1": port}) as proxy:
+    async with (
+        run_raw_server(fixed_response(STREAM + sized_response(SAID))) as port,
+        Proxy({"127.0.0.1": port}) as proxy,
+    ):
         monkeypatch.setenv("HTTP_PROXY", proxy.url())
-        assert await ask(port) == HI and len(proxy.lines) == 1
+        assert await request_deltas(port) == HI and len(proxy.lines) == 1
         monkeypatch.setenv("NO_PROXY", listed)
-        assert await ask(port) == HI and len(proxy.lines) == 1
+        assert await request_deltas(port) == HI and len(proxy.lines) == 1
         monkeypatch.setenv("NO_PROXY", f"127.0.0.1:{port + 1}")
-        assert await ask(port) == HI and len(proxy.lines) == 2
-        assert await ask(port, trust_env=False) == HI and len(proxy.lines) == 2
+        assert await request_deltas(port) == HI and len(proxy.lines) == 2
+        assert await request_deltas(port, trust_env=False) == HI and len(proxy.lines) == 2
         await _http.close()
 
 
@@ -167,12 +182,12 @@ async def test_a_private_ca_is_trusted_by_the_environment_or_by_verify(
         advice = "set SSL_CERT_FILE to the file of the CA that signed it, or give the path as verify"
         assert f"cannot be reached at {url}" in str(error) and str(error).endswith(advice) and not error.retryable
         monkeypatch.setenv("SSL_CERT_FILE", str(ca.path))
-        assert await ask(url) == HI
+        assert await request_deltas(url) == HI
         monkeypatch.setenv("SSL_CERT_FILE", str(other.path))
         assert str(await fail(url)).endswith(advice)
-        assert await ask(url, verify=ca.path) == HI == await ask(url, verify=str(ca.path))
+        assert await request_deltas(url, verify=ca.path) == HI == await request_deltas(url, verify=str(ca.path))
         assert str(await fail(url, verify=other.path)).endswith(f"add the CA that signed it to {other.path}")
-        assert await ask(url, verify=False) == HI
+        assert await request_deltas(url, verify=False) == HI
         monkeypatch.setenv("SSL_CERT_FILE", str(ca.folder / "gone.pem"))
         assert str(await fail(url)).endswith(f"correct SSL_CERT_FILE: there is no {ca.folder / 'gone.pem'}")
 
@@ -186,10 +201,10 @@ async def test_a_folder_of_cas_is_trusted(ca: Authority, tmp_path: Path, monkeyp
     await asyncio.to_thread(subprocess.run, ["openssl", "rehash", str(folder)], check=True)
     async with over_tls(ca) as port:
         url = f"https://127.0.0.1:{port}/v1"
-        assert await ask(url, verify=folder) == HI
+        assert await request_deltas(url, verify=folder) == HI
         monkeypatch.delenv("SSL_CERT_FILE", raising=False)
         monkeypatch.setenv("SSL_CERT_DIR", str(folder))
-        assert await ask(url) == HI
+        assert await request_deltas(url) == HI
 
 
 async def test_a_certificate_of_another_name_is_refused(ca: Authority) -> None:
@@ -205,7 +220,7 @@ async def test_a_renewed_ca_file_is_read_by_new_models(ca: Authority, tmp_path: 
         url = f"https://127.0.0.1:{port}/v1"
         await fail(url, verify=path)
         path.write_bytes(ca.path.read_bytes())
-        assert await ask(url, verify=path) == HI
+        assert await request_deltas(url, verify=path) == HI
 
 
 @pytest.mark.parametrize("newest", [True, False], ids=["TLS 1.3", "TLS 1.2"])
@@ -219,9 +234,9 @@ async def test_a_server_that_demands_a_client_certificate(ca: Authority, newest:
         url = f"https://127.0.0.1:{port}/v1"
         error = await fail(url, verify=ca.path)
         assert "if the server demands a client certificate, give one as cert" in str(error)
-        assert await ask(url, verify=ca.path, cert=files) == HI
-        assert await ask(url, verify=ca.path, cert=str(both)) == HI
-        assert await ask(url, verify=ca.path, cert=[*map(str, encrypted), "correct-horse"]) == HI
+        assert await request_deltas(url, verify=ca.path, cert=files) == HI
+        assert await request_deltas(url, verify=ca.path, cert=str(both)) == HI
+        assert await request_deltas(url, verify=ca.path, cert=[*map(str, encrypted), "correct-horse"]) == HI
         error = await fail(url, verify=ca.path, cert=foreign)
         assert "if the server refuses the client certificate, check cert" in str(error)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from fake_http_server import Answering, answering, asking, deltas, sse
+from fake_http_server import FakeServer, model_request, run_fake_server, sse_body, stream_deltas
 from wick.errors import ConfigError, ModelError
 from wick.messages import (
     FilePart,
@@ -38,13 +38,13 @@ PDF = "JVBERi0xLjQ="
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Answering]:
-    async with answering() as told:
+async def server() -> AsyncIterator[FakeServer]:
+    async with run_fake_server() as told:
         yield told
 
 
 @pytest.fixture
-def model(server: Answering) -> OpenAI:
+def model(server: FakeServer) -> OpenAI:
     return OpenAI("m", base_url=server.url, name="local")
 
 
@@ -74,11 +74,11 @@ def body(request: Request, **options: Any) -> dict[str, Any]:
 
 
 def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body(asking(*messages), **options)["messages"]
+    found: list[dict[str, Any]] = body(model_request(*messages), **options)["messages"]
     return found
 
 
-# -- whom to ask ----------------------------------------------------------------------------------------------------
+# -- addresses ------------------------------------------------------------------------------------------------------
 
 
 def test_its_name_is_the_provider_and_the_model() -> None:
@@ -90,28 +90,28 @@ def test_the_key_shows_nowhere() -> None:
     assert "sk-secret" not in repr(client) + repr(client.server)
 
 
-async def test_it_asks_at_the_base_url_with_key_and_headers(server: Answering) -> None:
-    server.say(sse(chunk("stop", content="hi")))
+async def test_a_request_has_base_url_key_and_headers(server: FakeServer) -> None:
+    server.say(sse_body(chunk("stop", content="hi")))
     client = OpenAI("m", base_url=f"{server.url}/?api-version=2", api_key=" k\n", headers={"X-Org": "wick"})
-    await deltas(client)
+    await stream_deltas(client)
     assert server.paths == ["/v1/chat/completions?api-version=2"]
     assert server.headers[0]["authorization"] == "Bearer k"
     assert server.headers[0]["x-org"] == "wick"
 
 
-async def test_a_header_of_ones_own_replaces_the_key(server: Answering) -> None:
-    server.say(sse(chunk("stop", content="hi")))
-    await deltas(OpenAI("m", base_url=server.url, api_key="k", headers={"Authorization": "Basic x"}))
+async def test_a_header_of_ones_own_replaces_the_key(server: FakeServer) -> None:
+    server.say(sse_body(chunk("stop", content="hi")))
+    await stream_deltas(OpenAI("m", base_url=server.url, api_key="k", headers={"Authorization": "Basic x"}))
     assert server.headers[0]["authorization"] == "Basic x"
 
 
 async def test_the_key_of_the_environment_is_for_openai_alone(
-    server: Answering, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
     assert OpenAI("gpt-4o").server.headers["authorization"] == "Bearer sk-env"
-    server.say(sse(chunk("stop", content="hi")))
-    await deltas(OpenAI("m", base_url=server.url))
+    server.say(sse_body(chunk("stop", content="hi")))
+    await stream_deltas(OpenAI("m", base_url=server.url))
     assert "authorization" not in server.headers[0]
 
 
@@ -140,27 +140,27 @@ def test_a_model_needs_a_name() -> None:
         OpenAI("", name="ollama", base_url="http://localhost:1/v1")
 
 
-async def test_a_server_that_is_not_there_says_how_to_start_it(unused_tcp_port: int) -> None:
+async def test_an_unreachable_server_names_its_start_command(unused_tcp_port: int) -> None:
     client = OpenAI("m", base_url=f"http://127.0.0.1:{unused_tcp_port}/v1", name="ollama")
     with pytest.raises(ModelError, match="start it with: ollama serve") as failed:
-        await deltas(client)
+        await stream_deltas(client)
     assert failed.value.retryable
 
 
 @pytest.mark.parametrize(("status", "retryable"), [(400, False), (401, False), (404, False), (429, True), (503, True)])
-async def test_a_refusal_is_a_sentence(server: Answering, model: OpenAI, status: int, retryable: bool) -> None:
+async def test_a_refusal_is_a_sentence(server: FakeServer, model: OpenAI, status: int, retryable: bool) -> None:
     server.say(b'{"error": {"message": "not like this"}}', status=status, content_type="application/json")
     with pytest.raises(ModelError, match=f"local answered {status}: not like this") as failed:
-        await deltas(model)
+        await stream_deltas(model)
     assert (failed.value.status, failed.value.retryable) == (status, retryable)
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_as_it_goes_out(server: Answering, model: OpenAI) -> None:
-    server.say(sse(chunk("stop", content="hi")))
-    await deltas(model, asking(user("hello ☀"), system="be kind", tools=(look,)))
+async def test_a_request_body(server: FakeServer, model: OpenAI) -> None:
+    server.say(sse_body(chunk("stop", content="hi")))
+    await stream_deltas(model, model_request(user("hello ☀"), system="be kind", tools=(look,)))
     assert server.bodies == [
         {
             "model": "m",
@@ -191,7 +191,7 @@ def test_a_conversation_with_tools() -> None:
 
 
 def test_a_message_and_a_tool_are_encoded_once() -> None:
-    client, request = OpenAI("m", base_url="http://localhost:1/v1"), asking(user("hello"), tools=(look,))
+    client, request = OpenAI("m", base_url="http://localhost:1/v1"), model_request(user("hello"), tools=(look,))
     first = client.body(request)
     kept, told = request.messages[0].cache["openai"], vars(look)["openai"]
     request.messages[0].cache["openai"] = b'{"kept":1}'
@@ -215,7 +215,7 @@ def test_a_name_that_servers_refuse_is_not_sent_back() -> None:
 def test_a_number_of_any_size_is_sent() -> None:
     called = ToolCall("c1", "look", {"n": 2**80})
     assert json.loads(sent(assistant("", called))[0]["tool_calls"][0]["function"]["arguments"]) == {"n": 2**80}
-    assert body(asking(settings={"extra": {"min_p": 2**80}}))["min_p"] == 2**80
+    assert body(model_request(settings={"extra": {"min_p": 2**80}}))["min_p"] == 2**80
 
 
 def test_pictures_and_files() -> None:
@@ -271,7 +271,7 @@ def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
     ]
 
 
-def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
+def test_reasoning_is_replayed_only_on_request() -> None:
     plain = [{"role": "assistant", "content": "4"}]
     thought = assistant("4", reasoning=[Reasoning("2+2", provider="vllm"), Reasoning("hidden", provider="anthropic")])
     assert sent(thought) == plain
@@ -282,7 +282,7 @@ def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
 
 def test_settings() -> None:
     chosen = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "stop": ["x"], "parallel_tool_calls": False}
-    found = body(asking(tools=(look,), settings={**chosen, "tool_choice": "required", "extra": {"min_p": 1}}))
+    found = body(model_request(tools=(look,), settings={**chosen, "tool_choice": "required", "extra": {"min_p": 1}}))
     assert {key: found[key] for key in (*chosen, "tool_choice", "min_p")} == {
         **chosen,
         "tool_choice": "required",
@@ -290,43 +290,43 @@ def test_settings() -> None:
     }
 
 
-def test_what_is_none_is_not_set() -> None:
-    assert "temperature" not in body(asking(settings={"temperature": None, "extra": None}))
+def test_none_settings_are_omitted() -> None:
+    assert "temperature" not in body(model_request(settings={"temperature": None, "extra": None}))
 
 
 def test_a_tool_can_be_demanded_by_name() -> None:
-    found = body(asking(tools=(look,), settings={"tool_choice": "look"}))
+    found = body(model_request(tools=(look,), settings={"tool_choice": "look"}))
     assert found["tool_choice"] == {"type": "function", "function": {"name": "look"}}
 
 
 def test_a_tool_that_is_not_there_cannot_be_demanded() -> None:
     with pytest.raises(ModelError, match="there is no tool named 'lock'; the tools are look; did you mean look?"):
-        body(asking(tools=(look,), settings={"tool_choice": "lock"}))
+        body(model_request(tools=(look,), settings={"tool_choice": "lock"}))
 
 
-def test_without_tools_there_is_no_choice_among_them() -> None:
-    found = body(asking(settings={"tool_choice": "required", "parallel_tool_calls": True}))
+def test_without_tools_there_is_no_tool_choice() -> None:
+    found = body(model_request(settings={"tool_choice": "required", "parallel_tool_calls": True}))
     assert found.keys().isdisjoint(("tools", "tool_choice", "parallel_tool_calls"))
 
 
-def test_a_setting_that_nobody_knows_is_a_sentence() -> None:
+def test_an_unknown_setting_is_an_error() -> None:
     with pytest.raises(ModelError, match="there is no setting 'temprature'; local knows temperature, top_p"):
-        body(asking(settings={"temprature": 1}))
+        body(model_request(settings={"temprature": 1}))
 
 
 @pytest.mark.parametrize("key", ["messages", "tools"])
 def test_extra_cannot_replace_the_conversation(key: str) -> None:
     with pytest.raises(ModelError, match=f"extra cannot set '{key}'"):
-        body(asking(settings={"extra": {key: []}}))
+        body(model_request(settings={"extra": {key: []}}))
 
 
 def test_extra_is_merged_into_objects_and_replaces_the_rest() -> None:
-    found = body(asking(settings={"temperature": 1, "extra": {"temperature": 0, "stream_options": {"x": 1}}}))
+    found = body(model_request(settings={"temperature": 1, "extra": {"temperature": 0, "stream_options": {"x": 1}}}))
     assert (found["temperature"], found["stream_options"]) == (0, {"include_usage": True, "x": 1})
 
 
 def test_usage_need_not_be_asked_for() -> None:
-    assert "stream_options" not in body(asking(), stream_usage=False)
+    assert "stream_options" not in body(model_request(), stream_usage=False)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_usage_need_not_be_asked_for() -> None:
     ids=lambda client: client.name,
 )
 def test_openai_itself_has_another_name_for_max_tokens(client: OpenAI) -> None:
-    found = json.loads(client.body(asking(settings={"max_tokens": 7})))
+    found = json.loads(client.body(model_request(settings={"max_tokens": 7})))
     assert found["max_completion_tokens"] == 7
     assert "max_tokens" not in found
 
@@ -356,8 +356,8 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
         ({"type": "array"}, False),
     ],
 )
-def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], strict: bool) -> None:
-    found = body(asking(settings={"response_format": {**schema, "title": "My answer"}}))["response_format"]
+def test_a_schema_is_strict_where_possible(schema: dict[str, Any], strict: bool) -> None:
+    found = body(model_request(settings={"response_format": {**schema, "title": "My answer"}}))["response_format"]
     assert found["type"] == "json_schema"
     assert found["json_schema"] == {"name": "My_answer", "schema": {**schema, "title": "My answer"}, "strict": strict}
 
@@ -370,8 +370,8 @@ def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], strict: bool
         {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}, "strict": True}},
     ],
 )
-def test_a_format_in_openais_own_words_stays_as_it_is(form: dict[str, Any]) -> None:
-    assert body(asking(settings={"response_format": form}))["response_format"] == form
+def test_a_native_format_is_unchanged(form: dict[str, Any]) -> None:
+    assert body(model_request(settings={"response_format": form}))["response_format"] == form
 
 
 def _drain(value: Any) -> None:
@@ -384,10 +384,10 @@ def _drain(value: Any) -> None:
             _drain(item)
 
 
-def test_the_vendors_types_accept_what_is_sent() -> None:
+def test_the_vendor_types_accept_requests() -> None:
     params = pytest.importorskip("openai.types.chat.completion_create_params")
     shot = Message("tool", (TextPart("done"), ImagePart(data=PNG)), tool_call_id="c1", name="look")
-    request = asking(
+    request = model_request(
         user([TextPart("see"), ImagePart(data=PNG), FilePart(data=PDF, name="a.pdf")]),
         assistant("", ToolCall("c1", "look", {"city": "Bonn"})),
         shot,
@@ -399,15 +399,15 @@ def test_the_vendors_types_accept_what_is_sent() -> None:
     _drain(accepted.validate_python(body(request)))
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
-async def told(server: Answering, model: OpenAI, data: bytes, **options: Any) -> list[Delta]:
+async def told(server: FakeServer, model: OpenAI, data: bytes, **options: Any) -> list[Delta]:
     server.say(data, **options)
-    return await deltas(model)
+    return await stream_deltas(model)
 
 
-async def test_text_usage_and_why_it_finished(server: Answering, model: OpenAI) -> None:
+async def test_text_usage_and_finish_reason(server: FakeServer, model: OpenAI) -> None:
     usage = {
         "prompt_tokens": 10,
         "completion_tokens": 5,
@@ -415,7 +415,7 @@ async def test_text_usage_and_why_it_finished(server: Answering, model: OpenAI) 
         "completion_tokens_details": {"reasoning_tokens": 3},
     }
     pieces = [chunk(role="assistant", content=""), chunk(content="Hel"), chunk("length", content="lo")]
-    found = await told(server, model, sse(*pieces, {"choices": [], "usage": usage}))
+    found = await told(server, model, sse_body(*pieces, {"choices": [], "usage": usage}))
     assert found == [TextDelta("Hel"), TextDelta("lo"), Usage(10, 5, 8, 3), Finish("length")]
 
 
@@ -428,16 +428,16 @@ async def test_text_usage_and_why_it_finished(server: Answering, model: OpenAI) 
     ],
 )
 async def test_usage_in_other_dialects(
-    server: Answering, model: OpenAI, usage: dict[str, Any], expected: Usage
+    server: FakeServer, model: OpenAI, usage: dict[str, Any], expected: Usage
 ) -> None:
-    found = await told(server, model, sse({**chunk("stop", content="hi"), "usage": usage}))
+    found = await told(server, model, sse_body({**chunk("stop", content="hi"), "usage": usage}))
     assert found == [TextDelta("hi"), expected, Finish("stop")]
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
-async def test_reasoning(server: Answering, model: OpenAI, key: str) -> None:
+async def test_reasoning(server: FakeServer, model: OpenAI, key: str) -> None:
     pieces = [chunk(**{key: "2+2"}), chunk(**{key: " is 4", "content": None}), chunk("stop", content="4")]
-    assert await told(server, model, sse(*pieces)) == [
+    assert await told(server, model, sse_body(*pieces)) == [
         ReasoningDelta("2+2", provider="local"),
         ReasoningDelta(" is 4", provider="local"),
         TextDelta("4"),
@@ -445,9 +445,9 @@ async def test_reasoning(server: Answering, model: OpenAI, key: str) -> None:
     ]
 
 
-async def test_a_refusal_and_content_in_parts_are_text(server: Answering, model: OpenAI) -> None:
+async def test_a_refusal_and_content_in_parts_are_text(server: FakeServer, model: OpenAI) -> None:
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "b"}]
-    found = await told(server, model, sse(chunk(refusal="No. "), chunk("stop", content=parts)))
+    found = await told(server, model, sse_body(chunk(refusal="No. "), chunk("stop", content=parts)))
     assert found == [TextDelta("No. "), TextDelta("b"), Finish("stop")]
 
 
@@ -457,17 +457,19 @@ HI = [TextDelta("hi"), Finish("stop")]
 @pytest.mark.parametrize(
     "data",
     [
-        sse(chunk(content="hi"), chunk("stop")).replace(b"\n", b"\r\n"),
-        b": keep-alive\n\nevent: message\nid: 3\n" + sse(chunk(content="hi"), end=": more\n\n") + sse(chunk("stop")),
-        sse(chunk(content="hi"), chunk("stop"), end=""),
-        sse(chunk(content="hi"), end="data: [DONE]\n\n"),
-        sse(chunk(content="hi"), chunk("stop"), end="data: [DONE]"),
-        sse(chunk(content="hi"), chunk("stop"), end="data:[DONE] \n\n" + "data: {}\n\n"),
-        sse({"choices": [], "prompt_filter_results": []}, chunk(content="hi"), chunk("stop"), {"choices": None}),
-        sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": None}),
-        sse({"choices": [{"index": 1, "delta": {"content": "no"}}, *chunk("stop", content="hi")["choices"]]}),
-        sse(chunk(content="hi", tool_calls=None, role="assistant"), {"choices": [{"finish_reason": "stop"}]}),
-        sse(chunk(content="hi"), {"choices": [{"delta": None, "finish_reason": "stop"}]}, {"id": "x"}),
+        sse_body(chunk(content="hi"), chunk("stop")).replace(b"\n", b"\r\n"),
+        b": keep-alive\n\nevent: message\nid: 3\n"
+        + sse_body(chunk(content="hi"), end=": more\n\n")
+        + sse_body(chunk("stop")),
+        sse_body(chunk(content="hi"), chunk("stop"), end=""),
+        sse_body(chunk(content="hi"), end="data: [DONE]\n\n"),
+        sse_body(chunk(content="hi"), chunk("stop"), end="data: [DONE]"),
+        sse_body(chunk(content="hi"), chunk("stop"), end="data:[DONE] \n\n" + "data: {}\n\n"),
+        sse_body({"choices": [], "prompt_filter_results": []}, chunk(content="hi"), chunk("stop"), {"choices": None}),
+        sse_body({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": None}),
+        sse_body({"choices": [{"index": 1, "delta": {"content": "no"}}, *chunk("stop", content="hi")["choices"]]}),
+        sse_body(chunk(content="hi", tool_calls=None, role="assistant"), {"choices": [{"finish_reason": "stop"}]}),
+        sse_body(chunk(content="hi"), {"choices": [{"delta": None, "finish_reason": "stop"}]}, {"id": "x"}),
     ],
     ids=[
         "CRLF",
@@ -483,16 +485,16 @@ HI = [TextDelta("hi"), Finish("stop")]
         "null delta",
     ],
 )
-async def test_dialects(server: Answering, model: OpenAI, data: bytes) -> None:
+async def test_dialects(server: FakeServer, model: OpenAI, data: bytes) -> None:
     assert await told(server, model, data) == HI
 
 
-async def test_a_very_long_line(server: Answering, model: OpenAI) -> None:
+async def test_a_very_long_line(server: FakeServer, model: OpenAI) -> None:
     long = "x" * 3_000_000
-    assert await told(server, model, sse(chunk("stop", content=long))) == [TextDelta(long), Finish("stop")]
+    assert await told(server, model, sse_body(chunk("stop", content=long))) == [TextDelta(long), Finish("stop")]
 
 
-async def test_an_answer_that_is_not_streamed(server: Answering, model: OpenAI) -> None:
+async def test_an_answer_that_is_not_streamed(server: FakeServer, model: OpenAI) -> None:
     message = {"role": "assistant", "content": "hi", "reasoning": "hm", "tool_calls": [call("{}", "look", id="c1")]}
     whole = {"object": "chat.completion", "choices": [{"message": message}], "usage": {"prompt_tokens": 1}}
     found = await told(server, model, json.dumps(whole, indent=2).encode(), content_type="application/json")
@@ -550,9 +552,9 @@ BOTH = [("a", "look", {"x": 1}), ("b", "look", {"y": 2})]
         "no index, interleaved",
     ],
 )
-async def test_parallel_calls_are_kept_apart(server: Answering, model: OpenAI, pieces: list[Any]) -> None:
+async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAI, pieces: list[Any]) -> None:
     reply = Reply()
-    for delta in await told(server, model, sse(*pieces, chunk("tool_calls"))):
+    for delta in await told(server, model, sse_body(*pieces, chunk("tool_calls"))):
         reply.feed(delta)
     assert [(call.id, call.name, call.args) for call in reply.message().tool_calls] == BOTH
     assert reply.finish == "tool_calls"
@@ -573,9 +575,9 @@ async def test_parallel_calls_are_kept_apart(server: Answering, model: OpenAI, p
         ([call({}, "look", id="", index=None)], [("look", {})]),
     ],
 )
-async def test_calls_without_ids(server: Answering, model: OpenAI, pieces: list[Any], expected: list[Any]) -> None:
+async def test_calls_without_ids(server: FakeServer, model: OpenAI, pieces: list[Any], expected: list[Any]) -> None:
     reply = Reply()
-    for delta in await told(server, model, sse(*map(calls, pieces), chunk("tool_calls"))):
+    for delta in await told(server, model, sse_body(*map(calls, pieces), chunk("tool_calls"))):
         reply.feed(delta)
     made = reply.message().tool_calls
     assert [(call.name, call.args) for call in made] == expected
@@ -583,18 +585,18 @@ async def test_calls_without_ids(server: Answering, model: OpenAI, pieces: list[
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
-async def test_a_reply_with_calls_finished_for_them(server: Answering, model: OpenAI, reason: str) -> None:
-    found = await told(server, model, sse(calls(call("{}", "look", index=0, id="a")), chunk(reason)))
+async def test_a_reply_with_calls_finishes_with_tool_calls(server: FakeServer, model: OpenAI, reason: str) -> None:
+    found = await told(server, model, sse_body(calls(call("{}", "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish("tool_calls")
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "something else"])
-async def test_other_reasons_are_kept(server: Answering, model: OpenAI, reason: str) -> None:
-    found = await told(server, model, sse(calls(call('{"x', "look", index=0, id="a")), chunk(reason)))
+async def test_other_finish_reasons_are_kept(server: FakeServer, model: OpenAI, reason: str) -> None:
+    found = await told(server, model, sse_body(calls(call('{"x', "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish(reason)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -612,65 +614,65 @@ async def test_other_reasons_are_kept(server: Answering, model: OpenAI, reason: 
     ],
 )
 async def test_an_error_in_the_middle(
-    server: Answering, model: OpenAI, error: Any, status: int | None, retryable: bool, sentence: str | None
+    server: FakeServer, model: OpenAI, error: Any, status: int | None, retryable: bool, sentence: str | None
 ) -> None:
-    server.say(sse(chunk(content="hi"), {"error": error}, chunk(content="more")))
-    if sentence is None:  # an empty error is none, and the stream goes on to its end
-        assert (await deltas(model))[-1] == Finish("stop")
+    server.say(sse_body(chunk(content="hi"), {"error": error}, chunk(content="more")))
+    if sentence is None:  # an empty error is ignored, and the stream continues to its end
+        assert (await stream_deltas(model))[-1] == Finish("stop")
         return
     with pytest.raises(ModelError) as failed:
-        await deltas(model)
+        await stream_deltas(model)
     assert str(failed.value) == f"local broke off its answer: {sentence}"
     assert (failed.value.status, failed.value.retryable) == (status, retryable)
 
 
-async def test_an_error_that_is_the_event_itself(server: Answering, model: OpenAI) -> None:
-    server.say(sse({"object": "error", "message": "too long", "code": 400}))
+async def test_an_error_that_is_the_event_itself(server: FakeServer, model: OpenAI) -> None:
+    server.say(sse_body({"object": "error", "message": "too long", "code": 400}))
     with pytest.raises(ModelError, match="local broke off its answer: too long"):
-        await deltas(model)
+        await stream_deltas(model)
 
 
-async def test_an_error_after_the_end_counts(server: Answering, model: OpenAI) -> None:
-    server.say(sse(chunk("stop", content="hi"), {"error": "withheld"}))
+async def test_an_error_after_the_end_counts(server: FakeServer, model: OpenAI) -> None:
+    server.say(sse_body(chunk("stop", content="hi"), {"error": "withheld"}))
     with pytest.raises(ModelError, match="withheld"):
-        await deltas(model)
+        await stream_deltas(model)
 
 
 @pytest.mark.parametrize(
     "event", [b"{", b"[]", b"null", b'"x"', b"3", b"\xff", b'{"choices":{"a":1}}', b'{"choices":[3]}']
 )
-async def test_an_event_that_cannot_be_read(server: Answering, model: OpenAI, event: bytes) -> None:
-    server.say(sse(chunk(content="hi"), end="") + b"data: " + event + b"\n\n")
+async def test_an_event_that_cannot_be_read(server: FakeServer, model: OpenAI, event: bytes) -> None:
+    server.say(sse_body(chunk(content="hi"), end="") + b"data: " + event + b"\n\n")
     with pytest.raises(ModelError, match="local sent an event that cannot be read") as failed:
-        await deltas(model)
+        await stream_deltas(model)
     assert failed.value.retryable
 
 
 @pytest.mark.parametrize("cut", [True, False])
-async def test_a_stream_that_breaks_off(server: Answering, model: OpenAI, cut: bool) -> None:
-    server.say(sse(chunk(content="hi"), end=""), cut=cut)
+async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAI, cut: bool) -> None:
+    server.say(sse_body(chunk(content="hi"), end=""), cut=cut)
     with pytest.raises(ModelError, match="local.* broke off") as failed:
-        await deltas(model)
+        await stream_deltas(model)
     assert failed.value.retryable
 
 
 @pytest.mark.parametrize(
-    "data", [sse(chunk("stop", content="hi"), end=""), sse(chunk("stop", content="hi"), end="data: {")]
+    "data", [sse_body(chunk("stop", content="hi"), end=""), sse_body(chunk("stop", content="hi"), end="data: {")]
 )
 @pytest.mark.parametrize("cut", [True, False])
-async def test_what_breaks_off_after_the_end_is_whole(server: Answering, model: OpenAI, data: bytes, cut: bool) -> None:
+async def test_a_disconnect_after_the_end_is_ignored(server: FakeServer, model: OpenAI, data: bytes, cut: bool) -> None:
     assert await told(server, model, data, cut=cut) == HI
 
 
-async def test_an_answer_of_nothing_is_an_error(server: Answering, model: OpenAI) -> None:
+async def test_an_answer_of_nothing_is_an_error(server: FakeServer, model: OpenAI) -> None:
     server.say(b"")
     with pytest.raises(ModelError, match="local broke off before it had finished"):
-        await deltas(model)
+        await stream_deltas(model)
 
 
-async def test_a_connection_serves_many_questions(server: Answering, model: OpenAI) -> None:
+async def test_a_connection_serves_many_questions(server: FakeServer, model: OpenAI) -> None:
     for _ in range(5):
-        assert await told(server, model, sse(chunk("stop", content="hi"))) == HI
+        assert await told(server, model, sse_body(chunk("stop", content="hi"))) == HI
     assert len(server.peers) == 1
 
 
@@ -696,7 +698,7 @@ CHUNKS = st.fixed_dictionaries(
 
 
 @given(st.lists(JSON | CHUNKS, max_size=4))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) -> None:
+def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
     reply, completion = Reply(), _Completion(ModelServer("local", "http://localhost/"))
     try:
         for delta in completion.deltas([json.dumps(event).encode() for event in events]):
@@ -710,7 +712,7 @@ def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) 
 
 def test_a_tool_is_forgotten_with_its_agent() -> None:
     client, short = OpenAI("m", base_url="http://localhost:1/v1"), Tool("short", "", print, foreign={"type": "object"})
-    client.body(asking(tools=(short,)))
+    client.body(model_request(tools=(short,)))
     kept = ref(short)
     del short
     collect()
@@ -726,26 +728,26 @@ def test_a_tool_is_forgotten_with_its_agent() -> None:
     ],
     ids=["a line", "an event", "a document"],
 )
-async def test_what_never_ends_is_not_kept(
-    server: Answering, model: OpenAI, monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str
+async def test_an_endless_stream_is_bounded(
+    server: FakeServer, model: OpenAI, monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str
 ) -> None:
     monkeypatch.setattr("wick.models._sse.SSE_LINE_BYTES", 2000)
     server.say(data, content_type=kind)
     with pytest.raises(ModelError, match="the model's server sent an? .* longer than 2,000 bytes"):
-        await deltas(model)
+        await stream_deltas(model)
 
 
-async def test_an_error_beside_a_whole_answer_is_an_error(server: Answering, model: OpenAI) -> None:
+async def test_an_error_beside_a_whole_answer_is_an_error(server: FakeServer, model: OpenAI) -> None:
     answer = {"choices": [{"message": {"content": "hi"}}], "error": {"message": "overloaded", "code": 503}}
     server.say(json.dumps(answer).encode(), content_type="application/json")
     with pytest.raises(ModelError, match="broke off its answer: overloaded"):
-        await deltas(model)
+        await stream_deltas(model)
 
 
 @pytest.mark.parametrize("settings", [{"response_format": "json"}, {"extra": [1]}, {"extra": "x"}])
 def test_a_setting_that_is_no_object_is_refused_in_a_sentence(settings: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match="is an object"):
-        body(asking(user("hi"), settings=settings))
+        body(model_request(user("hi"), settings=settings))
 
 
 # -- calls in the old form, and refusals -----------------------------------------------------------------------------

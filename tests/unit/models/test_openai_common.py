@@ -25,7 +25,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def conversation(turns: int) -> Iterator[Message]:
-    """Words, parallel calls, a picture that a tool returns, what the system adds, and a reply that says nothing."""
+    """Text, parallel calls, an image of a tool, system messages, and an empty reply."""
     yield system("be kind")
     for number in range(turns):
         first, second = ToolCall(f"a{number}", "look", {"n": number}), ToolCall(f"b{number}", "look")
@@ -56,7 +56,7 @@ def kept(messages: list[Message]) -> list[int]:
     return [place for place, message in enumerate(messages) if any("begun" in key for key in message.cache)]
 
 
-def test_a_conversation_that_grows_is_sent_as_it_is(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_growing_conversation_is_sent_unchanged(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [*conversation(20)]
     for length in range(len(said) + 1):
         assert body(client, said[:length]) == at_once(client, said[:length], monkeypatch)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from fake_http_server import Answering, answering, asking, deltas, sse
+from fake_http_server import FakeServer, model_request, run_fake_server, sse_body, stream_deltas
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Reasoning, TextPart, ToolCall, assistant, tool_message, user
 from wick.models._http import ModelServer
@@ -26,13 +26,13 @@ PROVIDER = "openai-responses"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Answering]:
-    async with answering() as told:
+async def server() -> AsyncIterator[FakeServer]:
+    async with run_fake_server() as told:
         yield told
 
 
 @pytest.fixture
-def model(server: Answering) -> OpenAIResponses:
+def model(server: FakeServer) -> OpenAIResponses:
     return OpenAIResponses("gpt-5", base_url=server.url, api_key="k", name="here")
 
 
@@ -49,7 +49,7 @@ def body(request: Request, model: str = "gpt-5") -> dict[str, Any]:
 
 
 def sent(*messages: Message) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body(asking(*messages))["input"]
+    found: list[dict[str, Any]] = body(model_request(*messages))["input"]
     return found
 
 
@@ -73,12 +73,12 @@ def completed(kind: str = "completed", **fields: Any) -> dict[str, Any]:
     return event(kind, response={"object": "response", "status": kind, "output": [], **fields})
 
 
-async def told(server: Answering, model: OpenAIResponses, *events: Any, end: str = "") -> list[Delta]:
-    server.say(sse(*events, end=end))
-    return await deltas(model)
+async def told(server: FakeServer, model: OpenAIResponses, *events: Any, end: str = "") -> list[Delta]:
+    server.say(sse_body(*events, end=end))
+    return await stream_deltas(model)
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 def test_its_name_is_the_provider_and_the_model() -> None:
@@ -94,9 +94,9 @@ def test_a_missing_key_or_name_is_a_sentence(monkeypatch: pytest.MonkeyPatch) ->
         OpenAIResponses("", api_key="k")
 
 
-async def test_a_question_as_it_goes_out(server: Answering, model: OpenAIResponses) -> None:
-    server.say(sse(completed(), end=""))
-    await deltas(model, asking(user("hello"), system="be kind", tools=(look,)))
+async def test_a_request_body(server: FakeServer, model: OpenAIResponses) -> None:
+    server.say(sse_body(completed(), end=""))
+    await stream_deltas(model, model_request(user("hello"), system="be kind", tools=(look,)))
     assert server.paths == ["/v1/responses"]
     assert server.headers[0]["authorization"] == "Bearer k"
     assert server.bodies == [
@@ -125,8 +125,8 @@ async def test_a_question_as_it_goes_out(server: Answering, model: OpenAIRespons
         ("something-new", True),
     ],
 )
-def test_models_that_do_not_reason_are_not_asked_for_their_thoughts(name: str, reasons: bool) -> None:
-    assert ("include" in body(asking(), name)) is reasons
+def test_models_without_reasoning_get_no_reasoning_options(name: str, reasons: bool) -> None:
+    assert ("include" in body(model_request(), name)) is reasons
 
 
 def test_a_conversation_with_tools_pictures_and_files() -> None:
@@ -160,7 +160,7 @@ def test_a_conversation_with_tools_pictures_and_files() -> None:
 
 
 def test_a_message_is_encoded_once() -> None:
-    request = asking(user("hello"))
+    request = model_request(user("hello"))
     body(request)
     request.messages[0].cache["openai-responses"] = b'{"kept":1}'
     assert body(request)["input"] == [{"kept": 1}]
@@ -174,7 +174,7 @@ def kinds(message: Message) -> list[str]:
     return [item.get("id") or item.get("call_id") or item["role"] for item in sent(message)]
 
 
-def test_thoughts_go_back_to_their_places() -> None:
+def test_reasoning_is_replayed_in_place() -> None:
     calls = ToolCall("c1", "look"), ToolCall("c2", "look")
     assert kinds(assistant("", *calls, reasoning=[thought(0), thought(2)])) == ["rs_0", "c1", "rs_2", "c2"]
     assert kinds(assistant("hm", *calls, reasoning=[thought(0), thought(3)])) == [
@@ -192,7 +192,7 @@ def test_thoughts_go_back_to_their_places() -> None:
     }
 
 
-def test_a_thought_never_comes_last() -> None:
+def test_reasoning_is_never_last() -> None:
     assert kinds(assistant("4", reasoning=[thought(0), thought(7)])) == ["rs_0", "rs_7", "assistant"]
     assert kinds(assistant("", reasoning=[thought(0)])) == ["rs_0", "assistant"]
 
@@ -201,7 +201,7 @@ def test_a_thought_never_comes_last() -> None:
     "foreign",
     [Reasoning("hm", "0 rs_0 abc", "anthropic"), Reasoning("hm", "", PROVIDER), Reasoning("hm", "x", PROVIDER)],
 )
-def test_thoughts_of_others_are_not_sent(foreign: Reasoning) -> None:
+def test_reasoning_of_other_models_is_not_sent(foreign: Reasoning) -> None:
     assert kinds(assistant("4", reasoning=[foreign])) == ["assistant"]
 
 
@@ -209,7 +209,7 @@ def test_settings() -> None:
     chosen = {"max_tokens": 7, "temperature": 0, "top_p": 1, "parallel_tool_calls": False, "tool_choice": "look"}
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     extra = {"text": {"verbosity": "low"}, "reasoning": {"summary": "auto"}}
-    found = body(asking(tools=(look,), settings={**chosen, "response_format": schema, "extra": extra}))
+    found = body(model_request(tools=(look,), settings={**chosen, "response_format": schema, "extra": extra}))
     assert found["max_output_tokens"] == 7
     assert (found["temperature"], found["top_p"], found["parallel_tool_calls"]) == (0, 1, False)
     assert found["tool_choice"] == {"type": "function", "name": "look"}
@@ -230,7 +230,7 @@ def test_settings() -> None:
     ],
 )
 def test_a_format_in_the_words_of_chat_completions(form: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert body(asking(settings={"response_format": form}))["text"] == {"format": expected}
+    assert body(model_request(settings={"response_format": form}))["text"] == {"format": expected}
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_a_format_in_the_words_of_chat_completions(form: dict[str, Any], expecte
         ({"extra": {"input": []}}, "extra cannot set 'input'"),
     ],
 )
-def test_what_cannot_be_set_is_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+def test_unsupported_settings_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ModelError, match=sentence):
-        body(asking(settings=settings))
+        body(model_request(settings=settings))
 
 
 def _drain(value: Any) -> None:
@@ -256,9 +256,9 @@ def _drain(value: Any) -> None:
             _drain(item)
 
 
-def test_the_vendors_types_accept_what_is_sent() -> None:
+def test_the_vendor_types_accept_requests() -> None:
     params = pytest.importorskip("openai.types.responses.response_create_params")
-    request = asking(
+    request = model_request(
         user([TextPart("see"), ImagePart(data=PNG), FilePart(data=PDF, name="a.pdf")]),
         assistant("I look.", ToolCall("c1", "look", {"city": "Bonn"}), reasoning=[thought(0, "hm")]),
         Message("tool", (TextPart("rain"), ImagePart(data=PNG)), tool_call_id="c1", name="look"),
@@ -270,10 +270,10 @@ def test_the_vendors_types_accept_what_is_sent() -> None:
     _drain(accepted.validate_python(body(request)))
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
-async def test_thoughts_text_and_usage(server: Answering, model: OpenAIResponses) -> None:
+async def test_thoughts_text_and_usage(server: FakeServer, model: OpenAIResponses) -> None:
     usage = {
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 8},
@@ -308,7 +308,7 @@ async def test_thoughts_text_and_usage(server: Answering, model: OpenAIResponses
     ]
 
 
-async def test_a_thought_survives_the_round_trip(server: Answering, model: OpenAIResponses) -> None:
+async def test_a_thought_survives_the_round_trip(server: FakeServer, model: OpenAIResponses) -> None:
     reply = Reply()
     for delta in await told(
         server,
@@ -324,7 +324,7 @@ async def test_a_thought_survives_the_round_trip(server: Answering, model: OpenA
     ]
 
 
-async def test_parallel_calls_are_kept_apart(server: Answering, model: OpenAIResponses) -> None:
+async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
     found = await told(
         server,
         model,
@@ -351,7 +351,7 @@ async def test_parallel_calls_are_kept_apart(server: Answering, model: OpenAIRes
 
 
 @pytest.mark.parametrize("done", ["arguments", "item", "both"])
-async def test_arguments_that_come_as_a_whole(server: Answering, model: OpenAIResponses, done: str) -> None:
+async def test_arguments_in_one_piece(server: FakeServer, model: OpenAIResponses, done: str) -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look"}
     whole = event("function_call_arguments.done", output_index=0, arguments="{}")
     ends = {"arguments": [whole], "item": [item("done", 0, **call, arguments="{}")]}
@@ -360,7 +360,7 @@ async def test_arguments_that_come_as_a_whole(server: Answering, model: OpenAIRe
     assert found == [CallStart(0, "c1", "look"), CallArgs(0, "{}"), Finish("tool_calls")]
 
 
-async def test_two_messages_and_a_refusal_stand_apart(server: Answering, model: OpenAIResponses) -> None:
+async def test_two_messages_and_a_refusal_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
     refusal = event("refusal.delta", output_index=1, delta="No.")
     found = await told(
         server,
@@ -377,12 +377,12 @@ async def test_two_messages_and_a_refusal_stand_apart(server: Answering, model: 
 @pytest.mark.parametrize(
     ("cut", "reason"), [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "steered")]
 )
-async def test_why_it_was_cut_short(server: Answering, model: OpenAIResponses, cut: str, reason: str) -> None:
+async def test_the_reason_of_a_truncation(server: FakeServer, model: OpenAIResponses, cut: str, reason: str) -> None:
     found = await told(server, model, text("hi"), completed("incomplete", incomplete_details={"reason": cut}))
     assert found == [TextDelta("hi"), Finish(reason)]
 
 
-async def test_an_answer_that_is_not_streamed(server: Answering, model: OpenAIResponses) -> None:
+async def test_an_answer_that_is_not_streamed(server: FakeServer, model: OpenAIResponses) -> None:
     output = [
         {
             "type": "reasoning",
@@ -395,7 +395,7 @@ async def test_an_answer_that_is_not_streamed(server: Answering, model: OpenAIRe
     ]
     whole = {"object": "response", "status": "completed", "error": None, "output": output, "usage": {"input_tokens": 1}}
     server.say(json.dumps(whole).encode(), content_type="application/json")
-    assert await deltas(model) == [
+    assert await stream_deltas(model) == [
         ReasoningDelta("hm", provider=PROVIDER),
         ReasoningDelta("", "0 rs_0 g", PROVIDER),
         TextDelta("hi!"),
@@ -406,7 +406,7 @@ async def test_an_answer_that_is_not_streamed(server: Answering, model: OpenAIRe
     ]
 
 
-async def test_unknown_events_and_a_done_line_are_nothing(server: Answering, model: OpenAIResponses) -> None:
+async def test_unknown_events_and_a_done_line_are_nothing(server: FakeServer, model: OpenAIResponses) -> None:
     strange: Any = event("web_search_call.searching", output_index=0), item("added", 3, type="web_search_call"), {}
     assert await told(server, model, *strange, text("hi"), completed(), end="data: [DONE]\n\n") == [
         TextDelta("hi"),
@@ -414,13 +414,13 @@ async def test_unknown_events_and_a_done_line_are_nothing(server: Answering, mod
     ]
 
 
-async def test_a_connection_serves_many_questions(server: Answering, model: OpenAIResponses) -> None:
+async def test_a_connection_serves_many_questions(server: FakeServer, model: OpenAIResponses) -> None:
     for _ in range(5):
         await told(server, model, text("hi"), completed())
     assert len(server.peers) == 1
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ async def test_a_connection_serves_many_questions(server: Answering, model: Open
     ],
 )
 async def test_a_failure_is_a_sentence(
-    server: Answering, model: OpenAIResponses, failure: dict[str, Any], retryable: bool, sentence: str
+    server: FakeServer, model: OpenAIResponses, failure: dict[str, Any], retryable: bool, sentence: str
 ) -> None:
     with pytest.raises(ModelError) as failed:
         await told(server, model, text("hi"), failure)
@@ -444,7 +444,7 @@ async def test_a_failure_is_a_sentence(
 
 
 @pytest.mark.parametrize("end", ["", "data: [DONE]\n\n"])
-async def test_a_stream_that_breaks_off(server: Answering, model: OpenAIResponses, end: str) -> None:
+async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAIResponses, end: str) -> None:
     with pytest.raises(ModelError, match="here broke off before it had finished") as failed:
         await told(server, model, text("hi"), end=end)
     assert failed.value.retryable
@@ -454,7 +454,7 @@ async def test_a_stream_that_breaks_off(server: Answering, model: OpenAIResponse
     "strange",
     [[], 3, text(3), args("{}", "x"), item("added", 0), event("completed"), item("done", 0, type="function_call")],
 )
-async def test_an_event_that_cannot_be_read(server: Answering, model: OpenAIResponses, strange: Any) -> None:
+async def test_an_event_that_cannot_be_read(server: FakeServer, model: OpenAIResponses, strange: Any) -> None:
     with pytest.raises(ModelError, match="here sent an event that cannot be read"):
         await told(server, model, text("hi"), strange, completed())
 
@@ -496,7 +496,7 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(JSON | EVENTS, max_size=5))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) -> None:
+def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
     reply, response = Reply(), _Response(ModelServer("here", "http://localhost/"))
     try:
         for delta in response.deltas([json.dumps(event).encode() for event in events]):

@@ -50,7 +50,7 @@ def _history(part: Part, place: str) -> tuple[Message, ...]:
 
 
 @pytest.mark.parametrize("place", ["user", "tool"])
-def test_no_part_of_the_history_keeps_a_conversation_from_going_on(place: str) -> None:
+def test_any_history_can_be_continued(place: str) -> None:
     for part, model in product(PARTS, models()):
         sent = json.loads(model.body(Request(_history(part, place))))
         noted = "is not supported by this model" in json.dumps(sent)
@@ -72,17 +72,17 @@ async def test_the_newest_part_is_refused_and_nothing_is_stored() -> None:
     assert refused > 15
 
 
-async def test_a_thread_that_another_model_began_can_be_continued() -> None:
+async def test_a_thread_of_another_model_can_be_continued() -> None:
     thread = Thread()
     await Agent(Scripted("I see.")).run(user([TextPart("See"), *PARTS]), thread=thread)
     for model in models():
         assert model.body(Request((*thread.messages, user("Hello?"))))
 
 
-def test_a_client_that_raises_for_the_history_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_rejects_the_history_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(part: Any) -> str:
         raise ModelError("no")
 
     monkeypatch.setattr(openai_common, "media_note", refuse)
     with pytest.raises(ModelError):
-        test_no_part_of_the_history_keeps_a_conversation_from_going_on("tool")
+        test_any_history_can_be_continued("tool")

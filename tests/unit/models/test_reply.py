@@ -1,4 +1,4 @@
-"""Deltas become a reply; what is broken becomes an error, and arguments are never guessed."""
+"""Deltas become a reply; a broken stream is an error, and arguments are never guessed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def assembled(*deltas: Delta) -> Message:
 
 
 def call(*pieces: str, finish: str = "tool_calls", id: str = "c1", name: str = "add") -> ToolCall:
-    """The call that one call's pieces come to."""
+    """Return the call assembled from its pieces."""
     args = (CallArgs(0, piece) for piece in pieces)
     (made,) = assembled(CallStart(0, id, name), *args, Finish(finish)).tool_calls
     return made
 
 
-# -- what is whole ----------------------------------------------------------------------------------------------------
+# -- complete replies -------------------------------------------------------------------------------------------------
 
 
 def test_text_is_joined() -> None:
@@ -45,7 +45,7 @@ def test_a_reply_may_be_empty() -> None:
     assert assembled(Finish()) == Message("assistant", "")
 
 
-def test_arguments_are_joined_and_kept_as_the_model_wrote_them() -> None:
+def test_arguments_are_joined_and_stored_verbatim() -> None:
     made = call('{"a"', ': 1,  "b"', ": [2]}")
     assert made == ToolCall("c1", "add", {"a": 1, "b": [2]})
     assert made.raw == '{"a": 1,  "b": [2]}'
@@ -72,7 +72,7 @@ def test_a_finish_without_a_reason_is_a_stop() -> None:
     assert reply.finish == "stop"
 
 
-def test_calls_stand_in_the_order_of_their_index() -> None:
+def test_calls_are_in_index_order() -> None:
     message = assembled(CallStart(2, "c", "z"), CallStart(0, "a", "x"), CallStart(1, "b", "y"), Finish("tool_calls"))
     assert [made.id for made in message.tool_calls] == ["a", "b", "c"]
 
@@ -110,7 +110,7 @@ def pieces_of(raw: str, cuts: Iterable[int], index: int) -> list[Delta]:
 
 
 @given(CALLS, st.lists(st.integers(0, 50), max_size=4), st.lists(st.text(max_size=5), max_size=3), st.data())
-def test_pieces_of_parallel_calls_are_kept_apart_in_any_interleaving(
+def test_parallel_call_pieces_are_separated_in_any_interleaving(
     calls: list[dict[str, Any]], cuts: list[int], texts: list[str], data: st.DataObject
 ) -> None:
     lines: list[list[Delta]] = [[TextDelta(text) for text in texts]]
@@ -125,7 +125,7 @@ def test_pieces_of_parallel_calls_are_kept_apart_in_any_interleaving(
     assert not any(made.invalid for made in message.tool_calls)
 
 
-# -- what is broken ---------------------------------------------------------------------------------------------------
+# -- broken replies ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_stream_that_breaks_off_is_an_error(deltas: tuple[Delta, ...]) -> None
         ("7", "must be a JSON object, not 7"),
     ],
 )
-def test_arguments_that_cannot_be_read_are_said_to_be_so_and_never_guessed(raw: str, reason: str) -> None:
+def test_unparsable_arguments_are_marked_and_never_guessed(raw: str, reason: str) -> None:
     args, invalid = parse_args(raw)
     assert args == {} and reason in invalid
     made = call(raw)
@@ -182,7 +182,7 @@ def test_arguments_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.text(max_size=30))
-def test_whatever_the_arguments_are_they_are_an_object_or_invalid(raw: str) -> None:
+def test_any_arguments_are_an_object_or_invalid(raw: str) -> None:
     args, invalid = parse_args(raw)
     assert invalid or not raw.strip() or json.loads(raw) == args
     assert not (invalid and args)
@@ -197,7 +197,7 @@ def test_half_of_the_arguments_never_pass_for_the_whole(args: dict[str, Any], da
 
 @pytest.mark.parametrize("finish", ["length", "max_tokens"])
 @pytest.mark.parametrize("pieces", [(), (" ",)])
-def test_a_reply_cut_off_before_the_arguments_came_has_none_to_guess(finish: str, pieces: tuple[str, ...]) -> None:
+def test_a_reply_cut_before_arguments_has_none(finish: str, pieces: tuple[str, ...]) -> None:
     made = call(*pieces, finish=finish)
     assert made.args == {} and "cut off" in made.invalid
 
@@ -210,7 +210,7 @@ def test_a_reply_that_was_taken_back_has_no_calls(finish: str, args: tuple[str, 
     assert message.text == "I cannot" and not message.tool_calls
 
 
-def test_a_reply_cut_off_after_whole_arguments_keeps_them() -> None:
+def test_a_reply_cut_after_complete_arguments_keeps_them() -> None:
     assert not call('{"a": 1}', finish="length").invalid
 
 
@@ -232,18 +232,18 @@ def test_two_calls_with_the_same_id_are_an_error() -> None:
         assembled(CallStart(0, "c", "add"), CallStart(1, "c", "sub"), Finish("tool_calls"))
 
 
-def test_a_call_that_begins_twice_is_an_error() -> None:
+def test_a_call_that_starts_twice_is_an_error() -> None:
     with pytest.raises(ModelError, match="started its tool call number 0 twice"):
         assembled(CallStart(0, "c", "add"), CallStart(0, "d", "sub"))
 
 
-def test_arguments_for_a_call_that_never_began_are_an_error() -> None:
+def test_arguments_for_an_unstarted_call_are_an_error() -> None:
     with pytest.raises(ModelError, match="number 3, that it never started"):
         assembled(CallStart(0, "c", "add"), CallArgs(3, "{}"))
 
 
 @pytest.mark.parametrize("thing", ["text", None, {"delta": "x"}, object(), Message("assistant", "hi")])
-def test_what_is_not_a_delta_is_an_error(thing: Any) -> None:
+def test_an_invalid_delta_is_an_error(thing: Any) -> None:
     with pytest.raises(ModelError, match="which is not a delta"):
         assembled(thing)
 
@@ -258,7 +258,7 @@ def test_a_reply_that_does_not_end_is_an_error(delta: Delta, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("delta", [TextDelta(""), ReasoningDelta(), CallArgs(0, "")])
-def test_nor_does_a_reply_of_nothings_go_on_forever(delta: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_empty_deltas_are_bounded(delta: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assemble, "REPLY_CHARS", 100)
     with pytest.raises(ModelError, match="longer than 100 characters"):
         assembled(CallStart(0, "c", "add"), *[delta] * 101)

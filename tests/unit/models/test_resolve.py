@@ -1,4 +1,4 @@
-"""Which model a name means, and what is said when it means none."""
+"""Resolution of model names, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_names(keys: Any, spec: Any, kind: type, name: str) -> None:
     assert model.name == name
 
 
-def test_a_model_stays_what_it_is() -> None:
+def test_a_model_is_returned_unchanged() -> None:
     model = Scripted()
     assert resolve(model) is model
 
@@ -148,7 +148,7 @@ def test_specs_that_mean_nothing(keys: Any, spec: Any, why: str) -> None:
     st.text()
     | st.dictionaries(st.sampled_from(["provider", "model", "base_url"]), st.none() | st.integers() | st.text())
 )
-def test_whatever_the_spec_there_is_a_model_or_a_sentence(spec: Any) -> None:
+def test_any_spec_gives_a_model_or_an_error(spec: Any) -> None:
     try:
         resolve(spec)
     except ConfigError as error:
@@ -178,7 +178,7 @@ def test_keys_are_read_when_the_name_is(env: pytest.MonkeyPatch) -> None:
     assert sent(agent.model, "x-api-key") == "sk-later"
 
 
-def test_a_key_in_the_spec_comes_first(keys: Any) -> None:
+def test_a_key_in_the_spec_takes_precedence(keys: Any) -> None:
     model = resolve({"model": "sonnet", "api_key": "sk-mine"})
     assert sent(model, "x-api-key") == "sk-mine"
     assert "sk-" not in f"{model!r} {vars(model)}"
@@ -290,7 +290,7 @@ def test_where_ollama_cannot_be(env: pytest.MonkeyPatch, host: str) -> None:
 
 @pytest.fixture
 async def ollama(env: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
-    """A server where Ollama should be, which says what the test puts there."""
+    """A server in place of Ollama, with the responses of the test."""
     says: dict[str, Any] = {"answer": {"models": [{"name": "nomic-embed-text:latest"}, {"name": "qwen3:4b"}]}}
 
     async def tags(request: web.Request) -> web.Response:
@@ -386,7 +386,7 @@ def test_the_demo(env: pytest.MonkeyPatch) -> None:
 
 @there("wick.models.demo")
 def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning is seen also where nobody has set up logging."""
+    """A warning is visible without logging configuration, too."""
     env.setenv("OLLAMA_HOST", NOBODY)
     model: Any = resolve("auto")
     assert "demo" in model.why
@@ -395,7 +395,7 @@ def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCapture
 
 @pytest.fixture
 def deaf(env: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Something where Ollama should be that can be connected to and says nothing, until it is closed."""
+    """A listener in place of Ollama that accepts connections and is silent until closed."""
     env.setattr("wick.models.ollama.OLLAMA_SECONDS", 60)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         env.setenv("OLLAMA_HOST", f"127.0.0.1:{listening.getsockname()[1]}")
@@ -403,8 +403,8 @@ def deaf(env: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("spec", ["auto", {"model": " auto "}, {"provider": "auto"}])
-async def test_looking_for_ollama_holds_nobody_up(deaf: socket.socket, spec: Any) -> None:
-    resolve("demo")  # loads what would take its time otherwise
+async def test_probing_ollama_does_not_block_the_loop(deaf: socket.socket, spec: Any) -> None:
+    resolve("demo")  # import slow modules first
     turns, agent = 0, Agent(spec)
     task = asyncio.create_task(agent.run("hello"))
     while not task.done():
@@ -418,7 +418,7 @@ async def test_looking_for_ollama_holds_nobody_up(deaf: socket.socket, spec: Any
     assert events[-1] == "done"
 
 
-async def test_what_auto_cannot_find_ends_the_run(env: pytest.MonkeyPatch) -> None:
+async def test_a_failed_auto_ends_the_run(env: pytest.MonkeyPatch) -> None:
     env.setenv("OLLAMA_HOST", "a b")
     with pytest.raises(ConfigError, match="OLLAMA_HOST must be like"):
         await Agent("auto").run("hello")
@@ -427,7 +427,7 @@ async def test_what_auto_cannot_find_ends_the_run(env: pytest.MonkeyPatch) -> No
     assert stream.result.outcome == "failed"
 
 
-async def test_a_run_that_is_cancelled_looks_no_further(deaf: socket.socket) -> None:
+async def test_a_cancelled_run_stops_probing(deaf: socket.socket) -> None:
     thread = Thread()
     task = asyncio.create_task(Agent("auto").run("hello", thread=thread))
     await asyncio.sleep(0.05)
@@ -436,11 +436,11 @@ async def test_a_run_that_is_cancelled_looks_no_further(deaf: socket.socket) -> 
         await task
     assert not thread.busy
     deaf.close()
-    while list_abandoned():  # the thread that looks has an answer now
+    while list_abandoned():  # the probing thread has an answer now
         await asyncio.sleep(0.01)
 
 
-def test_auto_says_what_it_took_and_why(keys: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_reports_its_choice_and_reason(keys: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "wick"):
         model: Any = resolve("auto")
     assert model.why == f"anthropic:{ALIASES['sonnet']}, as ANTHROPIC_API_KEY is set"
@@ -474,7 +474,7 @@ def test_other_packages_bring_models(plugin: Path) -> None:
     assert (model.name, model.api_key) == ("candle:wax", "k")
 
 
-def test_other_packages_are_listed_and_their_faults_named(plugin: Path) -> None:
+def test_other_packages_are_listed_with_their_errors(plugin: Path) -> None:
     with pytest.raises(ConfigError, match="candle:MODEL"):
         resolve("nonsense")
     with pytest.raises(ConfigError, match="the models of broken cannot be loaded from candle:Missing: "):

@@ -1,4 +1,4 @@
-"""Models for tests: they say what they were told to say, in pieces, and remember what they were asked."""
+"""Models for tests: scripted replies in pieces, with recorded requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_words_add_up_to_the_text(text: str) -> None:
     assert reply.message() == message
 
 
-async def test_calls_are_streamed_with_their_arguments_in_pieces() -> None:
+async def test_call_arguments_are_streamed_in_pieces() -> None:
     args = {"path": "/workspace/main.py", "text": "hello"}
     deltas = await said(Scripted(assistant("", ToolCall("a", "write", args), ToolCall("b", "list"))))
     assert [delta for delta in deltas if isinstance(delta, CallStart)] == [
@@ -62,13 +62,13 @@ async def test_a_reply_may_be_nothing_but_calls() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [None, 5, {"role": "assistant"}, ["text"], user("hi")])
-async def test_a_reply_that_is_none_is_an_error_that_says_so(nonsense: Any) -> None:
+async def test_an_invalid_reply_is_an_error(nonsense: Any) -> None:
     for model in (Scripted(nonsense), FunctionModel(lambda request: nonsense)):
         with pytest.raises(ModelError, match="is not a reply"):
             await said(model)
 
 
-async def test_raw_arguments_are_streamed_as_they_are() -> None:
+async def test_raw_arguments_are_streamed_verbatim() -> None:
     deltas = await said(Scripted(assistant("", ToolCall("a", "write", {}, raw='{"half'))))
     assert "".join(delta.text for delta in deltas if isinstance(delta, CallArgs)) == '{"half'
 
@@ -156,14 +156,14 @@ async def test_a_function_may_fail(raises: bool) -> None:
         await Agent(FunctionModel(answer)).run("hello")
 
 
-def test_a_model_stays_what_it_is_and_an_unknown_name_is_refused() -> None:
+def test_a_model_is_unchanged_and_an_unknown_name_refused() -> None:
     model = Scripted()
     assert resolve(model) is model
     with pytest.raises(ConfigError, match="there is no model named 'abacus'"):
         resolve("abacus")
 
 
-async def test_a_function_that_answers_for_long_does_not_remember_all_of_it() -> None:
+async def test_a_long_answering_function_uses_bounded_memory() -> None:
     model = FunctionModel(lambda request: "yes")
     for number in range(150):
         await Agent(model).run(str(number))

@@ -1,4 +1,4 @@
-"""Rules: what they may look like, what they are about, and that no command is allowed by mistake."""
+"""Rules: syntax, scope, and no command allowed by mistake."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_renamed_tool_is_denied_by_its_origin_and_allowed_by_its_name() -> Non
     assert not allows(foreign, "Read") and not allows(foreign, "read_file")
 
 
-def test_aliases_that_a_tool_was_given_allow_it() -> None:
+def test_aliases_of_a_tool_are_allowed() -> None:
     own = tool(lambda: "", name="mine", aliases=["Its"])
     assert allows(use(own), "Its") and denies("Its", use(own)) == "yes"
 
@@ -228,7 +228,7 @@ def test_a_specifier_needs_something_to_compare_with() -> None:
         ("*", "anything at all", True),
     ],
 )
-def test_what_a_specifier_allows(specifier: str, command: str, fits: bool) -> None:
+def test_allow_specifiers(specifier: str, command: str, fits: bool) -> None:
     assert allows(shell(command), f"Bash({specifier})") is fits
 
 
@@ -305,7 +305,7 @@ def test_parts_may_be_allowed_by_different_rules() -> None:
         ("", "no"),
     ],
 )
-def test_what_a_deny_sees(command: str, answer: MatchResult) -> None:
+def test_deny_specifiers(command: str, answer: MatchResult) -> None:
     assert denies("Bash(rm *)", shell(command)) == answer
 
 
@@ -421,20 +421,20 @@ def test_files_that_are_denied(specifier: str, path: str, answer: MatchResult) -
     assert denies(f"Read({specifier})", use(read_file, workdir="/w", path=path)) == answer
 
 
-def test_where_the_workspace_is_not_known_it_may_be_either() -> None:
+def test_an_unknown_workspace_may_be_either() -> None:
     assert denies("Read(/etc/**)", use(read_file, path="a")) == "maybe"
     assert denies("Read(a)", use(read_file, path="/w/a")) == "maybe"
     assert not allows(use(read_file, path="a"), "Read(/**)")
     assert not allows(use(read_file, path="/a"), "Read(**)")
 
 
-def test_a_path_over_a_link_is_not_known() -> None:
+def test_a_path_through_a_link_is_unknown() -> None:
     linked = use(read_file, path="src/link", linked={"src/link"})
     assert not allows(linked, "Read(src/**)") and allows(linked, "Read")
     assert denies("Read(secret/**)", linked) == "maybe"
 
 
-def test_a_tool_that_goes_into_folders() -> None:
+def test_a_tool_that_recurses_into_folders() -> None:
     assert allows(use(grep, path="src"), "Grep(src/**)")
     assert allows(use(grep, path="src/a"), "Grep(src/**)")
     assert allows(use(grep, path="."), "Grep(**)")
@@ -556,7 +556,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 @example("ok # \\\nbad")
 @example("ok <(bad)")
 @example("ok\u00a0; bad")
-def test_what_is_allowed_runs_nothing_else(stubs: Stubs, sh: str, command: str) -> None:
+def test_an_allowed_command_runs_nothing_else(stubs: Stubs, sh: str, command: str) -> None:
     """A real shell runs every command that the rules allow, and each stub that it starts is one that they allow."""
     if find_allowing_rules(ALLOW, shell(command)):
         ran = stubs.run(command, sh)
@@ -572,8 +572,8 @@ def test_what_is_allowed_runs_nothing_else(stubs: Stubs, sh: str, command: str) 
 @example("cat <<EOF\n`bad`\nEOF")
 @example("find . -*exec bad \\;")
 @example("bash -O extglob -c 'bad x'")
-def test_what_is_denied_is_seen_or_asked_about(stubs: Stubs, sh: str, command: str) -> None:
-    """What a deny rule has nothing to say about runs nothing that it denies."""
+def test_a_denied_command_is_detected_or_asked(stubs: Stubs, sh: str, command: str) -> None:
+    """A command that no deny rule matches runs nothing denied."""
     if missed(DENY, command):
         ran = stubs.run(command, sh)
         assert not any(row[0] in ("bad", "evil") for row in ran), ran
@@ -590,7 +590,7 @@ def test_what_is_denied_is_seen_or_asked_about(stubs: Stubs, sh: str, command: s
         *("ok \\\n  b", "ok b *"),
     ],
 )  # fmt: skip
-def test_what_is_plain_is_allowed_and_runs(stubs: Stubs, command: str) -> None:
+def test_plain_commands_are_allowed_and_run(stubs: Stubs, command: str) -> None:
     """Or nothing at all would be allowed, and the tests above would be content."""
     assert find_allowing_rules(ALLOW, shell(command))
     assert missed(DENY, command)
@@ -610,14 +610,14 @@ def test_what_is_plain_is_allowed_and_runs(stubs: Stubs, command: str) -> None:
         *("test -v 'a[$(bad)]'", "hash -p $PATH/bad ok; ok"),
     ],
 )  # fmt: skip
-def test_what_runs_something_else_is_neither_allowed_nor_missed(stubs: Stubs, command: str) -> None:
+def test_commands_that_run_others_are_neither_allowed_nor_missed(stubs: Stubs, command: str) -> None:
     assert ("bad",) in [row[:1] for row in stubs.run(command.replace("b?d", f"{stubs.bin}/b?d"), "bash")]
     assert not find_allowing_rules(ALLOW, shell(command))
     assert not missed(DENY, command)
 
 
 @pytest.mark.parametrize("sh", ["bash", "sh"])
-def test_the_stubs_tell_what_was_run(stubs: Stubs, sh: str) -> None:
+def test_the_stubs_record_executed_commands(stubs: Stubs, sh: str) -> None:
     assert stubs.run("ok a 'b c'; bad | good one; echo x | xargs evil", sh) != []
     assert sorted(stubs.run("ok a 'b c'; bad; nohup evil x", sh)) == [("bad",), ("evil", "x"), ("ok", "a", "b c")]
     assert Path(stubs.bin / "ok").exists()

@@ -1,4 +1,4 @@
-"""What a command would run is seen, also inside of other commands; what cannot be seen is said to be opaque."""
+"""Commands are found, also inside of other commands; others are reported as opaque."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wick.permissions.shell import parse_script, split_plain
 
 
 def commands(text: str) -> list[str]:
-    """Every command that is seen, those that stand for the one inside in brackets."""
+    """Return every command found; those that wrap another are in brackets."""
     return [str(command) if command.needs_rule else f"[{command}]" for command in parse_script(text).commands]
 
 
@@ -53,7 +53,7 @@ def commands(text: str) -> list[str]:
         ("", []),
     ],
 )  # fmt: skip
-def test_what_is_plain(text: str, seen: list[str]) -> None:
+def test_plain_commands(text: str, seen: list[str]) -> None:
     assert commands(text) == seen
     assert parse_script(text).opaque == ()
 
@@ -99,7 +99,7 @@ def test_what_is_plain(text: str, seen: list[str]) -> None:
         ("ls; rm x 'y", "ls"),
     ],
 )
-def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
+def test_commands_found_in_opaque_ones(text: str, seen: str) -> None:
     assert seen in commands(text)
     assert parse_script(text).opaque
 
@@ -118,8 +118,8 @@ def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
         *("a=(" * 10_000, "<" * 40_000),
     ],
 )  # fmt: skip
-def test_what_may_run_anything(text: str) -> None:
-    """One of its commands has a name that nobody knows."""
+def test_commands_that_run_anything(text: str) -> None:
+    """One of its commands has an unknown name."""
     script = parse_script(text)
     assert script.opaque
     assert any(not command.words[0].fixed for command in script.commands)
@@ -136,7 +136,7 @@ def test_what_may_run_anything(text: str) -> None:
         *("nice -n * ls", "timeout ? ls", "xargs -0I x ls"),
     ],
 )  # fmt: skip
-def test_what_no_rule_can_allow(text: str) -> None:
+def test_commands_that_no_rule_can_allow(text: str) -> None:
     assert parse_script(text).opaque
 
 
@@ -149,7 +149,7 @@ def test_a_path_means_something_else_in_another_folder() -> None:
 
 
 @given(COMMANDS | st.text(max_size=40))
-def test_every_text_can_be_looked_at(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     script = parse_script(text)
     assert all(command.words for command in script.commands)
     assert all(reason and reason == reason.strip() for reason in script.opaque)

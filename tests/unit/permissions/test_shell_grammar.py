@@ -1,4 +1,4 @@
-"""What the grammar of bash sees, and that without its package somebody is told what to install."""
+"""The bash grammar: its findings, and the error without its package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def seen(text: str) -> list[list[str]]:
         *(("$'\\cA'", "\x01"), ("$'\\U00000041'", "A")),
     ],
 )  # fmt: skip
-def test_words_without_their_quotes(word: str, text: str) -> None:
+def test_unquoted_words(word: str, text: str) -> None:
     assert seen(f"echo {word}") == [["echo", text]]
 
 
@@ -31,7 +31,7 @@ def test_commands_in_the_order_of_the_text() -> None:
     assert seen("a $(b `c`) <(d) | e") == [["a", "$(b `c`)", "<(d)"], ["b", "`c`"], ["c"], ["d"], ["e"]]
 
 
-def test_what_it_notes_beside_commands() -> None:
+def test_recorded_features_beside_commands() -> None:
     found = scan_text("export A=1; cat <<EOF > out\ntext\nEOF\nsort <<< words")
     assert [words[0].text for words in found.named] == ["export"]
     assert found.inputs == ["text\n", "words"]
@@ -43,11 +43,11 @@ def test_what_it_notes_beside_commands() -> None:
     "text",
     ["a 'b", "echo ${x@P}", "((1))", "echo $((a['$(b)']))", "cat <<E\n`a`\nE", "a\n\\b", "(" * 300 + "a" + ")" * 300],
 )
-def test_what_may_run_anything(text: str) -> None:
+def test_commands_that_run_anything(text: str) -> None:
     assert scan_text(text).hidden
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     load_grammar.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'wick-agent\[permissions\]'"):

@@ -62,7 +62,7 @@ def test_plain_commands(text: str, expected: list[list[str]]) -> None:
         *("a\r", "a\x00b", "a\x0cb", "a\x0bb", "a\u00a0b", "a\u2028b", "a\u3000b", "a\x1bb", "a\x7fb", "a\x85b"),
     ],
 )  # fmt: skip
-def test_what_is_not_plain(text: str) -> None:
+def test_non_plain_words(text: str) -> None:
     with pytest.raises(UnclearCommand, match="^it "):
         lex(text)
 
@@ -93,7 +93,7 @@ def test_redirections() -> None:
         (("--x=~/y",), Word("--x=~/y", fixed=False)),
     ],
 )
-def test_what_the_shell_makes_something_else_of(pieces: tuple[str | tuple[str]], word: Word) -> None:
+def test_shell_expansions(pieces: tuple[str | tuple[str]], word: Word) -> None:
     assert make_word(*pieces) == word
 
 
@@ -103,7 +103,7 @@ def test_what_the_shell_makes_something_else_of(pieces: tuple[str | tuple[str]],
 @example("'a'\\''b'")
 @example('"a\\\\" b')
 def test_quotes_are_those_of_a_real_shell(shell: str, text: str) -> None:
-    """A shell that is given these words as arguments of one command gets what was read, word for word."""
+    """A real shell gets the parsed words as arguments, word for word."""
     if shutil.which(shell) is None:
         pytest.skip(f"install {shell}")
     try:

@@ -1,4 +1,4 @@
-"""What stands in the brackets of a rule, pattern by pattern."""
+"""Specifiers in the brackets of a rule, pattern by pattern."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_stars_are_those_of_a_reference(pieces: list[str], text: str) -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=5), st.lists(st.sampled_from("ab"), max_size=5))
 def test_words_are_those_of_a_reference(pattern: list[str], words: list[str]) -> None:
-    """A star among words is what it is among characters; what the shell may make something of is only a maybe."""
+    """A star matches words as it matches characters; words with expansions match only maybe."""
     whole = CommandPattern(" ".join(["x", *pattern]))
     plain = tuple(map(Word, ["x", *words]))
     fits = wildcard_match("".join(pattern), "".join(words))
@@ -65,7 +65,7 @@ def test_words_are_those_of_a_reference(pattern: list[str], words: list[str]) ->
         assert not fits or whole._match_command(loose) != "no"  # it may be nothing
 
 
-def test_a_pattern_of_files_that_begins_at_the_root_or_not() -> None:
+def test_anchored_and_relative_file_patterns() -> None:
     assert FilePattern("/a/b").matches(ToolPath("b", "/a"), one_file=True) == "yes"
     assert FilePattern("b").matches(ToolPath("/a/b", "/a"), one_file=True) == "yes"
     assert FilePattern("b").matches(ToolPath("/c/d", "/a"), one_file=True) == "no"
@@ -74,7 +74,7 @@ def test_a_pattern_of_files_that_begins_at_the_root_or_not() -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", ".", "..", "", "A"]), min_size=1, max_size=6).map("/".join))
-def test_what_covers_a_path_is_met_by_it(path: str) -> None:
+def test_a_covering_pattern_matches_its_path(path: str) -> None:
     for text in ("a/**", "a/*", "*", "/w/a/**", "b"):
         files = FilePattern(text)
         for folder in (True, False):
@@ -124,19 +124,19 @@ def test_hosts(domain: str, url: str, allowed: bool, denied: MatchResult) -> Non
 
 
 @given(st.text("ab.:/@\\\\ \t%#?[]1", max_size=20))
-def test_every_url_can_be_looked_at(text: str) -> None:
+def test_any_url_can_be_parsed(text: str) -> None:
     for url in (text, f"http://{text}"):
         assert HostPattern("a.b").matches(url) in ("yes", "maybe", "no")
         assert not HostPattern("a.b").covers(url) or HostPattern("a.b").matches(url) == "yes"
 
 
 @pytest.mark.parametrize("text", ["", ".", "a b", "a/b", "ß", "*a", "a..b", "http://a", "*.*", "a:80"])
-def test_what_is_no_host(text: str) -> None:
+def test_invalid_hosts(text: str) -> None:
     with pytest.raises(ConfigError, match="should name a host"):
         HostPattern(text)
 
 
-def test_the_most_that_is_said() -> None:
+def test_the_strictest_decision() -> None:
     assert strictest([]) == "no"
     assert strictest(["no", "maybe"]) == "maybe"
     assert strictest(["maybe", "yes", "no"]) == "yes"

@@ -17,14 +17,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "server.md").read_text(en
 
 
 @pytest.mark.parametrize(("method", "path", "access"), ACCESS)
-def test_every_route_is_in_the_table_with_who_may_use_it(method: str, path: str, access: str) -> None:
+def test_every_route_is_listed_with_its_roles(method: str, path: str, access: str) -> None:
     route = f"`{method} {path.replace(':path}', '}')}`"
     rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("|") and route in line.split("|")[1]]
     assert rows, f"{route} is in no table of the guide"
     assert any(access in row[2] for row in rows), f"{route} takes the role {access}"
 
 
-def test_every_setting_is_explained_with_what_it_is_if_not_said() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     rows = {line.split("|")[1].strip(): line for line in PAGE.splitlines() if line.startswith("| `")}
     for name in Settings.model_fields:
         assert f"`{name}`" in rows, name

@@ -44,7 +44,7 @@ def test_public_addresses_are_taken(url: str) -> None:
 
 
 @pytest.mark.parametrize("host", PRIVATE_HOSTS)
-def test_private_hosts_are_refused_however_they_are_spelled(host: str) -> None:
+def test_private_hosts_are_refused_in_any_spelling(host: str) -> None:
     why = address_problem(f"https://{host}/a.png")
     assert why and why.isprintable()
 
@@ -83,7 +83,7 @@ def test_other_addresses_are_refused_in_a_sentence(url: str) -> None:
 
 
 @given(st.ip_addresses())
-def test_an_ip_address_counts_as_public_where_the_registry_says_so(ip: IPv4Address | IPv6Address) -> None:
+def test_public_ip_addresses_follow_the_registry(ip: IPv4Address | IPv6Address) -> None:
     host = f"[{ip}]" if ip.version == 6 else str(ip)
     assert ip.is_global or address_problem(f"https://{host}/")
     if isinstance(ip, IPv4Address):
@@ -91,7 +91,7 @@ def test_an_ip_address_counts_as_public_where_the_registry_says_so(ip: IPv4Addre
             assert not is_public_host(odd)
 
 
-def test_data_is_base64_of_a_known_size() -> None:
+def test_data_urls_are_base64_of_bounded_size() -> None:
     png = b64encode(b"\x89PNG").decode()
     assert media_problem(ImagePart(data=png)) == "" == media_problem(ImagePart(url=f"data:image/png;base64,{png}"))
     assert "not valid base64" in media_problem(ImagePart(data="a"))
@@ -110,14 +110,14 @@ def test_a_system_message_holds_text_alone() -> None:
     assert check_media([user("a"), user([ImagePart(url="http://10.0.0.1/")])]).startswith("message 1 is not accepted: ")
 
 
-def test_what_a_tool_points_to_becomes_a_note() -> None:
+def test_a_media_link_of_a_tool_becomes_a_note() -> None:
     note = safe_part(FilePart(url="http://169.254.169.254/latest", name="a"))
     assert isinstance(note, TextPart) and note.text.startswith("[a file is left out: a picture or a file is")
     kept = ImagePart(url=PUBLIC[0])
     assert safe_part(kept) is kept and safe_part(TextPart("x")) == TextPart("x")
 
 
-def test_a_private_address_that_is_taken_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accepted_private_address_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "is_public_host", lambda host: True)
     with pytest.raises(AssertionError):
-        test_private_hosts_are_refused_however_they_are_spelled("127.0.0.1")
+        test_private_hosts_are_refused_in_any_spelling("127.0.0.1")

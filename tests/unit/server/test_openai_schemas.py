@@ -1,4 +1,4 @@
-"""OpenAI's words and wick's: what clients may send, and what a run is to them."""
+"""OpenAI's schema and wick's: valid requests, and responses of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def said(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[
 HELLO = {"role": "user", "content": "hello"}
 
 
-def test_a_conversation_is_text_and_what_the_assistant_said_is_the_clients() -> None:
+def test_a_conversation_is_text_with_client_supplied_assistant_messages() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     found = said(HELLO, {"role": "assistant", "content": parts}, {"role": "user", "content": "and?"})
     assert found == [
@@ -49,7 +49,7 @@ def test_pictures() -> None:
     )
 
 
-def test_system_messages_where_the_server_takes_them() -> None:
+def test_system_messages_need_the_setting() -> None:
     assert said({"role": "developer", "content": "Be brief."}, HELLO, systems=True)[0] == Message("system", "Be brief.")
 
 
@@ -75,14 +75,14 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
          "only text can be sent"),
     ],
 )  # fmt: skip
-def test_what_is_refused(messages: list[Any], more: dict[str, Any], sentence: str) -> None:
+def test_unsupported_fields_are_refused(messages: list[Any], more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(OpenAIError) as refused:
         said(*messages, **more)
     body = refused.value.body()["error"]
     assert sentence in body["message"] and body["type"] == "invalid_request_error" and refused.value.status == 400
 
 
-def test_what_means_nothing_here_is_not_refused() -> None:
+def test_meaningless_fields_are_accepted() -> None:
     assert said(HELLO, temperature=0.2, max_tokens=5, tools=[], response_format={"type": "text"}, user="x", top_p=1)
 
 
@@ -100,35 +100,35 @@ def end(text: str) -> ChatModelEnd:
     return ChatModelEnd(message={"role": "assistant", "content": text})
 
 
-def test_deltas_are_told_once() -> None:
+def test_deltas_are_sent_once() -> None:
     text, spoken = told(ChatModelStream(delta="It "), ChatModelStream(delta="is 5."), end("It is 5."), Done())
     assert text == "It is 5." and isinstance(spoken.end, Done)
 
 
-def test_what_nobody_streamed_is_told_when_it_is_complete() -> None:
+def test_an_unstreamed_message_is_sent_when_complete() -> None:
     assert told(ChatModelStream(delta="It "), end("It is 5."))[0] == "It is 5."  # deltas may be dropped
 
 
-def test_replies_of_several_steps_stand_apart() -> None:
+def test_replies_of_several_steps_are_separated() -> None:
     assert told(end("Let me see."), end(""), ChatModelStream(delta="It is 5."), end("It is 5."))[0] == (
         "Let me see.\n\nIt is 5."
     )
 
 
-def test_only_text_of_this_run_is_told() -> None:
+def test_only_text_of_this_run_is_sent() -> None:
     child = ChatModelStream(run_id="child", delta="no")
     thought, args = ChatModelStream(delta="hm", kind="reasoning"), ChatModelStream(delta="{", kind="tool_args", index=0)
     assert told(child, thought, args, ChatModelStream(delta="yes"))[0] == "yes"
 
 
-def test_a_reply_that_was_replaced_is_said_as_it_is() -> None:
+def test_a_replaced_reply_is_sent_as_replaced() -> None:
     assert told(ChatModelStream(delta="My secret"), ChatModelRestart(content="…"), end("…"))[0] == "My secret\n\n…"
     assert told(ChatModelStream(delta="It "), ChatModelRestart(), ChatModelStream(delta="It is"), end("It is"))[
         0
     ].endswith("is")
 
 
-def test_a_question_is_told_when_the_run_waits_for_its_answer() -> None:
+def test_a_question_is_sent_when_the_run_waits() -> None:
     asked, paused = ApprovalRequest(id="1", question="May I?"), Done(outcome="interrupted", reason="paused")
     assert told(end("Let me."), asked, paused)[0] == (
         "Let me.\n\nThe agent waits for an answer to its question: May I?"

@@ -1,4 +1,4 @@
-"""What clients may say, and how it becomes a message."""
+"""Client input and its conversion to messages."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_pictures_and_files_beside_a_text() -> None:
         {},
     ],
 )
-def test_what_clients_may_not_say(message: Any) -> None:
+def test_invalid_client_fields_are_refused(message: Any) -> None:
     with pytest.raises(ValidationError):
         MessageRequest.model_validate({"messages": [message]})
 
 
 @pytest.mark.parametrize("many", [{}, {"messages": [{"content": "x"}]}])
-def test_what_does_not_fit_in_many_ways_is_told_in_one(many: Any) -> None:
+def test_several_errors_are_reported_as_one(many: Any) -> None:
     odd = {str(number): 0 for number in range(5_000)}
     with pytest.raises(ValidationError, match=r"has 5,00\d fields") as told:
         MessageRequest.model_validate({**many, **odd})
@@ -98,7 +98,7 @@ def test_ids_that_cannot_be_ones_own(id: str) -> None:
         RunRequest.model_validate({"messages": [{"content": "x"}], "thread_id": id})
 
 
-def test_what_a_thread_keeps_fits_its_shape() -> None:
+def test_a_stored_thread_fits_its_schema() -> None:
     thread = Thread("th_1")
     thread.add(user("Go."), assistant("", ToolCall("c1", "echo", {"text": "x"})), tool_message("c1", "echo", "x"))
     thread.values["todos"] = [{"id": "1", "title": "Do it", "status": "done"}]
@@ -113,13 +113,13 @@ def head(id: str, **meta: Any) -> Summary:
     return Summary("ada", id, "A title", meta, 1.0, 2.0, run="run_1", leased=True)
 
 
-def test_threads_of_subagents_are_no_threads_of_their_own() -> None:
+def test_subagent_threads_are_not_listed() -> None:
     found = list_root_threads([head("th_1", agent="a", star=True), head("th_1.x", agent="b", parent="th_1")])
     assert [thread.id for thread in found] == ["th_1"]
     assert found[0].agent_id == "a" and found[0].meta == {"star": True} and found[0].running
     assert make_thread_info(head("th_2")).agent_id == ""
 
 
-def test_a_run_that_goes_on_has_no_end() -> None:
+def test_an_active_run_has_no_end() -> None:
     run = make_run_state(RunInfo("run_1", "ada", "th_1", "a", started=5.0), "running")
     assert run.ended is None and run.outcome == "" and run.usage.input_tokens == 0

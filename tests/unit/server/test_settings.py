@@ -1,4 +1,4 @@
-"""Settings: what comes first, what is refused, and what is never shown."""
+"""Settings: precedence, refusals, and hidden values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load(tmp_path: Path, text: str = "", environment: dict[str, str] | None = No
     return load_settings({"data": tmp_path, **flags}, environment=environment or {})
 
 
-def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+def test_flags_override_environment_and_file(tmp_path: Path) -> None:
     file = "host: ::1\nport: 1\ntoken: of-the-file\n"
     environment = {"WICK_PORT": "2", "WICK_TOKEN": "of-the-environment"}
     found = load(tmp_path, file, environment, port=3)
@@ -36,7 +36,7 @@ def test_every_variable_is_read(tmp_path: Path) -> None:
     assert (found.token, found.gateway) == ("t", "http://g")
 
 
-def test_without_a_word_it_stays_on_this_machine(tmp_path: Path) -> None:
+def test_the_default_is_loopback(tmp_path: Path) -> None:
     found = load(tmp_path)
     assert (found.host, found.port, found.cors_origins, found.allow_system_messages) == ("127.0.0.1", 8000, (), False)
     assert not found.has_provider
@@ -50,7 +50,7 @@ def test_the_data_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "", "127.0.0.1.example.com"])
-def test_an_address_that_others_reach_needs_somebody_who_vouches(tmp_path: Path, host: str) -> None:
+def test_a_public_address_needs_authentication(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError, match="no authentication is configured"):
         load(tmp_path, host=host)
     listed = f"tokens: [{{name: ada, sha256: {DIGEST}}}]\n"
@@ -60,7 +60,7 @@ def test_an_address_that_others_reach_needs_somebody_who_vouches(tmp_path: Path,
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
-def test_this_machine_needs_nobody(host: str) -> None:
+def test_loopback_needs_no_authentication(host: str) -> None:
     assert is_loopback(host)
 
 
@@ -76,7 +76,7 @@ def test_this_machine_needs_nobody(host: str) -> None:
         ("gateway: ftp://x\n", "the gateway is an address"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_problems_are_reported_with_their_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     assert says in str(caught.value)
@@ -98,5 +98,5 @@ def test_hosts_are_those_of_this_machine_and_those_that_are_named(tmp_path: Path
     assert "0.0.0.0" not in load(tmp_path, host="0.0.0.0", token="t").allowed_hosts
 
 
-def test_a_program_can_say_what_a_file_can() -> None:
+def test_a_program_can_set_every_file_setting() -> None:
     assert ServerOptions.__annotations__.keys() == Settings.model_fields.keys()

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipped_skills import DATA, program
+from shipped_skills import DATA, load_program
 
-analyze = program("csv-analyzer")
+analyze = load_program("csv-analyzer")
 Run = Any
 
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Analyze these bytes, and give back what was found."""
+    """Analyze these bytes; return the report."""
 
     def run(data: bytes | str, *options: str, code: int = 0) -> Any:
         path = tmp_path / "data.csv"
@@ -94,7 +94,7 @@ def test_delimiters(run: Run, delimiter: str) -> None:
     assert found["delimiter"] == delimiter and [one["sum"] for one in found["columns"]] == [5, 7, 9]
 
 
-def test_quotes_with_delimiters_and_lines_in_them(run: Run) -> None:
+def test_quoted_delimiters_and_newlines(run: Run) -> None:
     found = run('name,n\n"a, ""b""\nc",1\n"d;e;f;g",2\n')
     assert found["rows"] == 2 and found["delimiter"] == ","
     assert column(found, "name")["top"][0] == ['a, "b"\nc', 1]
@@ -140,7 +140,7 @@ def test_headers(run: Run, data: str, options: tuple[str, ...], header: bool, ro
     assert (found["header"], found["rows"]) == (header, rows)
 
 
-def test_columns_without_a_name_of_their_own(run: Run) -> None:
+def test_unnamed_columns(run: Run) -> None:
     found = run("a,,a\nx,y,z\n")
     assert [one["name"] for one in found["columns"]] == ["a", "column 2", "a (3)"]
 
@@ -165,7 +165,7 @@ def test_constant_columns_have_no_correlation(run: Run) -> None:
     assert run("a,b\n1,5\n2,5\n3,5\n")["correlations"] == []
 
 
-def test_a_delimiter_that_is_said(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_explicit_delimiter(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(run("a:b\n1:2\n", "--delimiter", ":")["columns"]) == 2
     assert len(run("a\tb\n1\t2\n", "--delimiter", "\\t")["columns"]) == 2
     assert "a delimiter is one character" in run("a", "--delimiter", "::", code=2)
@@ -177,7 +177,7 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @given(st.binary(max_size=200) | st.text(',;"\n\r\tab1. ', max_size=100).map(str.encode))
-def test_whatever_it_is_there_is_a_report_or_a_sentence(tmp_path_factory: Any, data: bytes) -> None:
+def test_any_input_gives_a_report_or_an_error(tmp_path_factory: Any, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(data)
     try:
@@ -208,7 +208,7 @@ def test_charts(tmp_path: Path, name: str, bars: int, label: str) -> None:
     assert drawn.count("<rect x=") == bars and f">{label}</text>" in drawn
 
 
-def test_a_chart_escapes_what_is_in_the_file(tmp_path: Path, run: Run) -> None:
+def test_a_chart_escapes_file_content(tmp_path: Path, run: Run) -> None:
     target = tmp_path / "c.svg"
     (tmp_path / "x.csv").write_text("t\n<script>alert(1)</script>\n")
     assert analyze.main([str(tmp_path / "x.csv"), "--chart", "t", "--output", str(target)]) == 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shipped_skills import program
+from shipped_skills import load_program
 
-deck = program("slides")
+deck = load_program("slides")
 DECKS = json.loads((Path(__file__).parents[2] / "fixtures" / "decks.json").read_text(encoding="utf-8"))
 
 

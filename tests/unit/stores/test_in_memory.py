@@ -1,4 +1,4 @@
-"""What memory forgets, and when: an hour after somebody last used a thread, but never what is needed."""
+"""Eviction from memory: an hour after the last use, but never active threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from store_fixtures import Held, entry, held, read, refused
+from store_fixtures import HeldLease, assert_refused, hold_thread, make_entry, read_entries
 from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory
 
 
@@ -37,55 +37,55 @@ async def ids(store: InMemory) -> set[str]:
     return {thread.id for thread in (await store.list("ada")).threads}
 
 
-async def test_what_nobody_uses_is_forgotten(store: InMemory, clock: Clock) -> None:
+async def test_unused_threads_are_evicted(store: InMemory, clock: Clock) -> None:
     await store.create("ada", "t")
     clock.now += TTL_SECONDS - 1
     assert await ids(store) == {"t"}  # listing is not using
     clock.now += SWEEP_SECONDS + 1
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.head("ada", "t")
     await store.create("ada", "t")
 
 
-async def test_using_it_keeps_it(store: InMemory, clock: Clock) -> None:
+async def test_use_prevents_eviction(store: InMemory, clock: Clock) -> None:
     for name in ("read", "written", "unused"):
-        await held(store, name, seconds=1)
+        await hold_thread(store, name, seconds=1)
     fence = (await store.head("ada", "written")).last
     for _ in range(5):
         clock.now += TTL_SECONDS * 0.7
-        await read(store, "read")
-        mine = Held(store, await store.lease("ada", "written", "me", 1), "written", last=fence)
-        fence = await mine.append(entry(fence + 1))
+        await read_entries(store, "read")
+        mine = HeldLease(store, await store.lease("ada", "written", "me", 1), "written", last=fence)
+        fence = await mine.append(make_entry(fence + 1))
     assert await ids(store) == {"read", "written"}
 
 
-async def test_what_runs_or_waits_is_never_forgotten(store: InMemory, clock: Clock) -> None:
-    asking = await held(store, "asking", seconds=1)
+async def test_active_or_waiting_threads_are_never_evicted(store: InMemory, clock: Clock) -> None:
+    asking = await hold_thread(store, "asking", seconds=1)
     await asking.log("asked", id="q")
-    await held(store, "running", seconds=10 * TTL_SECONDS)
-    await held(store, "queued", seconds=1)
+    await hold_thread(store, "running", seconds=10 * TTL_SECONDS)
+    await hold_thread(store, "queued", seconds=1)
     await store.enqueue("ada", "queued", {"n": 1})
-    await held(store, "idle", seconds=1)
+    await hold_thread(store, "idle", seconds=1)
     for _ in range(5):
         clock.now += TTL_SECONDS
         assert await ids(store) == {"asking", "running", "queued"}
     await store.answer("ada", "asking", "q", {"allowed": True})
     assert len(await store.inbox("ada", "asking")) == 1
     clock.now += 20 * TTL_SECONDS
-    assert await ids(store) == {"asking", "queued"}  # the lease has run out; what was queued is still to be read
+    assert await ids(store) == {"asking", "queued"}  # the lease has expired; queued messages are still unread
 
 
-async def test_who_watches_a_forgotten_thread_is_told(store: InMemory, clock: Clock) -> None:
+async def test_a_watcher_of_an_evicted_thread_is_notified(store: InMemory, clock: Clock) -> None:
     await store.create("ada", "t")
     news = store.watch("ada", "t")
     await anext(news)
     clock.now += TTL_SECONDS + SWEEP_SECONDS
     assert await ids(store) == set()
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await anext(news)
 
 
-async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
+async def test_a_timer_evicts_while_idle(clock: Clock) -> None:
     store = InMemory(sweep=0.01, clock=clock)
     await store.create("ada", "t")
     clock.now += TTL_SECONDS
@@ -97,7 +97,7 @@ async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
     assert store._timer is None  # nothing is left to watch over
 
 
-async def test_the_timer_keeps_nothing_alive() -> None:
+async def test_the_timer_holds_no_references() -> None:
     store = InMemory()
     await store.create("ada", "t")
     gone = weakref.ref(store)
@@ -106,7 +106,7 @@ async def test_the_timer_keeps_nothing_alive() -> None:
     assert gone() is None
 
 
-def test_a_loop_can_end_and_another_begin() -> None:
+def test_an_event_loop_may_be_replaced() -> None:
     """The timer does not keep a loop from ending, and the next loop has its own."""
     store = InMemory()
     for number in range(3):
@@ -124,11 +124,11 @@ async def test_closing_stops_the_timer() -> None:
     assert await ids(store) == {"t"}
 
 
-async def test_what_is_given_and_taken_is_a_copy(store: InMemory) -> None:
-    mine = await held(store, meta={"list": [1]})
+async def test_entries_are_copied(store: InMemory) -> None:
+    mine = await hold_thread(store, meta={"list": [1]})
     data = {"list": [1]}
-    await mine.append(entry(1, "event", data))
+    await mine.append(make_entry(1, "event", data))
     data["list"].append(2)
-    (row,) = await read(store)
+    (row,) = await read_entries(store)
     row["data"]["list"].append(3)
-    assert (await read(store))[0]["data"] == {"list": [1]}
+    assert (await read_entries(store))[0]["data"] == {"list": [1]}

@@ -1,4 +1,4 @@
-"""What is too large to be shown is kept whole with its thread, and can be had again."""
+"""Large results are stored whole with their thread, and can be read again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_text_is_cut_to_its_beginning_and_its_end() -> None:
     assert truncate_text(text) == "a" * 2_000 + "\n\n... (truncated 7 characters) ...\n\n" + "c" * 2_000
 
 
-async def test_a_thread_keeps_it_in_its_log() -> None:
+async def test_a_thread_stores_it_in_its_log() -> None:
     thread = Thread()
     assert await store_large_text(thread, "run_1", "a.txt", "first")
     assert await store_large_text(thread, "run_1", "b.txt", "ü" * 10)
@@ -27,14 +27,14 @@ async def test_a_thread_keeps_it_in_its_log() -> None:
     assert await load_large_text(again, "c.txt") is None and not again.values
 
 
-async def test_what_is_too_large_for_a_log_is_not_kept() -> None:
+async def test_an_oversized_result_is_not_stored() -> None:
     thread = Thread()
     assert await store_large_text(thread, "run_1", "a.txt", "x" * STATE_FILE_BYTES)
     assert not await store_large_text(thread, "run_1", "b.txt", "x" * (STATE_FILE_BYTES + 1))
     assert await load_large_text(thread, "b.txt") is None and len(thread.entries) == 1
 
 
-async def test_a_store_keeps_it_as_blobs() -> None:
+async def test_a_store_saves_it_as_blobs() -> None:
     store, thread = InMemory(), Thread("t1")
     async with hold(store, "ada", thread):
         text = "ü" * (STATE_FILE_BYTES + 1)  # in several pieces, and one of them begins within a letter
@@ -43,7 +43,7 @@ async def test_a_store_keeps_it_as_blobs() -> None:
         large = "".join(f"{number:08}" for number in range(1_000_000))  # more than a store takes
         assert not await store_large_text(thread, "run_1", "b.txt", large)
     assert len(str(thread.to_json())) < 1_000
-    assert await load_large_text(thread, "a.txt") is None  # nobody holds the store
+    assert await load_large_text(thread, "a.txt") is None  # the store is free
     await store.close()
 
 

@@ -9,7 +9,7 @@ from wick import Thread, ToolCall, assistant, tool_message, user
 from wick.stores.markdown_export import export_markdown
 
 
-def test_who_said_what_and_used_which_tool() -> None:
+def test_messages_and_tool_calls_are_exported() -> None:
     thread = Thread("th_1")
     thread.add(
         user("Go."), assistant("Let me.", ToolCall("c1", "echo", {"text": "x"})), tool_message("c1", "echo", "x")
@@ -20,7 +20,7 @@ def test_who_said_what_and_used_which_tool() -> None:
 
 
 @given(st.text(alphabet="`~x\n ", max_size=40))
-def test_a_block_is_not_closed_by_what_is_in_it(output: str) -> None:
+def test_content_cannot_close_a_block(output: str) -> None:
     thread = Thread("th_1")
     thread.add(user("Go."), assistant("", ToolCall("c1", "echo", {})), tool_message("c1", "echo", output))
     lines = export_markdown("t", thread).removesuffix("\n").split("\n")

@@ -1,4 +1,4 @@
-"""Who holds a thread, and whether they have ended."""
+"""Lease holders, and the detection of their end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_another_program_with_the_same_number_is_another() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "somebody", "a:b", "::::", "elsewhere:1:999999:5:abc", "a:b:c:d:e", "x" * 200])
-def test_of_whom_nobody_knows_has_not_ended(name: str) -> None:
+def test_an_unknown_process_has_not_ended(name: str) -> None:
     assert not has_ended(name)
 
 

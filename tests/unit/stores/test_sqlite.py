@@ -1,6 +1,6 @@
-"""The SQLite file itself: who may read it, how it is brought up to date, what is shared and what is found out."""
+"""The SQLite file: permissions, migrations, sharing and diagnostics."""
 
-# ruff: noqa: ASYNC240  # nobody else waits in these event loops
+# ruff: noqa: ASYNC240  # no other task waits in these event loops
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from weakref import ref
 
 import pytest
 
-from store_fixtures import Held, entries, entry, held, numbers, outcome, read, refused, says
+from store_fixtures import (
+    HeldLease,
+    append_outcome,
+    assert_refused,
+    entry_numbers,
+    hold_thread,
+    make_entries,
+    make_entry,
+    read_entries,
+    text_entry,
+)
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite, sqlite_file, sqlite_search, sqlite_writer
@@ -59,11 +69,11 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-async def test_only_its_owner_reads_it(path: Path) -> None:
+async def test_the_file_is_private(path: Path) -> None:
     before = os.umask(0)
     try:
         store = Sqlite(path)
-        await held(store)
+        await hold_thread(store)
         modes = {found.name: found.stat().st_mode & 0o777 for found in path.parent.iterdir()}
     finally:
         os.umask(before)
@@ -76,9 +86,9 @@ async def test_only_its_owner_reads_it(path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == ["threads.db"]
 
 
-async def test_what_is_acknowledged_is_synced(path: Path) -> None:
+async def test_acknowledged_writes_are_synced(path: Path) -> None:
     store = Sqlite(path)
-    await held(store)
+    await hold_thread(store)
     assert store._writer is not None and store._writer._connection is not None
     db = store._writer._connection.db
     pragmas = {
@@ -90,13 +100,13 @@ async def test_what_is_acknowledged_is_synced(path: Path) -> None:
 
 async def test_appends_that_wait_share_a_transaction(path: Path, transactions: list[int]) -> None:
     store = Sqlite(path)
-    threads = [await held(store, f"t{n}") for n in range(50)]
+    threads = [await hold_thread(store, f"t{n}") for n in range(50)]
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         transactions.clear()
-        waiting = [asyncio.ensure_future(mine.append(entry(1))) for mine in threads]
+        waiting = [asyncio.ensure_future(mine.append(make_entry(1))) for mine in threads]
         await asyncio.sleep(0.1)
-        assert not any(task.done() for task in waiting)  # nobody is told before it is on disk
+        assert not any(task.done() for task in waiting)  # no acknowledgement before it is on disk
         other.execute("ROLLBACK")
         assert await asyncio.gather(*waiting) == [1] * 50
     assert sum(transactions) == 50 and len(transactions) <= 2
@@ -104,7 +114,7 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
 
 
 async def test_more_than_fits_into_one_transaction(path: Path, transactions: list[int]) -> None:
-    """Everybody is answered, however many wait."""
+    """All waiters are answered, for any number."""
     store = Sqlite(path)
     count = 3 * MAX_BATCH_JOBS + 7
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -118,35 +128,35 @@ async def test_more_than_fits_into_one_transaction(path: Path, transactions: lis
     await store.close()
 
 
-async def test_one_refusal_does_not_touch_the_others(path: Path, transactions: list[int]) -> None:
+async def test_a_refusal_affects_only_its_own_append(path: Path, transactions: list[int]) -> None:
     store = Sqlite(path)
-    threads = [await held(store, f"t{n}") for n in range(10)]
+    threads = [await hold_thread(store, f"t{n}") for n in range(10)]
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        async def attempt(number: int, mine: Held) -> str:
-            return await outcome(lambda: mine.append(entry(1), fence=mine.lease.fence + number % 2))
+        async def attempt(number: int, mine: HeldLease) -> str:
+            return await append_outcome(lambda: mine.append(make_entry(1), fence=mine.lease.fence + number % 2))
 
         tries = [asyncio.ensure_future(attempt(number, mine)) for number, mine in enumerate(threads)]
         await asyncio.sleep(0.1)
         other.execute("ROLLBACK")
         assert await asyncio.gather(*tries) == ["ok", "fenced"] * 5
-    assert [len(await read(store, f"t{n}")) for n in range(10)] == [1, 0] * 5
+    assert [len(await read_entries(store, f"t{n}")) for n in range(10)] == [1, 0] * 5
     await store.close()
 
 
-def test_nothing_is_touched_before_it_is_used(path: Path) -> None:
+def test_the_file_is_opened_lazily(path: Path) -> None:
     there = {*threading.enumerate()}
     Sqlite(path)
     assert not path.exists() and {*threading.enumerate()} <= there
     for name in ("", ":memory:"):
-        with refused("invalid", "use InMemory"):
+        with assert_refused("invalid", "use InMemory"):
             Sqlite(name)
 
 
 async def test_closing_ends_the_thread(path: Path) -> None:
     store = Sqlite(path)
-    await held(store)
+    await hold_thread(store)
     assert "wick sqlite writer" in {thread.name for thread in threading.enumerate()}
     await store.close()
     assert "wick sqlite writer" not in {thread.name for thread in threading.enumerate()}
@@ -154,7 +164,7 @@ async def test_closing_ends_the_thread(path: Path) -> None:
 
 async def test_a_store_that_is_forgotten_ends_its_thread(path: Path) -> None:
     store = Sqlite(path, retention=1000)
-    await held(store)
+    await hold_thread(store)
     assert store._writer is not None
     writer = store._writer
     del store
@@ -167,23 +177,27 @@ async def test_event_loops_at_once(path: Path) -> None:
     store = Sqlite(path)
 
     async def write(id: str) -> None:
-        mine = await held(store, id)
+        mine = await hold_thread(store, id)
         for seq in range(1, 6):
-            await mine.append(entry(seq))
+            await mine.append(make_entry(seq))
 
     await asyncio.gather(*(asyncio.to_thread(asyncio.run, write(f"t{n}")) for n in range(4)), write("here"))
     assert len((await store.list("ada")).threads) == 5
-    assert numbers(await read(store, "t3")) == numbers(await read(store, "here")) == [1, 2, 3, 4, 5]
+    assert (
+        entry_numbers(await read_entries(store, "t3"))
+        == entry_numbers(await read_entries(store, "here"))
+        == [1, 2, 3, 4, 5]
+    )
     await store.close()
 
 
-async def test_reading_goes_on_while_somebody_writes(path: Path) -> None:
+async def test_reads_continue_during_a_write(path: Path) -> None:
     store = Sqlite(path)
-    mine = await held(store)
-    await mine.append(*entries(1, 3))
+    mine = await hold_thread(store)
+    await mine.append(*make_entries(1, 3))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        assert len(await asyncio.gather(*(read(store) for _ in range(10)))) == 10
+        assert len(await asyncio.gather(*(read_entries(store) for _ in range(10)))) == 10
         assert (await store.head("ada", "t")).last == 3
         other.execute("ROLLBACK")
     await store.close()
@@ -199,13 +213,13 @@ async def dump(path: Path) -> list[str]:
 
 async def test_a_file_of_a_newer_version_is_refused(path: Path) -> None:
     store = Sqlite(path)
-    await held(store)
+    await hold_thread(store)
     await store.close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
-    with refused("incompatible", "written by a newer wick .schema 99; this one knows .*; update wick"):
+    with assert_refused("incompatible", "written by a newer wick .schema 99; this one knows .*; update wick"):
         await store.head("ada", "t")
-    with refused("incompatible"):
+    with assert_refused("incompatible"):
         await store.create("ada", "t2")
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (99,)
@@ -217,18 +231,18 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
         db.execute("CREATE TABLE theirs (x)")
     before = await dump(path)
     store = Sqlite(path)
-    with refused("incompatible", "a database of something else"):
+    with assert_refused("incompatible", "a database of something else"):
         await store.create("ada", "t")
     assert await dump(path) == before
     path.write_bytes(b"This is not a database, but a letter to my aunt. " * 100)
-    with refused("corrupt", "not a SQLite database"):
+    with assert_refused("corrupt", "not a SQLite database"):
         await store.create("ada", "t")
     assert path.read_bytes().startswith(b"This is not a database")
     await store.close()
 
 
-@pytest.mark.parametrize("number", range(6))  # after that nobody else can
-def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Path, number: int) -> None:
+@pytest.mark.parametrize("number", range(6))  # after that no other process can
+def test_a_file_created_meanwhile_is_used(path: Path, number: int) -> None:
     file, db = sqlite_file.SqliteFile(path, 5.0), sqlite3.connect(path, isolation_level=None)
 
     class Slow:
@@ -254,7 +268,7 @@ def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Pat
 
 async def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Sqlite(path)
-    await (await held(store)).append(*entries(1, 2))
+    await (await hold_thread(store)).append(*make_entries(1, 2))
     await store.close()
     step = ("ALTER TABLE threads ADD COLUMN color TEXT NOT NULL DEFAULT 'red'", "CREATE TABLE more (x)")
     monkeypatch.setattr(sqlite_file, "STEPS", (*sqlite_file.STEPS, step))
@@ -270,7 +284,7 @@ async def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pyte
 
 async def test_a_step_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Sqlite(path)
-    await (await held(store)).append(*entries(1, 2))
+    await (await hold_thread(store)).append(*make_entries(1, 2))
     await store.close()
     before = await dump(path)
     steps = sqlite_file.STEPS
@@ -281,17 +295,17 @@ async def test_a_step_that_fails_changes_nothing(path: Path, monkeypatch: pytest
             await store.head("ada", "t")
     assert await dump(path) == before
     monkeypatch.setattr(sqlite_file, "STEPS", steps)
-    assert len(await read(store)) == 2
+    assert len(await read_entries(store)) == 2
     await store.close()
 
 
 @pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("sqlite-*.sql")), ids=lambda path: path.stem)
 async def test_threads_of_every_version_open(fixture: Path, path: Path) -> None:
-    """What wick once wrote it reads for ever."""
+    """wick reads threads of every older version."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(fixture.read_text(encoding="utf-8"))
     store = Sqlite(path)
-    log = await read(store, "t", "ada")
+    log = await read_entries(store, "t", "ada")
     assert [row["kind"] for row in log] == ["run_start", "message", "message", "asked"]
     assert log[1]["data"]["content"] == "Remember: Grüße, 世界 🙂" and log[3]["data"]["big"] == 2**80
     head = await store.head("ada", "t")
@@ -306,7 +320,7 @@ async def test_threads_of_every_version_open(fixture: Path, path: Path) -> None:
 
 async def broken(path: Path, statement: str) -> Store:
     store = Sqlite(path)
-    await (await held(store)).append(*entries(1, 5))
+    await (await hold_thread(store)).append(*make_entries(1, 5))
     await store.enqueue("ada", "t", {"n": 1})
     await store.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -334,30 +348,30 @@ DAMAGE = [
 @pytest.mark.parametrize(("statement", "seq"), DAMAGE)
 async def test_an_entry_that_was_changed_is_found_out(path: Path, statement: str, seq: int) -> None:
     store = await broken(path, statement)
-    with refused("corrupt", f"thread t: entry {seq} is damaged: .*restore the store from a backup"):
-        await read(store)
+    with assert_refused("corrupt", f"thread t: entry {seq} is damaged: .*restore the store from a backup"):
+        await read_entries(store)
     await store.close()
 
 
-async def test_what_was_queued_and_kept_is_checked_too(path: Path) -> None:
+async def test_queued_and_stored_rows_are_checked(path: Path) -> None:
     store = await broken(path, """UPDATE inbox SET data = replace(data, '1', '2')""")
-    with refused("corrupt", "the queued message at 1 is damaged"):
+    with assert_refused("corrupt", "the queued message at 1 is damaged"):
         await store.inbox("ada", "t")
     name = await store.put_blob("ada", "t", b"bytes")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE blobs SET data = x'00'")
         db.execute("UPDATE threads SET meta = '{'")
-    with refused("corrupt", "are damaged"):
+    with assert_refused("corrupt", "are damaged"):
         await store.get_blob("ada", "t", name)
-    with refused("corrupt", "meta is damaged"):
+    with assert_refused("corrupt", "meta is damaged"):
         await store.head("ada", "t")
     await store.close()
 
 
 async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Path, tmp_path: Path) -> None:
     store = Sqlite(path)
-    await (await held(store)).append(*entries(1, 8))
-    before = await read(store)
+    await (await hold_thread(store)).append(*make_entries(1, 8))
+    before = await read_entries(store)
     await store.close()
     original = path.read_bytes()
     chance, damaged = random.Random(5), tmp_path / "damaged" / "threads.db"
@@ -371,7 +385,7 @@ async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Pat
         damaged.write_bytes(changed)
         again = Sqlite(damaged, busy_seconds=0.01)
         try:
-            assert await read(again) == before, f"byte {place}"
+            assert await read_entries(again) == before, f"byte {place}"
             found["equal"] += 1
         except StoreError as error:
             assert error.code in CODES, error
@@ -383,11 +397,11 @@ async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Pat
 # -- retention ------------------------------------------------------------------------------------------------------
 
 
-async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) -> None:
+async def test_old_threads_are_deleted_unless_in_use(path: Path) -> None:
     clock = Clock()
     store = Sqlite(path, retention=100, clock=clock)
     for name in ("old", "asking", "queued", "held", "fresh"):
-        mine = await held(store, name, seconds=1e6 if name == "held" else 1)
+        mine = await hold_thread(store, name, seconds=1e6 if name == "held" else 1)
         await mine.say("user", f"needle {name}")
         if name == "asking":
             await mine.log("asked", id="q")
@@ -395,8 +409,8 @@ async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) ->
     assert len(await store.search("ada", "needle")) == 5
     clock.now += 90
     await store.enqueue("ada", "fresh", {"n": 1})
-    fresh = Held(store, await store.lease("ada", "fresh", "me", 1), "fresh", last=1)
-    await fresh.append(entry(2), took=[1])
+    fresh = HeldLease(store, await store.lease("ada", "fresh", "me", 1), "fresh", last=1)
+    await fresh.append(make_entry(2), took=[1])
     clock.now += 20
     assert len((await store.list("ada")).threads) == 5
     await swept(store)
@@ -406,21 +420,21 @@ async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) ->
 
 
 async def swept(store: Sqlite) -> None:
-    """Do now what the writer's thread does from time to time."""
+    """Run the periodic work of the writer thread now."""
     assert store._writer is not None
     store._writer._periodic_work_at = 0.0
     await store.create("nobody", f"x{random.random()}")
-    await store.create("nobody", f"x{random.random()}")  # it comes after the sweep that followed the first
+    await store.create("nobody", f"x{random.random()}")  # it follows the sweep after the first
 
 
 async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
     clock = Clock()
     store = Sqlite(path, clock=clock)
-    await held(store, seconds=1)
+    await hold_thread(store, seconds=1)
     clock.now += 1e9
     await store.create("ada", "other")
     assert len((await store.list("ada")).threads) == 2
-    with refused("invalid"):
+    with assert_refused("invalid"):
         Sqlite(path, retention=-1)
     await store.close()
 
@@ -428,12 +442,14 @@ async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
 # -- searching ------------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_index_it_looks_through_everything(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_an_index_search_scans(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with an SQLite that has no trigrams."""
     monkeypatch.setattr(sqlite_search, "_has_index", lambda db, make: False)
     store = Sqlite(path)
-    mine = await held(store)
-    await mine.append(says(1, "user", "Book a FLIGHT."), says(2, "user", "No."), says(3, "assistant", "A flight."))
+    mine = await hold_thread(store)
+    await mine.append(
+        text_entry(1, "user", "Book a FLIGHT."), text_entry(2, "user", "No."), text_entry(3, "assistant", "A flight.")
+    )
     assert [hit.seq for hit in await store.search("ada", "flight")] == [3, 1]
     assert [hit.seq for hit in await store.search("ada", "a flight", limit=1)] == [3]
     await store.delete("ada", "t")
@@ -466,8 +482,8 @@ async def test_writer_updates_the_index_in_portions(path: Path, monkeypatch: pyt
     monkeypatch.setattr(sqlite, "update_index", counted)
     store = Sqlite(path)
     for number in range(3):
-        mine = await held(store, f"t{number}")
-        await mine.append(*(says(seq, "user", f"needle {seq}") for seq in range(1, 26)))
+        mine = await hold_thread(store, f"t{number}")
+        await mine.append(*(text_entry(seq, "user", f"needle {seq}") for seq in range(1, 26)))
     await wait_for_index(path)
     assert len(portions) >= 8 and max(portions) < 200  # each inserted message changes some rows of the index
     with closing(sqlite3.connect(path)) as db:
@@ -478,15 +494,15 @@ async def test_writer_updates_the_index_in_portions(path: Path, monkeypatch: pyt
 
 async def test_search_finds_messages_that_are_not_indexed_yet(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Sqlite(path)
-    old = await held(store, "old")
-    await old.append(says(1, "user", "needle one"))
+    old = await hold_thread(store, "old")
+    await old.append(text_entry(1, "user", "needle one"))
     monkeypatch.setattr(sqlite_writer, "DEFERRED_SECONDS", 0.01)
-    await old.append(says(2, "user", "needle two"))
+    await old.append(text_entry(2, "user", "needle two"))
     await wait_for_index(path)
     monkeypatch.setattr(sqlite_writer, "DEFERRED_SECONDS", 3600)
-    await old.append(says(3, "user", "needle three"), says(4, "user", "nothing"))
-    new = await held(store, "new")
-    await new.append(says(1, "user", "another needle"))
+    await old.append(text_entry(3, "user", "needle three"), text_entry(4, "user", "nothing"))
+    new = await hold_thread(store, "new")
+    await new.append(text_entry(1, "user", "another needle"))
     assert count_unindexed(path) == 2
     hits = [(hit.thread, hit.seq) for hit in await store.search("ada", "needle")]
     assert sorted(hits) == [("new", 1), ("old", 1), ("old", 2), ("old", 3)]
@@ -501,7 +517,7 @@ async def test_index_skips_a_damaged_message(path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(sqlite_writer, "DEFERRED_SECONDS", 0.3)
     store = Sqlite(path)
     for name in ("bad", "good"):
-        await (await held(store, name)).append(says(1, "user", f"needle {name}"))
+        await (await hold_thread(store, name)).append(text_entry(1, "user", f"needle {name}"))
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE entries SET sum = sum + 1 WHERE thread = (SELECT key FROM threads WHERE id = 'bad')")
     await store.create("ada", "more")
@@ -510,9 +526,9 @@ async def test_index_skips_a_damaged_message(path: Path, monkeypatch: pytest.Mon
     await store.close()
 
 
-async def test_searching_what_cannot_be_written(path: Path) -> None:
+async def test_searching_a_read_only_file(path: Path) -> None:
     store = Sqlite(path, busy_seconds=0.05)
-    await (await held(store)).say("user", "needle")
+    await (await hold_thread(store)).say("user", "needle")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         assert len(await store.search("ada", "needle")) == 1
@@ -531,25 +547,25 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
             assert not thread.is_alive()
 
 
-async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_readers_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     real = sqlite_file.SqliteFile.open
     monkeypatch.setattr(
         sqlite_file.SqliteFile, "open", lambda self, writes: opened.append(writes) or real(self, writes=writes)
     )
     store = Sqlite(path)
-    await (await held(store)).append(*entries(1, 3))
-    found = await asyncio.gather(*(read(store) for _ in range(200)))
+    await (await hold_thread(store)).append(*make_entries(1, 3))
+    found = await asyncio.gather(*(read_entries(store) for _ in range(200)))
     assert [len(rows) for rows in found] == [3] * 200
     for _ in range(5):
-        with refused("not_found"):
+        with assert_refused("not_found"):
             await store.head("ada", "nothing")
     assert opened.count(False) <= 4 and opened.count(True) == 1
     await store.close()
 
 
-async def test_what_was_refused_is_forgotten_at_once(tmp_path: Path) -> None:
-    """An error knows every frame that it came through; what those know must not wait for a search for garbage."""
+async def test_a_refused_append_is_released_at_once(tmp_path: Path) -> None:
+    """An error refers to every frame of its traceback; their data must not wait for garbage collection."""
     store = Sqlite(tmp_path / "threads.db")
     await store.create("ada", "th_1")
     gc.collect()

@@ -43,12 +43,12 @@ def test_a_name_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[", "[a", "a\\", "[]", "[[:nonsense:]]", "[a-"])
-def test_what_is_left_open_is_no_pattern(pattern: str) -> None:
+def test_an_unclosed_bracket_is_not_a_pattern(pattern: str) -> None:
     assert compile_name(pattern) is None
 
 
 @given(st.text("ab*?", max_size=12), st.text("ab", max_size=12))
-def test_a_name_fits_as_a_regular_expression_says(pattern: str, name: str) -> None:
+def test_a_name_matches_like_its_regular_expression(pattern: str, name: str) -> None:
     test = compile_name(pattern)
     assert test is not None
     said = "".join({"*": ".*", "?": "."}.get(char, char) for char in pattern)
@@ -96,7 +96,7 @@ def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "a\0b", "x" * 5_000, "../*.py", "a/../b", "/", "./", "{a,b}" * 10])
-def test_what_is_no_glob(pattern: str) -> None:
+def test_invalid_globs_are_refused(pattern: str) -> None:
     with pytest.raises(BackendError) as caught:
         Glob(pattern)
     assert caught.value.code == "invalid"

@@ -86,7 +86,7 @@ def ignored_by_git(root: Path, paths: list[str]) -> set[str]:
 @example(texts={"": "*.x\n!c.x \n"})
 @example(texts={"": "\ufeffa\n"})
 @example(texts={"": "[/[ab]\n"})
-def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -> None:
+def test_git_ignored_files_are_omitted(repository: Path, texts: dict[str, str]) -> None:
     for folder in FOLDERS:
         (repository / folder / ".gitignore").unlink(missing_ok=True)
         if folder in texts:
@@ -108,7 +108,7 @@ def test_what_git_ignores_is_left_out(repository: Path, texts: dict[str, str]) -
 @settings(max_examples=int((os.environ.get("WICK_FULL") and 1_000) or 40))
 @given(texts=st.fixed_dictionaries({"": ignore_file}, optional={"a": ignore_file, "a/b": ignore_file}))
 def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str, str]) -> None:
-    """What it leaves out by its own reading of ignore files is left out anyway; only tabs at the end it takes off."""
+    """Files it ignores by its own rules are ignored anyway; it only strips trailing tabs."""
     texts = {folder: text.replace("\t", "") for folder, text in texts.items()}
     for folder in FOLDERS:
         (repository / folder / ".gitignore").unlink(missing_ok=True)
@@ -193,7 +193,7 @@ def test_a_line_longer_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{2000}", "(?=a)", r"(a)\1", "a)(b", "*", "[", "x" * 20_000, "\ud800", "\0"])
-def test_what_is_no_regular_expression(pattern: str) -> None:
+def test_invalid_regular_expressions_are_refused(pattern: str) -> None:
     with pytest.raises(BackendError) as caught:
         LineSearch(pattern)
     assert caught.value.code == "invalid"
@@ -201,7 +201,7 @@ def test_what_is_no_regular_expression(pattern: str) -> None:
 
 @pytest.mark.parametrize("command", [ripgrep_command, grep_command])
 @pytest.mark.parametrize("pattern", ["x" * 20_000, "\ud800", "a\0b"])
-def test_what_no_program_can_be_given(command: Callable[[str], list[str]], pattern: str) -> None:
+def test_unpassable_arguments_are_refused(command: Callable[[str], list[str]], pattern: str) -> None:
     with pytest.raises(BackendError) as caught:
         command(pattern)
     assert caught.value.code == "invalid"
@@ -353,14 +353,14 @@ def test_the_same_lines(
 
 
 @pytest.mark.parametrize(("path", "code"), [(".env", "protected"), ("fifo", "not_a_file"), ("out/passwd", "escapes")])
-def test_what_is_not_searched_by_any_program(forest: Workspace, path: str, code: str) -> None:
+def test_special_files_are_not_searched(forest: Workspace, path: str, code: str) -> None:
     for search in (forest.grep, lambda pattern, path: by_ripgrep(forest, pattern, path)):
         with pytest.raises(BackendError) as caught:
             search("one", path)
         assert caught.value.code == code
 
 
-def test_the_forest_is_searched_as_it_should_be(forest: Workspace) -> None:
+def test_the_forest_is_searched(forest: Workspace) -> None:
     files = {match["file"] for match in forest.grep("one")["matches"]}
     assert files >= {"a.py", "odd 'name\"\nline.txt", "-dash.txt", "latin.txt", "bad\udcff.txt", "sub/gen/g.py"}
     left_out = {"ignored.log", "node_modules/m.js", ".env", "sub/.env.local", "gen/g.py", "binary.bin", "link.py"}

@@ -1,4 +1,4 @@
-"""A folder held open: what is beneath it is found as the kernel finds it, and no path leads out of it."""
+"""A folder held open: paths beneath it are resolved as the kernel does, and none escapes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_kernel_resolves_here() -> None:
 @pytest.mark.parametrize(
     "path", ["a/b/file", "./a//b/./file", "a/../a/b/file", "a/b/../../a/b/file", "a/b/../b/../b/file"]
 )
-def test_what_is_beneath_is_found(tree: RootedFolder, path: str) -> None:
+def test_paths_beneath_are_found(tree: RootedFolder, path: str) -> None:
     assert content(tree, path) == "inside"
 
 
@@ -140,7 +140,7 @@ def test_as_many_links_as_the_kernel_follows(tree: RootedFolder) -> None:
         ("to_file/", errno.ENOTDIR),
     ],
 )
-def test_what_is_not_there_is_said_as_the_kernel_says_it(tree: RootedFolder, path: str, code: int) -> None:
+def test_a_missing_path_has_the_kernel_error(tree: RootedFolder, path: str, code: int) -> None:
     link(tree, "nothing", "missing")
     link(tree, "to_file", "a/b/file")
     assert refused(tree, path) == code
@@ -167,7 +167,7 @@ def test_the_folder_of_a_path(tree: RootedFolder, path: str, names: tuple[str, .
 
 
 def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: RootedFolder, tmp_path: Path) -> None:
-    """Whoever is inside a folder when it is moved out cannot climb to where it is now."""
+    """A process inside a folder that is moved out cannot climb to its new parent."""
     with tree.open_path("a", FOLDER) as (fd, _):
         os.rename(tmp_path / "root" / "a", tmp_path / "outside" / "a")
         inner = RootedFolder(f"/proc/self/fd/{fd}", by_hand=tree._by_hand)
@@ -186,7 +186,7 @@ def test_the_tree_may_be_moved(tree: RootedFolder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["link", "link/file", "a/link"])
-def test_a_walk_goes_through_no_link(tree: RootedFolder, path: str) -> None:
+def test_a_walk_follows_no_links(tree: RootedFolder, path: str) -> None:
     link(tree, "link", "a/b")
     link(tree, "a/link", "b/file")
     with pytest.raises(OSError) as caught:
@@ -194,7 +194,7 @@ def test_a_walk_goes_through_no_link(tree: RootedFolder, path: str) -> None:
     assert caught.value.errno in (errno.ELOOP, errno.ENOTDIR)
 
 
-def test_a_path_that_begins_with_the_folders_own(tree: RootedFolder, tmp_path: Path) -> None:
+def test_an_absolute_path_inside_the_folder(tree: RootedFolder, tmp_path: Path) -> None:
     os.symlink(tree.path, tmp_path / "alias")
     alias = RootedFolder(str(tmp_path / "alias"))
     for own in (tree.path, str(tmp_path / "alias")):
@@ -209,7 +209,7 @@ def test_a_path_that_begins_with_the_folders_own(tree: RootedFolder, tmp_path: P
 def test_no_descriptor_is_left(tree: RootedFolder) -> None:
     link(tree, "out", "../outside/file")
     link(tree, "round", "round")
-    gc.collect()  # what others have left is not closed meanwhile
+    gc.collect()  # descriptors of other tests are not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     for path in ("a/b/file", "out", "round", "a/b/file/x", "../x", "missing", "a/b/.."):
         try:
@@ -229,7 +229,7 @@ def test_closed_is_closed(tree: RootedFolder) -> None:
 @pytest.mark.parametrize(
     ("mode", "word"), [(stat.S_IFREG, "file"), (stat.S_IFDIR, "dir"), (stat.S_IFLNK, "link"), (stat.S_IFIFO, "other")]
 )
-def test_what_something_is(mode: int, word: str) -> None:
+def test_file_kinds(mode: int, word: str) -> None:
     assert file_type(mode) == word
 
 

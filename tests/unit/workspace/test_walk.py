@@ -1,4 +1,4 @@
-"""Walks over folders: in order, within a budget, without what is left out."""
+"""Walks over folders: ordered, within a budget, without ignored paths."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def walked(tree: RootedFolder, start: str = "", glob: str = "**", **options: boo
     return [path for path, _ in DiskWalk(tree, WalkBudget(), **options).files(start, Glob(glob))]
 
 
-def test_a_walk_goes_in_the_order_of_the_paths(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_is_ordered_by_path(tree: RootedFolder, tmp_path: Path) -> None:
     paths = ["a.txt", "a/b", "a-b", "a/b.c", "a/b-c/d", "b", "a b", "A"]
     fill(tmp_path, *[path for path in paths if path != "a/b"])
     assert walked(tree) == sorted(path for path in paths if path != "a/b")
 
 
-def test_a_walk_leaves_out_what_is_heavy_or_ignored(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_omits_heavy_and_ignored_folders(tree: RootedFolder, tmp_path: Path) -> None:
     fill(tmp_path, "a.py", "node_modules/x.py", "src/node_modules/y.py", ".git/config.py", "build/b.py", "src/c.pyc")
     fill(tmp_path, "src/.gitignore", text="*.pyc\n/build/\n")
     fill(tmp_path, ".gitignore", text="build/\n")
@@ -71,7 +71,7 @@ def test_a_walk_follows_no_link(tree: RootedFolder, tmp_path: Path) -> None:
     ]
 
 
-def test_a_walk_skips_what_cannot_be_read_as_a_rule_file(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_skips_unreadable_rule_files(tree: RootedFolder, tmp_path: Path) -> None:
     fill(tmp_path, "a/x", "b/x", "c/x", text="x")
     (tmp_path / "a" / ".gitignore").mkdir()
     os.mkfifo(tmp_path / "b" / ".gitignore")
@@ -85,7 +85,7 @@ def test_a_walk_that_finds_too_much_stops(tree: RootedFolder, tmp_path: Path) ->
     assert len(list(DiskWalk(tree, budget).files("", Glob("**")))) < 10
     assert budget.spent
     fill(tmp_path, *(f"one/f{number}" for number in range(9)))
-    assert len(list(DiskWalk(tree, WalkBudget(entries=5)).files("one", Glob("**")))) == 5  # what was seen is told
+    assert len(list(DiskWalk(tree, WalkBudget(entries=5)).files("one", Glob("**")))) == 5  # found paths are returned
     budget = WalkBudget(seconds=-1)
     assert list(DiskWalk(tree, budget).files("", Glob("**/nothing"))) == []
     fill(tmp_path, *(f"d/f{number}" for number in range(200)))

@@ -1,4 +1,4 @@
-"""Files beneath a folder: every operation, what goes wrong with it, and that nothing outside is ever touched."""
+"""Files beneath a folder: every operation, its errors, and no access outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FULL = bool(os.environ.get("WICK_FULL"))
 
 @pytest.fixture(params=["kernel", "kernel, no /proc", "by hand"])
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
-    """A workspace whose paths are resolved in each way there is, beside things that are none of its business."""
+    """A workspace with each way of path resolution, beside foreign files."""
     if request.param == "kernel, no /proc":
         monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     (tmp_path / "outside").mkdir()
@@ -103,7 +103,7 @@ def test_a_range_is_read_exactly(files: Workspace) -> None:
     assert code(lambda: files.read("a.txt", offset=-1)) == code(lambda: files.read("a.txt", limit=-1)) == "invalid"
 
 
-def test_what_is_no_text_is_base64(files: Workspace) -> None:
+def test_binary_content_is_base64(files: Workspace) -> None:
     for data in (b"\x00\x01", b"caf\xe9", b"ends in half \xc3"):
         files.write("b", data)
         found = files.read("b")
@@ -116,7 +116,7 @@ def test_a_large_file_is_cut(files: Workspace, monkeypatch: pytest.MonkeyPatch) 
     files.write("a.txt", "123456789é123")
     found = files.read("a.txt")
     assert (found["content"], found["bytes"], found["size"], found["truncated"]) == ("123456789", 9, 14, True)
-    assert files.read("a.txt", limit=12)["bytes"] == 10  # the cap holds for whoever asks
+    assert files.read("a.txt", limit=12)["bytes"] == 10  # the cap holds for every caller
 
 
 def test_a_sparse_file_of_a_terabyte(files: Workspace) -> None:
@@ -136,7 +136,7 @@ def test_a_sparse_file_of_a_terabyte(files: Workspace) -> None:
 
 @pytest.mark.parametrize("operation", ["read", "lines", "write", "edit", "grep"])
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
-def test_what_is_no_file(files: Workspace, operation: str, kind: str) -> None:
+def test_special_files_are_refused(files: Workspace, operation: str, kind: str) -> None:
     place = root(files) / "odd"
     if kind == "fifo":
         os.mkfifo(place)
@@ -172,7 +172,7 @@ def test_folders_are_no_files(files: Workspace) -> None:
     assert code(lambda: files.write("new/", "")) == "is_directory"
 
 
-def test_what_is_not_there(files: Workspace) -> None:
+def test_missing_files_are_reported(files: Workspace) -> None:
     for operation in ("read", "lines", "edit", "ls", "stat", "delete", "move", "glob", "grep"):
         assert code(lambda operation=operation: call(files, operation, "no/such")) == "not_found"  # type: ignore[misc]
 
@@ -202,7 +202,7 @@ def test_lines(files: Workspace) -> None:
     offset=st.integers(0, 12),
     limit=st.none() | st.integers(0, 12),
 )
-def test_lines_however_the_blocks_come(parts: list[bytes], size: int, offset: int, limit: int | None) -> None:
+def test_lines_for_any_block_size(parts: list[bytes], size: int, offset: int, limit: int | None) -> None:
     data = b"".join(parts)
     blocks = [data[at : at + size] for at in range(0, len(data), size)]
     whole = data.decode().split("\n")
@@ -229,7 +229,7 @@ def test_lines_of_other_encodings(files: Workspace) -> None:
     assert code(lambda: files.lines("binary")) == "binary"
 
 
-def test_lines_that_are_not_wanted_are_not_read(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrequested_lines_are_not_read(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (workspace, texts):
         monkeypatch.setattr(module, "LINES_SCAN_BYTES", 3_000_000)
     files.write("a", "one\n" + "x" * 5_000_000)
@@ -261,7 +261,7 @@ def test_a_new_file_has_the_usual_mode(files: Workspace) -> None:
     assert (root(files) / "a/b").stat().st_mode == usual.stat().st_mode
 
 
-def test_what_is_replaced_keeps_its_mode_and_owner(files: Workspace) -> None:
+def test_a_replaced_file_keeps_mode_and_owner(files: Workspace) -> None:
     place = root(files) / "run.sh"
     place.write_text("old")
     place.chmod(0o750)
@@ -281,7 +281,7 @@ def test_what_is_replaced_keeps_its_mode_and_owner(files: Workspace) -> None:
     assert not with_attribute or os.getxattr(place, "user.wick") == b"kept"
 
 
-def test_new_bytes_do_not_run_as_somebody_else(files: Workspace) -> None:
+def test_new_content_drops_setuid_bits(files: Workspace) -> None:
     place = root(files) / "x"
     place.touch()
     place.chmod(0o4755)
@@ -293,7 +293,7 @@ def test_a_write_is_all_or_nothing(files: Workspace, monkeypatch: pytest.MonkeyP
     files.write("a", "old")
     fd = os.open(root(files) / "a", os.O_RDONLY)
     files.write("a", "new")
-    assert os.read(fd, 10) == b"old"  # who had it open goes on with the old one
+    assert os.read(fd, 10) == b"old"  # an open descriptor continues with the old one
     os.close(fd)
     for failing, number in (("write", errno.ENOSPC), ("rename", errno.EDQUOT), ("fchmod", errno.EIO)):
         with monkeypatch.context() as patch:
@@ -356,8 +356,8 @@ def test_a_write_that_is_too_large(files: Workspace, monkeypatch: pytest.MonkeyP
     assert files.ls()["entries"] == []
 
 
-def test_what_may_not_be_written(tmp_path: Path) -> None:
-    """As somebody who is not root: a read-only file stays, and so does what is in a read-only folder."""
+def test_unwritable_paths_are_refused(tmp_path: Path) -> None:
+    """As an unprivileged user: a read-only file is kept, and so are files in a read-only folder."""
     program = """
 import os, sys
 from wick.workspace.workspace import Workspace
@@ -406,7 +406,7 @@ def test_editing(files: Workspace) -> None:
     assert text(files, "a.py") == "x = 2\ny = 1\n"
 
 
-def test_what_cannot_be_edited(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_edits_are_refused(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write("a", "one two one")
     with pytest.raises(BackendError, match="^old_text not found in file$") as caught:
         files.edit("a", "three", "x")
@@ -474,7 +474,7 @@ def test_very_many_replacements(files: Workspace) -> None:
     assert files.edit("a", "a\n", "", replace_all=True)["bytes_written"] == 0
 
 
-def test_what_an_encoding_cannot_hold(files: Workspace) -> None:
+def test_unencodable_text_is_refused(files: Workspace) -> None:
     files.write("a", b"caf\xe9")
     with pytest.raises(BackendError, match="latin-1, which cannot hold '€'"):
         files.edit("a", "caf", "5 €")
@@ -559,7 +559,7 @@ def test_a_long_listing_is_cut(files: Workspace, monkeypatch: pytest.MonkeyPatch
     assert not files.ls()["truncated"]
 
 
-def test_what_a_path_is(files: Workspace) -> None:
+def test_paths_are_normalized(files: Workspace) -> None:
     files.write("a", "123")
     os.chmod(root(files) / "a", 0o640)
     os.utime(root(files) / "a", (5, 1234.5))
@@ -603,7 +603,7 @@ def test_moving(files: Workspace) -> None:
     assert text(files, "newer/c.txt") == "x"
 
 
-def test_moving_without_the_system_call_for_it(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moving_without_renameat2(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_ops, "libc", object())
     files.write("a", "x")
     files.write("b", "y")
@@ -659,7 +659,7 @@ def test_deleting_a_tree_in_batches_and_however_deep(files: Workspace, monkeypat
     assert files.ls()["entries"] == []
 
 
-def test_deleting_takes_no_longer_than_it_may(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_has_a_time_limit(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write("gone/a/b/c", "")
     with monkeypatch.context() as patch:
         patch.setattr(file_ops, "DELETE_SECONDS", -1)
@@ -735,14 +735,14 @@ def test_grepping_ends_somewhere(files: Workspace, monkeypatch: pytest.MonkeyPat
     assert (len(found["matches"]), found["truncated"]) == (10, True)
 
 
-def test_what_becomes_binary_is_searched_until_then(files: Workspace) -> None:
+def test_a_file_is_searched_up_to_its_binary_part(files: Workspace) -> None:
     files.write("a", b"x\n" * 10_000 + b"\0x\n" + b"x\n")
     assert files.grep("x")["matches"][-1]["line"] == constants.GREP_MATCHES
     files.write("b", b"y\n" * 10_000 + b"x\n\0x\nx\n")
     assert [match["line"] for match in files.grep("x", "b")["matches"]] == [10_001]
 
 
-# -- what is protected ----------------------------------------------------------------------------------------------
+# -- protected paths ------------------------------------------------------------------------------------------------
 
 KEPT = [".env", "sub/.env", ".env.local", ".envrc", ".git/config", ".git/hooks/x", ".wick/a", ".claude/b/c", "x/.wick"]
 
@@ -761,7 +761,7 @@ def kept(files: Workspace) -> Workspace:
     "path",
     [*KEPT, "env", "git/config", "git/hooks/new", "hooks/x", "chain", "hooks", "x/../.env", ".ENV", ".Git/Config"],
 )
-def test_what_is_protected_is_not_changed(kept: Workspace, path: str) -> None:
+def test_protected_files_are_not_changed(kept: Workspace, path: str) -> None:
     before = snapshot(root(kept))
     assert code(lambda: kept.write(path, "x")) in ("protected", "is_directory")
     if path not in (".ENV", ".Git/Config", "git/hooks/new"):
@@ -778,7 +778,7 @@ def test_what_is_protected_is_not_changed(kept: Workspace, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".git", "x", "sub", "x/y", "x/y/.git", ".wick", ".git/hooks"])
-def test_what_holds_something_protected_is_not_moved_or_deleted(kept: Workspace, path: str) -> None:
+def test_folders_with_protected_files_are_not_moved_or_deleted(kept: Workspace, path: str) -> None:
     before = snapshot(root(kept))
     assert code(lambda: kept.move(path, "elsewhere")) == "protected"
     assert code(lambda: kept.delete(path, recursive=True)) == "protected"
@@ -796,7 +796,7 @@ def test_a_tree_that_is_too_large_to_look_through_is_not_moved_or_deleted(
     files.delete("d", recursive=True)
 
 
-def test_nothing_becomes_protected_by_moving_it(files: Workspace) -> None:
+def test_moving_cannot_create_protected_files(files: Workspace) -> None:
     files.write("fake/hooks/pre-commit", "run me")
     files.write("other/config", "x")
     assert code(lambda: files.move("fake", ".git")) == code(lambda: files.move("other", "sub/.git")) == "protected"
@@ -811,7 +811,7 @@ def test_secrets_are_not_read(kept: Workspace, path: str) -> None:
     assert kept.stat(path)["type"] in ("file", "link")
 
 
-def test_what_is_only_trusted_may_be_read(kept: Workspace) -> None:
+def test_trusted_files_are_readable(kept: Workspace) -> None:
     assert text(kept, ".git/config") == text(kept, "chain") == text(kept, ".wick/a") == "SECRET"
     found = kept.grep("SECRET", everything=True)["matches"]
     assert {match["file"] for match in found} == {
@@ -827,7 +827,7 @@ def test_what_is_only_trusted_may_be_read(kept: Workspace) -> None:
 @pytest.mark.parametrize(
     "path", ["..foo", "a..b", ".environment", "env.local", ".wicked", "git/hooks", ".gitignore", ".gitx"]
 )
-def test_what_only_looks_like_it_is_free(files: Workspace, path: str) -> None:
+def test_similar_names_are_not_protected(files: Workspace, path: str) -> None:
     files.write(path, "x")
     files.edit(path, "x", "y")
     assert text(files, path) == "y"
@@ -840,7 +840,7 @@ def test_names_that_some_file_systems_take_for_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["repository/config", "repository/hooks/x", "repository/a/b", "tree/config"])
-def test_a_git_directory_is_protected_whatever_its_name(tmp_path: Path, path: str) -> None:
+def test_a_git_directory_is_protected_under_any_name(tmp_path: Path, path: str) -> None:
     for name in (
         "repository/HEAD",
         "repository/objects/x",
@@ -869,12 +869,12 @@ def test_each_protected_name_is_refused_at_any_depth(tmp_path: Path, name: str) 
     files.close()
 
 
-def test_patterns_may_come_one_by_one() -> None:
+def test_patterns_may_be_an_iterator() -> None:
     protected = ProtectedNames(pattern for pattern in PROTECTED)
     assert protected.is_protected([".wick"]) and protected.is_secret([".env"])
 
 
-def test_a_long_pattern_protects_what_is_deep_inside(tmp_path: Path) -> None:
+def test_a_long_pattern_protects_deep_paths(tmp_path: Path) -> None:
     files = Workspace(str(tmp_path), protect=("a/b/c/d/e",))
     (tmp_path / "x/a/b/c/d/e").mkdir(parents=True)
     assert code(lambda: files.delete("x", recursive=True)) == "protected"
@@ -884,7 +884,7 @@ def test_a_long_pattern_protects_what_is_deep_inside(tmp_path: Path) -> None:
     files.close()
 
 
-def test_what_is_protected_can_be_said(tmp_path: Path) -> None:
+def test_protected_patterns_are_listed(tmp_path: Path) -> None:
     files = Workspace(str(tmp_path), protect=("secrets/*", "*.pem"))
     files.write(".env", "x")
     assert text(files, ".env") == "x"
@@ -933,7 +933,7 @@ def call(files: Workspace, operation: str, path: str) -> Any:
 @pytest.mark.parametrize(
     "path", ["", "a\0b", "x" * 256, "é" * 128, "/".join(["x" * 200] * 30), "a/" + "x" * 256 + "/b", "\ud800"]
 )
-def test_what_is_no_path(files: Workspace, operation: str, path: str) -> None:
+def test_invalid_paths_are_refused(files: Workspace, operation: str, path: str) -> None:
     files.write("inside.txt", "x")
     assert code(lambda: call(files, operation, path)) == "invalid"
 
@@ -1011,7 +1011,7 @@ class Playground:
         return path.replace("{root}", str(self.root)).replace("{out}", str(self.out))
 
     def beside(self) -> list[tuple[str, int, int, int, bytes]]:
-        """What is there beside the workspace, with the times at which it was last read and changed."""
+        """Return the files beside the workspace, with access and change times."""
         found = []
         for base, folders, names in os.walk(self.place):
             if base == str(self.place):
@@ -1024,7 +1024,7 @@ class Playground:
         return found
 
     def resolved(self, path: str) -> str:
-        """What a path is by the rules: `escapes` as soon as it leads out, else a code, or where it really is."""
+        """Resolve a path by the rules: `escapes` as soon as it leaves, else a code, or its real path."""
         todo, at, followed = path.split("/")[::-1], self.root, 0
         if path.startswith("/"):
             if path != str(self.root) and not path.startswith(f"{self.root}/"):
@@ -1142,7 +1142,7 @@ def test_a_workspace_must_be_there(tmp_path: Path) -> None:
             Workspace(str(tmp_path / path))
 
 
-def test_a_closed_workspace_says_so(files: Workspace) -> None:
+def test_a_closed_workspace_reports_it(files: Workspace) -> None:
     files.write("a", "x")
     files.close()
     assert code(lambda: files.read("a")) == code(lambda: files.write("a", "y")) == "not_running"
@@ -1151,7 +1151,7 @@ def test_a_closed_workspace_says_so(files: Workspace) -> None:
 def test_no_descriptor_is_left(files: Workspace) -> None:
     files.write("inside.txt", "x")
     os.symlink("/etc", root(files) / "out")
-    gc.collect()  # what others have left is not closed meanwhile
+    gc.collect()  # descriptors of other tests are not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     for operation in OPERATIONS:
         for path in ("inside.txt", "out/passwd", "no/such", "..", "d/new", "."):

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { ApiError, call, path, query } from "./http";
+import { ApiError, call, buildPath, buildQuery } from "./http";
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -17,7 +17,7 @@ describe("a request", () => {
   });
 
   it("has its parts escaped", () => {
-    expect(path`/threads/${"a/b c"}/fork`).toBe("/threads/a%2Fb%20c/fork");
-    expect(query({ path: "a&b", empty: "", none: undefined, n: 0 })).toBe("?path=a%26b&n=0");
+    expect(buildPath`/threads/${"a/b c"}/fork`).toBe("/threads/a%2Fb%20c/fork");
+    expect(buildQuery({ path: "a&b", empty: "", none: undefined, n: 0 })).toBe("?path=a%26b&n=0");
   });
 });

@@ -1,4 +1,4 @@
-/** Requests to the server. What it refuses is an error with its code and its sentence. */
+/** Requests to the server. A refusal is an error with its code and message. */
 
 export class ApiError extends Error {
   constructor(
@@ -9,7 +9,7 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** Whether it may be otherwise in a moment: there is no connection, the server starts, or has too much to do. */
+  /** True if a retry may succeed: no connection, the server starts, or it is overloaded. */
   get passes(): boolean {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
@@ -40,13 +40,13 @@ export async function request(method: string, path: string, options: Options = {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "offline", "The server cannot be reached. Check that it is running, then try again.");
   }
-  if (!response.ok) throw await refused(response);
+  if (!response.ok) throw await readError(response);
   return response;
 }
 
-const PATIENCE_MS = 60_000; // what only reads and takes longer does not come any more
+const PATIENCE_MS = 60_000; // reads that take longer have failed
 
-/** A request whose answer is JSON; an empty one is nothing. */
+/** Send a request and parse its JSON; an empty body is undefined. */
 export async function call<T>(method: string, path: string, options: Options = {}): Promise<T> {
   const limit = method === "GET" ? { signal: AbortSignal.timeout(PATIENCE_MS) } : {};
   const response = await request(method, path, { ...limit, ...options });
@@ -54,7 +54,7 @@ export async function call<T>(method: string, path: string, options: Options = {
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-async function refused(response: Response): Promise<ApiError> {
+async function readError(response: Response): Promise<ApiError> {
   try {
     const { error } = (await response.json()) as { error: { code: string; message: string } };
     return new ApiError(response.status, error.code, error.message);
@@ -64,12 +64,12 @@ async function refused(response: Response): Promise<ApiError> {
   }
 }
 
-/** A path with its parts as they may stand in one. */
-export function path(parts: TemplateStringsArray, ...values: string[]): string {
+/** Build a path with escaped parts. */
+export function buildPath(parts: TemplateStringsArray, ...values: string[]): string {
   return parts.reduce((made, part, at) => made + encodeURIComponent(values[at - 1] ?? "") + part);
 }
 
-export function query(fields: Record<string, string | number | boolean | undefined | null>): string {
+export function buildQuery(fields: Record<string, string | number | boolean | undefined | null>): string {
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null && value !== "");
   return given.length ? `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}` : "";
 }

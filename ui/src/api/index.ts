@@ -1,8 +1,8 @@
 /** Everything the UI asks of the server, with the types of its OpenAPI document. */
 
-import { call, path, query, request } from "./http";
+import { call, buildPath, buildQuery, request } from "./http";
 import type { components } from "./schema";
-import { type Frame, frames } from "./sse";
+import { type Frame, readFrames } from "./sse";
 
 type Schemas = components["schemas"];
 export type Me = Schemas["CurrentUser"];
@@ -48,74 +48,74 @@ export const auth = {
 
 export const agents = {
   list: () => call<Schemas["AgentList"]>("GET", "/agents/"),
-  get: (id: string) => call<AgentDetail>("GET", path`/agents/${id}`),
-  onion: (id: string) => call<Onion>("GET", path`/agents/${id}/onion`),
-  hooks: (id: string) => call<Schemas["HookList"]>("GET", path`/agents/${id}/hooks`),
-  changeHooks: (id: string, body: HookChange) => call<Schemas["HookList"]>("PATCH", path`/agents/${id}/hooks`, { body }),
-  skills: (id: string) => call<SkillList>("GET", path`/agents/${id}/skills`),
-  switchSkill: (id: string, body: Schemas["SkillChange"]) => call<SkillList>("PATCH", path`/agents/${id}/skills`, { body }),
-  switchBackend: (id: string, body: BackendChange) => call<BackendInfo | null>("PATCH", path`/agents/${id}/backend`, { body }),
-  backend: (id: string) => call<BackendInfo | null>("GET", path`/agents/${id}/backend`),
-  container: (id: string, action: "stop" | "restart") => call<Schemas["ContainerState"]>("POST", path`/agents/${id}/container`, { body: { action } }),
+  get: (id: string) => call<AgentDetail>("GET", buildPath`/agents/${id}`),
+  onion: (id: string) => call<Onion>("GET", buildPath`/agents/${id}/onion`),
+  hooks: (id: string) => call<Schemas["HookList"]>("GET", buildPath`/agents/${id}/hooks`),
+  changeHooks: (id: string, body: HookChange) => call<Schemas["HookList"]>("PATCH", buildPath`/agents/${id}/hooks`, { body }),
+  skills: (id: string) => call<SkillList>("GET", buildPath`/agents/${id}/skills`),
+  switchSkill: (id: string, body: Schemas["SkillChange"]) => call<SkillList>("PATCH", buildPath`/agents/${id}/skills`, { body }),
+  switchBackend: (id: string, body: BackendChange) => call<BackendInfo | null>("PATCH", buildPath`/agents/${id}/backend`, { body }),
+  backend: (id: string) => call<BackendInfo | null>("GET", buildPath`/agents/${id}/backend`),
+  container: (id: string, action: "stop" | "restart") => call<Schemas["ContainerState"]>("POST", buildPath`/agents/${id}/container`, { body: { action } }),
   tools: () => call<Schemas["AvailableTools"]>("GET", "/agents/tools/available"),
-  permissions: (id: string) => call<Permissions>("GET", path`/agents/${id}/permissions`),
-  revoke: (id: string, grant: string) => call<void>("DELETE", path`/agents/${id}/permissions/grants/${grant}`),
-  limits: (id: string) => call<Limits>("GET", path`/agents/${id}/limits`),
+  permissions: (id: string) => call<Permissions>("GET", buildPath`/agents/${id}/permissions`),
+  revoke: (id: string, grant: string) => call<void>("DELETE", buildPath`/agents/${id}/permissions/grants/${grant}`),
+  limits: (id: string) => call<Limits>("GET", buildPath`/agents/${id}/limits`),
 };
 
 export const threads = {
-  list: (cursor = "", limit = 50) => call<Schemas["ThreadPage"]>("GET", `/threads${query({ cursor, limit })}`),
-  search: (q: string) => call<Schemas["SearchHits"]>("GET", `/threads/search${query({ q })}`),
-  get: (id: string) => call<ThreadDetail>("GET", path`/threads/${id}`),
-  rename: (id: string, title: string) => call<Thread>("PATCH", path`/threads/${id}`, { body: { title } }),
-  remove: (id: string) => call<void>("DELETE", path`/threads/${id}`),
-  fork: (id: string, at?: number) => call<Thread>("POST", path`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
-  rewind: (id: string, to: number) => call<ThreadDetail>("POST", path`/threads/${id}/rewind`, { body: { to } }),
+  list: (cursor = "", limit = 50) => call<Schemas["ThreadPage"]>("GET", `/threads${buildQuery({ cursor, limit })}`),
+  search: (q: string) => call<Schemas["SearchHits"]>("GET", `/threads/search${buildQuery({ q })}`),
+  get: (id: string) => call<ThreadDetail>("GET", buildPath`/threads/${id}`),
+  rename: (id: string, title: string) => call<Thread>("PATCH", buildPath`/threads/${id}`, { body: { title } }),
+  remove: (id: string) => call<void>("DELETE", buildPath`/threads/${id}`),
+  fork: (id: string, at?: number) => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
+  rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
   say: (id: string, messages: MessageIn[], key: string) =>
-    call<Schemas["QueuedMessage"]>("POST", path`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
-  why: (id: string, callId: string) => call<Reasons>("GET", path`/threads/${id}/calls/${callId}/why`),
-  runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", path`/threads/${id}/runs`),
-  exportUrl: (id: string, format: "json" | "markdown") => path`/threads/${id}/export` + query({ format }),
+    call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
+  why: (id: string, callId: string) => call<Reasons>("GET", buildPath`/threads/${id}/calls/${callId}/why`),
+  runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", buildPath`/threads/${id}/runs`),
+  exportUrl: (id: string, format: "json" | "markdown") => buildPath`/threads/${id}/export` + buildQuery({ format }),
 };
 
 export const runs = {
-  get: (id: string) => call<Run>("GET", path`/runs/${id}`),
-  cancel: (id: string) => call<Run>("POST", path`/runs/${id}/cancel`),
-  trace: (id: string) => call<Trace>("GET", path`/runs/${id}/trace`),
+  get: (id: string) => call<Run>("GET", buildPath`/runs/${id}`),
+  cancel: (id: string) => call<Run>("POST", buildPath`/runs/${id}/cancel`),
+  trace: (id: string) => call<Trace>("GET", buildPath`/runs/${id}/trace`),
 };
 
 export const approvals = {
-  list: (thread = "") => call<Schemas["ApprovalList"]>("GET", `/approvals${query({ thread_id: thread })}`),
-  answer: (id: string, body: Decision) => call<Schemas["ApprovalReceipt"]>("POST", path`/approvals/${id}`, { body }),
+  list: (thread = "") => call<Schemas["ApprovalList"]>("GET", `/approvals${buildQuery({ thread_id: thread })}`),
+  answer: (id: string, body: Decision) => call<Schemas["ApprovalReceipt"]>("POST", buildPath`/approvals/${id}`, { body }),
 };
 
-/** `thread` says whose files are meant where files are data of a conversation. */
+/** `thread` selects the thread where files are data of a conversation. */
 export const files = {
-  list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", path`/agents/${agent}/files/list` + query({ path: at, thread_id: thread })),
-  read: (agent: string, at: string, thread = "") => call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at, thread_id: thread })),
-  size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", path`/agents/${agent}/files/read` + query({ path: at, thread_id: thread, limit: 0 }))).size,
+  list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", buildPath`/agents/${agent}/files/list` + buildQuery({ path: at, thread_id: thread })),
+  read: (agent: string, at: string, thread = "") => call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread })),
+  size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread, limit: 0 }))).size,
   bytes: async (agent: string, at: string, thread = "") => (await request("GET", files.downloadUrl(agent, at, thread))).blob(),
-  write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", path`/agents/${agent}/files/write`, { body }),
-  upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", path`/agents/${agent}/files/upload` + query({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
-  move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", path`/agents/${agent}/files/move`, { body: { source, target } }),
-  remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", path`/agents/${agent}/files` + query({ path: at, recursive })),
-  downloadUrl: (agent: string, at: string, thread = "") => path`/agents/${agent}/files/download` + query({ path: at, thread_id: thread }),
+  write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", buildPath`/agents/${agent}/files/write`, { body }),
+  upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", buildPath`/agents/${agent}/files/upload` + buildQuery({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
+  move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", buildPath`/agents/${agent}/files/move`, { body: { source, target } }),
+  remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", buildPath`/agents/${agent}/files` + buildQuery({ path: at, recursive })),
+  downloadUrl: (agent: string, at: string, thread = "") => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread }),
 };
 
 export const slides = {
   /** A deck as PowerPoint; its pictures are looked for beside `path`. */
-  export: async (agent: string, body: Schemas["SlidesExport"]) => (await request("POST", path`/agents/${agent}/slides/export`, { body })).blob(),
+  export: async (agent: string, body: Schemas["SlidesExport"]) => (await request("POST", buildPath`/agents/${agent}/slides/export`, { body })).blob(),
 };
 
 export const usage = {
-  report: (fields: Record<string, string> = {}) => call<UsageReport>("GET", `/usage${query(fields)}`),
+  report: (fields: Record<string, string> = {}) => call<UsageReport>("GET", `/usage${buildQuery(fields)}`),
 };
 
 export const replay = (body: ReplayRequest) => call<ReplayReport>("POST", "/replay", { body });
 
-/** What changes about the agents, as it happens. */
-export async function news(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {
-  return frames((await request("GET", "/agents/events", { signal })).body!);
+/** Changes of agents, as events. */
+export async function openAgentEvents(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {
+  return readFrames((await request("GET", "/agents/events", { signal })).body!);
 }
 
 export interface Stream {
@@ -124,19 +124,19 @@ export interface Stream {
   frames: AsyncGenerator<Frame>;
 }
 
-export async function ask(agent: string, messages: MessageIn[], thread: string, key: string, signal: AbortSignal): Promise<Stream> {
+export async function openRun(agent: string, messages: MessageIn[], thread: string, key: string, signal: AbortSignal): Promise<Stream> {
   const body = { messages, ...(thread ? { thread_id: thread } : {}) };
-  const response = await request("POST", path`/agents/${agent}/stream`, { body, headers: { "Idempotency-Key": key }, signal });
-  return stream(response);
+  const response = await request("POST", buildPath`/agents/${agent}/stream`, { body, headers: { "Idempotency-Key": key }, signal });
+  return toStream(response);
 }
 
 /** The events of a run after a frame; null when it is over and all of it has been seen. */
-export async function watch(run: string, after: string, signal: AbortSignal): Promise<Stream | null> {
+export async function watchRun(run: string, after: string, signal: AbortSignal): Promise<Stream | null> {
   const headers: Record<string, string> = after ? { "Last-Event-ID": after } : {};
-  const response = await request("GET", path`/runs/${run}/events`, { headers, signal });
-  return response.status === 204 ? null : stream(response);
+  const response = await request("GET", buildPath`/runs/${run}/events`, { headers, signal });
+  return response.status === 204 ? null : toStream(response);
 }
 
-function stream(response: Response): Stream {
-  return { run: response.headers.get("X-Run-Id") ?? "", thread: response.headers.get("X-Thread-Id") ?? "", frames: frames(response.body!) };
+function toStream(response: Response): Stream {
+  return { run: response.headers.get("X-Run-Id") ?? "", thread: response.headers.get("X-Thread-Id") ?? "", frames: readFrames(response.body!) };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { FrameParser, frames } from "./sse";
+import { FrameParser, readFrames } from "./sse";
 
 const TEXT = 'id: 3\nevent: on_tool_end\ndata: {"a":1}\n\n: heartbeat\n\nevent: on_chat_model_stream\r\ndata: one\r\ndata: two\r\n\r\n';
 
@@ -26,7 +26,7 @@ describe("frames", () => {
       },
     });
     const found: string[] = [];
-    for await (const frame of frames(body)) found.push(frame.data);
+    for await (const frame of readFrames(body)) found.push(frame.data);
     expect(found).toEqual(["wéck ✓"]);
   });
 
@@ -39,7 +39,7 @@ it("gives up on a connection that says nothing at all", async () => {
   const silent = new ReadableStream<Uint8Array>({ start: (to) => to.enqueue(new TextEncoder().encode("data: 1\n\n")) });
   const seen: string[] = [];
   const reading = (async () => {
-    for await (const frame of frames(silent, 30)) seen.push(frame.data);
+    for await (const frame of readFrames(silent, 30)) seen.push(frame.data);
   })();
   await expect(reading).rejects.toThrow("silent");
   expect(seen).toEqual(["1"]);

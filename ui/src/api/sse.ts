@@ -1,4 +1,4 @@
-/** Server-sent events, read from the body of a fetch: what the server writes, frame by frame. */
+/** Server-sent events, read from the body of a fetch, frame by frame. */
 
 export interface Frame {
   id: string; // empty for a frame that may be dropped
@@ -14,7 +14,7 @@ export class FrameParser {
     this.rest += text;
     const frames: Frame[] = [];
     for (let end = this.boundary(); end; end = this.boundary()) {
-      const frame = parse(this.rest.slice(0, end.at));
+      const frame = parseFrame(this.rest.slice(0, end.at));
       this.rest = this.rest.slice(end.at + end.length);
       if (frame) frames.push(frame);
     }
@@ -27,7 +27,7 @@ export class FrameParser {
   }
 }
 
-function parse(block: string): Frame | null {
+function parseFrame(block: string): Frame | null {
   const frame: Frame = { id: "", event: "message", data: "" };
   const data: string[] = [];
   for (const line of block.split(/\r?\n/)) {
@@ -44,15 +44,15 @@ function parse(block: string): Frame | null {
   return frame;
 }
 
-const SILENCE_MS = 50_000; // the server gives a sign of life every 15 seconds; who is silent this long is gone
+const SILENCE_MS = 50_000; // the server sends a keep-alive every 15 seconds; after this silence the connection is dead
 
-export async function* frames(body: ReadableStream<Uint8Array>, silence = SILENCE_MS): AsyncGenerator<Frame> {
+export async function* readFrames(body: ReadableStream<Uint8Array>, silence = SILENCE_MS): AsyncGenerator<Frame> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   const parser = new FrameParser();
   try {
     for (;;) {
-      const { done, value } = await within(silence, reader.read());
+      const { done, value } = await withTimeout(silence, reader.read());
       if (done) return;
       yield* parser.feed(decoder.decode(value, { stream: true }));
     }
@@ -61,7 +61,7 @@ export async function* frames(body: ReadableStream<Uint8Array>, silence = SILENC
   }
 }
 
-function within<T>(ms: number, work: Promise<T>): Promise<T> {
+function withTimeout<T>(ms: number, work: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<never>((_, failed) => (timer = setTimeout(() => failed(new Error("the connection is silent")), ms)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));

@@ -1,17 +1,17 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it } from "vitest";
 
-import { patch } from "../state/app";
+import { patchApp } from "../state/app";
 import { serveFiles } from "../testing/files";
 import Canvas from "./Canvas";
 import { Chart } from "./Chart";
-import { pieces } from "./Document";
-import { difference } from "./Editor";
+import { splitPictures } from "./Document";
+import { findChange } from "./Editor";
 import { openFile, openText } from "./open";
 import { canvas } from "./tabs";
 
 beforeEach(() => {
-  patch({ agent: "coder", thread: "" });
+  patchApp({ agent: "coder", thread: "" });
   canvas.set(() => ({ tabs: [], active: "" }));
 });
 afterEach(cleanup);
@@ -104,11 +104,11 @@ it("draws a mark for every figure, and says when there is none", () => {
 });
 
 it("takes the pictures of a document out of its text, except in code", () => {
-  expect(pieces("---\ntitle: x\n---\n# A\n\n![w](p.png)\nrest\n```\n![no](q.png)\n```")).toEqual([{ text: "# A\n" }, { words: "w", name: "p.png" }, { text: "rest\n```\n![no](q.png)\n```" }]);
+  expect(splitPictures("---\ntitle: x\n---\n# A\n\n![w](p.png)\nrest\n```\n![no](q.png)\n```")).toEqual([{ text: "# A\n" }, { words: "w", name: "p.png" }, { text: "rest\n```\n![no](q.png)\n```" }]);
 });
 
 it("changes as little as can be", () => {
-  expect(difference("abcdef", "abXdef")).toEqual({ from: 2, to: 3, insert: "X" });
-  expect(difference("aaa", "aaaa")).toEqual({ from: 3, to: 3, insert: "a" });
-  expect(difference("", "x")).toEqual({ from: 0, to: 0, insert: "x" });
+  expect(findChange("abcdef", "abXdef")).toEqual({ from: 2, to: 3, insert: "X" });
+  expect(findChange("aaa", "aaaa")).toEqual({ from: 3, to: 3, insert: "a" });
+  expect(findChange("", "x")).toEqual({ from: 0, to: 0, insert: "x" });
 });

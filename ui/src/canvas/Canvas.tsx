@@ -1,14 +1,14 @@
-/** The canvas: what is open, and the one that is looked at. */
+/** The canvas: open tabs and the active one. */
 
 import "./canvas.css";
 
 import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
-import { app, conversation, patch } from "../state/app";
-import { load, refresh, save, settle } from "./keeping";
+import { app, openConversation, patchApp } from "../state/app";
+import { loadTab, refreshTab, saveTab, resolveConflict } from "./tabFiles";
 import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
-import { type Tab, tabOf, update, useCanvas } from "./tabs";
+import { type Tab, tabOf, updateTab, useCanvas } from "./tabs";
 import { Toolbar } from "./Toolbar";
 
 const Editor = lazy(() => import("./Editor"));
@@ -27,7 +27,7 @@ export default function Canvas() {
   const [naming, setNaming] = useState(""); // the tab that is asked for a name
   useFreshness(tab?.id ?? "");
   if (!tab) return <Nothing />;
-  const keep = () => (tab.file ? void save(tab.id) : setNaming(tab.id));
+  const keep = () => (tab.file ? void saveTab(tab.id) : setNaming(tab.id));
   return (
     <div className="canvas" onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
       <TabBar />
@@ -46,7 +46,7 @@ const isSave = (event: KeyboardEvent): boolean => (event.ctrlKey || event.metaKe
 
 function Body({ tab }: { tab: Tab }) {
   if (tab.state === "loading") return <p className="waiting" role="status">Opening {tab.name}…</p>;
-  if (tab.state === "failed") return <p className="empty" role="alert">{tab.name} cannot be opened: {tab.problem} <button onClick={() => { update(tab.id, { state: "loading" }); void load(tab.id); }}>Try again</button></p>;
+  if (tab.state === "failed") return <p className="empty" role="alert">{tab.name} cannot be opened: {tab.problem} <button onClick={() => { updateTab(tab.id, { state: "loading" }); void loadTab(tab.id); }}>Try again</button></p>;
   switch (tab.view) {
     case "grid":
     case "chart":
@@ -72,9 +72,9 @@ function Conflict({ tab }: { tab: Tab }) {
   return (
     <div className="conflict" role="alert">
       <span>{tab.name} was changed elsewhere while you changed it here.</span>
-      <button onClick={() => update(tab.id, { view: "diff" })}>Compare</button>
-      <button onClick={() => settle(tab.id, "theirs")}>Use the file’s version</button>
-      <button onClick={() => settle(tab.id, "mine")}>Keep my version</button>
+      <button onClick={() => updateTab(tab.id, { view: "diff" })}>Compare</button>
+      <button onClick={() => resolveConflict(tab.id, "theirs")}>Use the file’s version</button>
+      <button onClick={() => resolveConflict(tab.id, "mine")}>Keep my version</button>
     </div>
   );
 }
@@ -83,25 +83,25 @@ function Nothing() {
   return (
     <div className="nothing">
       <p>Files that the agent writes open here: code, tables, documents, slides, web pages and images.</p>
-      <p><button onClick={() => patch({ panel: "files" })}>Open a file</button></p>
+      <p><button onClick={() => patchApp({ panel: "files" })}>Open a file</button></p>
       <NewFile />
     </div>
   );
 }
 
-/** The file that is looked at is as it is on the server, whoever changes it. */
+/** Keep the active file in sync with the server. */
 function useFreshness(id: string): void {
   useEffect(() => {
     if (!id) return;
-    let run = conversation(app.get()).run;
+    let run = openConversation(app.get()).run;
     const look = () => {
-      if (tabOf(id)?.state === "ready" && document.visibilityState === "visible") void refresh(id);
+      if (tabOf(id)?.state === "ready" && document.visibilityState === "visible") void refreshTab(id);
     };
     look();
     const timer = setInterval(look, LOOK_MS);
     const ended = app.subscribe(() => {
-      const now = conversation(app.get()).run;
-      if (run && !now) void refresh(id, true);
+      const now = openConversation(app.get()).run;
+      if (run && !now) void refreshTab(id, true);
       run = now;
     });
     return () => {

@@ -4,14 +4,14 @@ import { useMemo, useState } from "react";
 
 import { Chart } from "./Chart";
 import type { ChartData } from "./deck";
-import { number, numeric, type Table } from "./table";
+import { parseNumber, numericColumns, type Table } from "./table";
 
 const KINDS = ["bar", "line", "area", "pie"] as const;
 export const MOST_POINTS = 1_000;
 const MOST_BARS = 60;
 
 export function DataChart({ table }: { table: Table }) {
-  const able = useMemo(() => numeric(table), [table]);
+  const able = useMemo(() => numericColumns(table), [table]);
   const [kind, setKind] = useState<ChartData["kind"] | null>(null);
   const [along, setAlong] = useState(() => firstLabel(table, able));
   const [chosen, setChosen] = useState<number[] | null>(null);
@@ -46,6 +46,6 @@ export function chartOf(table: Table, kind: ChartData["kind"], along: number, co
     kind,
     title: "",
     labels: rows.map((row) => row[along] ?? ""),
-    series: columns.map((column) => ({ name: table.columns[column] ?? "", values: rows.map((row) => number(row[column] ?? "")) })),
+    series: columns.map((column) => ({ name: table.columns[column] ?? "", values: rows.map((row) => parseNumber(row[column] ?? "")) })),
   };
 }

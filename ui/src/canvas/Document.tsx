@@ -3,18 +3,18 @@
 import { useMemo } from "react";
 
 import { Markdown } from "../parts/Markdown";
-import { fenced } from "./fenced";
+import { findCodeLines } from "./codeLines";
 import { Named } from "./Picture";
 import type { Tab } from "./tabs";
 
 type Piece = { text: string } | { words: string; name: string };
 
-/** A text in pieces: pictures on lines of their own, and what stands between them. */
-export function pieces(text: string): Piece[] {
+/** Split a text into images on their own lines and the text between them. */
+export function splitPictures(text: string): Piece[] {
   const found: Piece[] = [];
   let plain: string[] = [];
   const lines = text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n");
-  const code = fenced(lines);
+  const code = findCodeLines(lines);
   for (const [at, line] of lines.entries()) {
     const picture = code[at] ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
     if (!picture) plain.push(line);
@@ -27,7 +27,7 @@ export function pieces(text: string): Piece[] {
 }
 
 export default function Document({ tab }: { tab: Tab }) {
-  const all = useMemo(() => pieces(tab.text), [tab.text]);
+  const all = useMemo(() => splitPictures(tab.text), [tab.text]);
   if (!all.length) return <p className="empty">This document is empty. Switch to Code to edit it.</p>;
   return (
     <article className="document" tabIndex={0} aria-label={tab.name}>

@@ -8,12 +8,12 @@ import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 
-import { language } from "./languages";
+import { loadLanguage } from "./languages";
 import { look } from "./look";
-import { canvas, change, type Tab, tabOf } from "./tabs";
+import { canvas, changeText, type Tab, tabOf } from "./tabs";
 
 const STATES = new Map<string, EditorState>(); // of the tabs that are not shown
-const SPOKEN = new Compartment(); // the language, which comes a moment after the text
+const SPOKEN = new Compartment(); // the language, which loads after the text
 
 canvas.subscribe(() => {
   for (const id of STATES.keys()) if (!canvas.get().tabs.some((tab) => tab.id === id)) STATES.delete(id);
@@ -24,10 +24,10 @@ export default function Editor({ tab }: { tab: Tab }) {
   const view = useRef<EditorView | null>(null);
   const odd = tab.text.includes("\r"); // its lines do not all end alike, and are left so
   useEffect(() => {
-    const made = new EditorView({ state: kept(tab, odd) ?? begin(tab, odd), parent: place.current! });
+    const made = new EditorView({ state: restoreState(tab, odd) ?? createState(tab, odd), parent: place.current! });
     view.current = made;
     let gone = false;
-    void language(tab.name).then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) })).catch(() => undefined); // it is text without one, too
+    void loadLanguage(tab.name).then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) })).catch(() => undefined); // it is text without one, too
     return () => {
       gone = true;
       if (tabOf(tab.id)) STATES.set(tab.id, made.state);
@@ -36,7 +36,7 @@ export default function Editor({ tab }: { tab: Tab }) {
   }, [tab.id, tab.cut, odd]);
   useEffect(() => {
     const { current } = view;
-    if (current && current.state.doc.toString() !== tab.text) current.dispatch({ changes: difference(current.state.doc.toString(), tab.text) });
+    if (current && current.state.doc.toString() !== tab.text) current.dispatch({ changes: findChange(current.state.doc.toString(), tab.text) });
   }, [tab.text, tab.id, odd]);
   return (
     <div
@@ -44,43 +44,43 @@ export default function Editor({ tab }: { tab: Tab }) {
       ref={place}
       data-tab={tab.id}
       onKeyDown={(event) => {
-        if (event.key === "F6" || event.key === "Escape") leave(event);
-        else if (event.defaultPrevented) event.stopPropagation(); // what the editor has done is not the page's to do
+        if (event.key === "F6" || event.key === "Escape") handleLeaveKeys(event);
+        else if (event.defaultPrevented) event.stopPropagation(); // keys handled by the editor are not for the page
       }}
     />
   );
 }
 
 /** Escape lets Tab leave the editor, and F6 leaves it at once; neither closes the panel. */
-function leave(event: React.KeyboardEvent): void {
+function handleLeaveKeys(event: React.KeyboardEvent): void {
   event.stopPropagation();
   if (event.key === "F6") document.querySelector<HTMLElement>(".canvas-tabs [aria-selected=true]")?.focus();
 }
 
-/** What the tab was left with, where it still goes with the text. */
-function kept(tab: Tab, odd: boolean): EditorState | undefined {
+/** Restore the editor state of a tab, if it still fits the text. */
+function restoreState(tab: Tab, odd: boolean): EditorState | undefined {
   const state = STATES.get(tab.id);
   return state && state.readOnly === tab.cut && (state.facet(EditorState.lineSeparator) === "\n") === odd ? state : undefined;
 }
 
-function begin(tab: Tab, odd: boolean): EditorState {
-  return EditorState.create({ doc: tab.text, extensions: [setup(tab), SPOKEN.of([]), odd ? EditorState.lineSeparator.of("\n") : []] });
+function createState(tab: Tab, odd: boolean): EditorState {
+  return EditorState.create({ doc: tab.text, extensions: [createExtensions(tab), SPOKEN.of([]), odd ? EditorState.lineSeparator.of("\n") : []] });
 }
 
-function setup({ id, name, cut }: Tab): Extension {
+function createExtensions({ id, name, cut }: Tab): Extension {
   return [
     lineNumbers(), foldGutter(), highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSelectionMatches(),
     EditorView.lineWrapping,
     EditorState.readOnly.of(cut),
     EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
-    EditorView.updateListener.of((update) => update.docChanged && change(id, update.state.doc.toString(), true)),
+    EditorView.updateListener.of((update) => update.docChanged && changeText(id, update.state.doc.toString(), true)),
     keymap.of([indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
     look,
   ]; // prettier-ignore
 }
 
 /** The smallest change between two texts, so that the selection stays where it was. */
-export function difference(old: string, now: string): { from: number; to: number; insert: string } {
+export function findChange(old: string, now: string): { from: number; to: number; insert: string } {
   let from = 0;
   while (from < old.length && from < now.length && old[from] === now[from]) from++;
   let end = 0;
@@ -89,7 +89,7 @@ export function difference(old: string, now: string): { from: number; to: number
 }
 
 /** The editor of a tab, if it is shown: its steps are finer than the tab's. */
-export function step(id: string, which: "undo" | "redo"): boolean {
+export function stepEditor(id: string, which: "undo" | "redo"): boolean {
   const shown = document.querySelector<HTMLElement>(`.editor[data-tab="${CSS.escape(id)}"] .cm-editor`);
   const view = shown && EditorView.findFromDOM(shown);
   return view ? (which === "undo" ? undo : redo)(view) : false;

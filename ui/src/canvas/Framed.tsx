@@ -1,11 +1,11 @@
-/** HTML or SVG as it looks, in a frame that has no origin, runs no script and reaches nothing. */
+/** HTML or SVG in a frame without origin, scripts and network. */
 
 import { useMemo } from "react";
 
-import { framed } from "./framed";
+import { buildFramePage } from "./framed";
 
 export default function Framed({ text, name, svg }: { text: string; name: string; svg: boolean }) {
-  const page = useMemo(() => framed(text, svg), [text, svg]);
+  const page = useMemo(() => buildFramePage(text, svg), [text, svg]);
   return (
     <div className="framed">
       {/<script\b/i.test(text) && <p className="hint">Scripts do not run in the preview. Download the file to run it.</p>}

@@ -79,7 +79,7 @@ it("does not enter a value into another row than was meant", () => {
   const grid = (text: string) => <Grid table={readTable(text, "a.csv")} onChange={() => void written++} onUndo={() => undefined} onRedo={() => undefined} />;
   const { rerender } = render(grid("n\n1\n2\n"));
   fireEvent.doubleClick(screen.getAllByRole("gridcell")[0]!);
-  rerender(grid("n\n0\n1\n2\n")); // somebody has put a row before it
+  rerender(grid("n\n0\n1\n2\n")); // a row was inserted before it
   fireEvent.change(screen.getByLabelText("Value"), { target: { value: "9" } });
   fireEvent.keyDown(screen.getByLabelText("Value"), { key: "Enter" });
   expect(written).toBe(0);

@@ -3,9 +3,9 @@
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 
 import { notify } from "../state/app";
-import { action, type Cell } from "./gridKeys";
+import { keyAction, type Cell } from "./gridKeys";
 import { GridRow } from "./GridRow";
-import { changed, type Look, numeric, shown, type Table, withoutRow, withRow } from "./table";
+import { withCell, type Look, numericColumns, visibleRows, type Table, withoutRow, withRow } from "./table";
 
 export const PAGE_ROWS = 100;
 
@@ -26,8 +26,8 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
   const [wanted, setPage] = useState(0);
   const [at, setAt] = useState<Cell>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<Editing | null>(null);
-  const places = useMemo(() => shown(table, look), [table, look]);
-  const figures = useMemo(() => new Set(numeric(table)), [table]);
+  const places = useMemo(() => visibleRows(table, look), [table, look]);
+  const figures = useMemo(() => new Set(numericColumns(table)), [table]);
   const pages = Math.max(1, Math.ceil(places.length / PAGE_ROWS));
   const page = Math.min(wanted, pages - 1);
   const rows = places.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
@@ -41,7 +41,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
     const row = rows[at.row];
     if (row === undefined || text === was) return;
     if (value !== was) notify(`The table was changed elsewhere, so “${text}” was not saved.`, "error");
-    else onChange?.(changed(table, row, at.column, text));
+    else onChange?.(withCell(table, row, at.column, text));
   };
   const add = () => {
     const after = rows[at.row] ?? table.rows.length - 1;
@@ -51,7 +51,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
     setAt({ row: (after + 1) % PAGE_ROWS, column: 0 });
   };
   const press = (event: KeyboardEvent) => {
-    const act = action(event, { at, go, begin, rows: rows.length, columns: table.columns.length, undo: onUndo, redo: onRedo, clear: () => onChange && commit("", value) });
+    const act = keyAction(event, { at, go, begin, rows: rows.length, columns: table.columns.length, undo: onUndo, redo: onRedo, clear: () => onChange && commit("", value) });
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -120,7 +120,7 @@ function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page
   );
 }
 
-/** The cell that is meant has the focus, once somebody is in the table. */
+/** Focus the current cell once the focus is in the table. */
 function useFocus(at: Cell, editing: boolean) {
   const body = useRef<HTMLTableSectionElement>(null);
   useEffect(() => {

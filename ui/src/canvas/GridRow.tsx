@@ -9,7 +9,7 @@ interface Props {
   index: number; // among all that is shown, the head being the first
   figures: ReadonlySet<number>; // the columns of numbers
   at: number | null; // the cell of this row that is chosen
-  editing: string | null; // what stands in it before it is written into
+  editing: string | null; // its value before editing
   choose: (column: number) => void;
   begin: () => void;
   done: (text: string) => void;

@@ -1,4 +1,4 @@
-/** Begin a file: its name says what it is going to be. */
+/** Create a file; its name determines its kind. */
 
 import { useState } from "react";
 
@@ -8,7 +8,7 @@ export function NewFile() {
   const [name, setName] = useState("");
   const begin = (event: React.FormEvent) => {
     event.preventDefault();
-    if (name.trim()) openText(name.trim(), starter(name.trim()));
+    if (name.trim()) openText(name.trim(), starterText(name.trim()));
   };
   return (
     <form className="new-file" onSubmit={begin}>
@@ -19,8 +19,8 @@ export function NewFile() {
   );
 }
 
-/** A first line, so that there is something to look at. */
-function starter(name: string): string {
+/** An initial line, so that there is something to see. */
+function starterText(name: string): string {
   if (/\.(csv|tsv)$/i.test(name)) return `name${/\.tsv$/i.test(name) ? "\t" : ","}value\n`;
   return /\.md$/i.test(name) ? `# ${name.replace(/^.*\/|\.\w+$/g, "")}\n` : "\n";
 }

@@ -1,4 +1,4 @@
-/** A PDF, page by page; what is not looked at is not drawn. */
+/** A PDF, page by page; hidden pages are not drawn. */
 
 import { getDocument, GlobalWorkerOptions, type PDFDocumentProxy } from "pdfjs-dist";
 import worker from "pdfjs-dist/build/pdf.worker.min.mjs?url";

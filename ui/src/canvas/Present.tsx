@@ -3,7 +3,7 @@
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 
 import type { Deck } from "./deck";
-import { moved } from "./Slides";
+import { slideForKey } from "./Slides";
 import { SlideView } from "./SlideView";
 import type { Place } from "./tabs";
 
@@ -16,7 +16,7 @@ export function Present({ deck, file, from, done }: { deck: Deck; file: Place | 
     event.stopPropagation(); // the page's shortcuts wait
     const button = place.current?.querySelector("button");
     if (event.target === button && (event.key === "Enter" || event.key === " ")) return; // the button's own
-    const next = moved(event, at, deck.slides.length);
+    const next = slideForKey(event, at, deck.slides.length);
     if (event.key === "Escape") done(at);
     else if (event.key === "Tab") (event.target === button ? place.current : button)?.focus(); // nothing else is there
     else if (event.key === "n") setNotes(!notes);

@@ -13,7 +13,7 @@ import type { Place } from "./tabs";
 interface Props {
   slide: Slide;
   theme: Theme;
-  file: Place | null; // the document, beside which its pictures stand
+  file: Place | null; // the document, for relative images
 }
 
 export const SlideView = memo(function SlideView({ slide, theme, file }: Props) {
@@ -21,14 +21,14 @@ export const SlideView = memo(function SlideView({ slide, theme, file }: Props) 
     <div className="slide-box">
       <section className="slide" data-slide-theme={theme} data-layout={slide.layout}>
         {slide.heading && <h2><Plain text={slide.heading} /></h2>}
-        <Body blocks={slide.layout === "plain" ? beside(slide.blocks) : slide.blocks} file={file} />
+        <Body blocks={slide.layout === "plain" ? visualBlocks(slide.blocks) : slide.blocks} file={file} />
       </section>
     </div>
   );
 });
 
-/** Words on the left, and on the right what is to be looked at. */
-function beside(blocks: Block[]): Block[] {
+/** Text on the left, visuals on the right. */
+function visualBlocks(blocks: Block[]): Block[] {
   const isSeen = (block: Block) => block.kind === "chart" || block.kind === "picture";
   const [seen, words] = [blocks.filter(isSeen), blocks.filter((block) => block.kind === "text")];
   return seen.length && words.length && seen.length + words.length === blocks.length ? [{ kind: "columns", columns: [words, seen] }] : blocks;

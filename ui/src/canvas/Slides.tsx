@@ -1,15 +1,15 @@
-/** A deck: one slide in front, all of them below, what to say, and the ways out of here. */
+/** A deck: the current slide, thumbnails, notes and exports. */
 
 import { type KeyboardEvent, useMemo, useState } from "react";
 
 import * as api from "../api";
-import { app, attempt } from "../state/app";
+import { app, tryRequest } from "../state/app";
 import { type Deck, type Layout, LAYOUTS, readDeck, type Theme, THEMES } from "./deck";
-import { layoutSaid, withLayout, withTheme } from "./deckChange";
+import { layoutComment, withLayout, withTheme } from "./deckChange";
 import { download } from "./download";
 import { Present } from "./Present";
 import { SlideView } from "./SlideView";
-import { change, redo, type Tab, undo } from "./tabs";
+import { changeText, redo, type Tab, undo } from "./tabs";
 
 export default function Slides({ tab }: { tab: Tab }) {
   const deck = useMemo(() => readDeck(tab.text), [tab.text]);
@@ -19,7 +19,7 @@ export default function Slides({ tab }: { tab: Tab }) {
   const slide = deck.slides[at];
   if (!slide) return <p className="empty">This deck has no slides. Switch to Code and write Markdown, with --- between slides.</p>;
   const press = (event: KeyboardEvent) => {
-    const next = moved(event, at, deck.slides.length);
+    const next = slideForKey(event, at, deck.slides.length);
     const steps = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
     if (next === null && !steps) return;
     event.preventDefault();
@@ -55,14 +55,14 @@ function Tools({ tab, deck, at, present }: { tab: Tab; deck: Deck; at: number; p
   const [busy, setBusy] = useState(false);
   const save = async () => {
     setBusy(true);
-    const bytes = await attempt(() => api.slides.export(tab.file?.agent ?? app.get().agent, { path: tab.file?.path ?? "", content: tab.text }));
+    const bytes = await tryRequest(() => api.slides.export(tab.file?.agent ?? app.get().agent, { path: tab.file?.path ?? "", content: tab.text }));
     setBusy(false);
     if (bytes) download(bytes, `${tab.name.replace(/\.\w+$/, "")}.pptx`);
   };
   return (
     <div className="view-tools">
-      <label>Theme <select value={deck.theme} onChange={(event) => change(tab.id, withTheme(tab.text, event.target.value as Theme))}>{THEMES.map((one) => <option key={one}>{one}</option>)}</select></label>
-      <label>Layout <select value={layoutSaid(tab.text, at)} onChange={(event) => change(tab.id, withLayout(tab.text, at, event.target.value as Layout | ""))}><option value="">automatic</option>{LAYOUTS.map((one) => <option key={one}>{one}</option>)}</select></label>
+      <label>Theme <select value={deck.theme} onChange={(event) => changeText(tab.id, withTheme(tab.text, event.target.value as Theme))}>{THEMES.map((one) => <option key={one}>{one}</option>)}</select></label>
+      <label>Layout <select value={layoutComment(tab.text, at)} onChange={(event) => changeText(tab.id, withLayout(tab.text, at, event.target.value as Layout | ""))}><option value="">automatic</option>{LAYOUTS.map((one) => <option key={one}>{one}</option>)}</select></label>
       <span className="grow" />
       <button onClick={present}>Present</button>
       <button onClick={() => void save()} disabled={busy}>{busy ? "Exporting…" : "PowerPoint"}</button>
@@ -70,8 +70,8 @@ function Tools({ tab, deck, at, present }: { tab: Tab; deck: Deck; at: number; p
   );
 }
 
-/** The slide that a key goes to; nothing for a key that goes nowhere. */
-export function moved(event: Pick<KeyboardEvent, "key">, at: number, count: number): number | null {
+/** The slide for a key; null for other keys. */
+export function slideForKey(event: Pick<KeyboardEvent, "key">, at: number, count: number): number | null {
   const places: Record<string, number> = { ArrowRight: at + 1, ArrowDown: at + 1, PageDown: at + 1, " ": at + 1, Enter: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, PageUp: at - 1, Home: 0, End: count - 1 };
   const place = places[event.key];
   return place === undefined ? null : Math.max(0, Math.min(count - 1, place));

@@ -2,8 +2,8 @@
 
 import { type KeyboardEvent, useEffect, useRef } from "react";
 
-import { legible } from "./names";
-import { activate, close, isChanged, type Tab, useCanvas } from "./tabs";
+import { showInvisible } from "./names";
+import { activateTab, closeTab, isChanged, type Tab, useCanvas } from "./tabs";
 
 export function TabBar() {
   const tabs = useCanvas((state) => state.tabs);
@@ -16,8 +16,8 @@ export function TabBar() {
   const press = (event: KeyboardEvent) => {
     const at = tabs.findIndex((tab) => tab.id === active);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: tabs.length - 1 }[event.key];
-    if (event.key === "Delete") close(active);
-    else if (to !== undefined) activate(tabs[(to + tabs.length) % tabs.length]!.id);
+    if (event.key === "Delete") closeTab(active);
+    else if (to !== undefined) activateTab(tabs[(to + tabs.length) % tabs.length]!.id);
     else return;
     event.preventDefault();
     requestAnimationFrame(() => chosen()?.focus());
@@ -32,10 +32,10 @@ export function TabBar() {
 function One({ tab, active }: { tab: Tab; active: boolean }) {
   const changed = isChanged(tab);
   return (
-    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={legible(tab.file?.path ?? tab.name)} onClick={() => activate(tab.id)} onAuxClick={(event) => event.button === 1 && close(tab.id)}>
-      <span className="tab-name"><bdi>{legible(tab.name)}</bdi></span>
+    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={showInvisible(tab.file?.path ?? tab.name)} onClick={() => activateTab(tab.id)} onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}>
+      <span className="tab-name"><bdi>{showInvisible(tab.name)}</bdi></span>
       {changed && <span className="visually-hidden">, unsaved</span>}
-      <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); close(tab.id); }} />
+      <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); closeTab(tab.id); }} />
     </button>
   );
 }

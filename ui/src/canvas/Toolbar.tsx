@@ -1,15 +1,15 @@
-/** What can be done with the tab that is looked at. */
+/** Actions of the active tab. */
 
 import { useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { attempt } from "../state/app";
+import { tryRequest } from "../state/app";
 import { download } from "./download";
-import { saveAs } from "./keeping";
+import { saveAs } from "./tabFiles";
 import { type View, VIEW_NAMES, viewsOf } from "./kind";
-import { spelled } from "./spelling";
-import { close, isChanged, redo, type Tab, undo, update } from "./tabs";
+import { applySpelling } from "./lineFormat";
+import { closeTab, isChanged, redo, type Tab, undo, updateTab } from "./tabs";
 import { versionsOf } from "./versions";
 
 interface Props {
@@ -26,11 +26,11 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
     <div className="canvas-tools" role="toolbar" aria-label={`Actions for ${tab.name}`}>
       <Views tab={tab} />
       <span className="grow" />
-      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}><Icon name="undo" /></button>}
-      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void step(tab, "redo")}><Icon name="redo" /></button>}
-      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void give(tab)}><Icon name="down" /></button>
+      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void stepTab(tab, "undo")}><Icon name="undo" /></button>}
+      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void stepTab(tab, "redo")}><Icon name="redo" /></button>}
+      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void downloadTab(tab)}><Icon name="down" /></button>
       {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => name(true)}><Icon name="copy" /></button>}
-      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => close(tab.id)}><Icon name="close" /></button>
+      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => closeTab(tab.id)}><Icon name="close" /></button>
       {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>Save</button>}
     </div>
   );
@@ -42,19 +42,19 @@ function Views({ tab }: { tab: Tab }) {
   if (views.length < 2) return null;
   return (
     <div className="views" role="group" aria-label="View as">
-      {views.map((view) => <button key={view} aria-pressed={tab.view === view} onClick={() => update(tab.id, { view })}>{VIEW_NAMES[view]}</button>)}
+      {views.map((view) => <button key={view} aria-pressed={tab.view === view} onClick={() => updateTab(tab.id, { view })}>{VIEW_NAMES[view]}</button>)}
     </div>
   );
 }
 
 /** One step back or forth: the editor's own where it is shown, else the tab's. */
-async function step(tab: Tab, which: "undo" | "redo"): Promise<void> {
-  if (tab.view === "code") (await import("./Editor")).step(tab.id, which);
+async function stepTab(tab: Tab, which: "undo" | "redo"): Promise<void> {
+  if (tab.view === "code") (await import("./Editor")).stepEditor(tab.id, which);
   else (which === "undo" ? undo : redo)(tab.id);
 }
 
-async function give(tab: Tab): Promise<void> {
-  const whole = tab.cut && tab.file ? await attempt(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([spelled(tab.text, tab.spelling)], { type: "text/plain" }));
+async function downloadTab(tab: Tab): Promise<void> {
+  const whole = tab.cut && tab.file ? await tryRequest(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([applySpelling(tab.text, tab.spelling)], { type: "text/plain" }));
   if (whole) download(whole, tab.name);
 }
 

@@ -1,9 +1,9 @@
-/** HTML comments in Markdown: they are not part of what a slide shows. */
+/** HTML comments in Markdown: slides do not show them. */
 
 const FENCE = /^\s{0,3}(`{3,}|~{3,})/;
 
 /** Each line without its comments; null where nothing is left of one. Those in code stay, and one that never ends. */
-export function uncommented(lines: string[]): (string | null)[] {
+export function removeComments(lines: string[]): (string | null)[] {
   const last = lines.findLastIndex((line) => line.includes("-->"));
   let fence = "";
   let inside = false;
@@ -13,15 +13,15 @@ export function uncommented(lines: string[]): (string | null)[] {
       fence = fence && mark.startsWith(fence) && mark ? "" : fence || mark;
       return line;
     }
-    const found = without(line, inside, at < last);
+    const found = removeComment(line, inside, at < last);
     inside = found.inside;
     if (found.kept === line) return line;
     return found.kept.trim() ? found.kept.trimEnd() : null;
   });
 }
 
-/** What is left of a line, and whether a comment goes on after it. */
-function without(line: string, begun: boolean, closesLater: boolean): { kept: string; inside: boolean } {
+/** Return the rest of a line, and true if a comment continues after it. */
+function removeComment(line: string, begun: boolean, closesLater: boolean): { kept: string; inside: boolean } {
   let kept = "";
   let at = 0;
   let inside = begun;
@@ -32,7 +32,7 @@ function without(line: string, begun: boolean, closesLater: boolean): { kept: st
       inside = false;
       at = end + 3;
     }
-    const opens = opening(line, at);
+    const opens = findComment(line, at);
     if (opens < 0) return { kept: kept + line.slice(at), inside: false };
     const end = line.indexOf("-->", opens + 2);
     if (end < 0 && !closesLater) return { kept: kept + line.slice(at), inside: false };
@@ -43,7 +43,7 @@ function without(line: string, begun: boolean, closesLater: boolean): { kept: st
 }
 
 /** Where a comment begins that is not code in a line; -1 if none does. */
-function opening(line: string, from: number): number {
+function findComment(line: string, from: number): number {
   const marks = /`[^`]+`|<!--/g;
   marks.lastIndex = from;
   for (let found = marks.exec(line); found; found = marks.exec(line)) if (found[0] === "<!--") return found.index;
@@ -51,7 +51,7 @@ function opening(line: string, from: number): number {
 }
 
 /** The lines that are shown. */
-export const shown = (lines: string[]): string[] => uncommented(lines).filter((line) => line !== null);
+export const visibleLines = (lines: string[]): string[] => removeComments(lines).filter((line) => line !== null);
 
-/** Whether nothing of these lines is shown. */
-export const isBlank = (lines: string[]): boolean => shown(lines).every((line) => !line.trim());
+/** True if none of these lines is shown. */
+export const isBlank = (lines: string[]): boolean => visibleLines(lines).every((line) => !line.trim());

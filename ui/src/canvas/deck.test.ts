@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { isDeck, readDeck } from "./deck";
-import { layoutSaid, withLayout, withTheme } from "./deckChange";
+import { layoutComment, withLayout, withTheme } from "./deckChange";
 
 const DECK = `---
 title: The harvest
@@ -115,7 +115,7 @@ describe("a deck", () => {
   it("gets another layout of one slide, and loses it again", () => {
     const changed = withLayout(DECK, 1, "center");
     expect(readDeck(changed).slides.map((slide) => slide.layout)).toEqual(["title", "center", "plain"]);
-    expect(layoutSaid(changed, 1)).toBe("center");
+    expect(layoutComment(changed, 1)).toBe("center");
     expect(readDeck(withLayout(changed, 1, "section")).slides[1]!.layout).toBe("section");
     expect(withLayout(changed, 1, "")).toBe(DECK);
     expect(withLayout(DECK, 9, "title")).toBe(DECK);
@@ -158,7 +158,7 @@ describe("comments", () => {
     expect(text).toContain("- one  and two\n- never closed <!-- stays");
   });
   it("stay in the document when its look is changed", () => {
-    expect(layoutSaid(COMMENTED, 0)).toBe("center");
+    expect(layoutComment(COMMENTED, 0)).toBe("center");
     const changed = withLayout(COMMENTED, 1, "center");
     expect(readDeck(changed).slides[1]!.layout).toBe("center");
     expect(changed.replace("Layout: center\n## Code", "## Code")).toBe(COMMENTED);

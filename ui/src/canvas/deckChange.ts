@@ -1,7 +1,7 @@
-/** A slide deck with another look: only the lines that say so are others. */
+/** A deck with another theme or layout: only those lines change. */
 
 import { isBlank } from "./comments";
-import { frontMatter, type Layout, layoutAt, LAYOUTS, linesOf, split, type Theme } from "./deck";
+import { frontMatter, type Layout, layoutAt, LAYOUTS, linesOf, splitParts, type Theme } from "./deck";
 
 /** The same document with another theme. */
 export function withTheme(text: string, theme: Theme): string {
@@ -13,11 +13,11 @@ export function withTheme(text: string, theme: Theme): string {
   return ["---", ...kept, `theme: ${theme}`, "---", ...rest].join("\n");
 }
 
-/** The same document with another layout of one slide; nothing said is as it comes. */
+/** The document with another layout of one slide; empty removes it. */
 export function withLayout(text: string, number: number, layout: Layout | ""): string {
   const all = linesOf(text);
   const { rest } = frontMatter(all);
-  const parts = split(rest);
+  const parts = splitParts(rest);
   const at = parts.map((part, place) => (isBlank(part) ? -1 : place)).filter((place) => place >= 0)[number];
   if (at === undefined) return text;
   const said = layoutAt(parts[at]!);
@@ -28,8 +28,8 @@ export function withLayout(text: string, number: number, layout: Layout | ""): s
 }
 
 /** The layout that a slide asks for by name. */
-export function layoutSaid(text: string, number: number): Layout | "" {
-  const part = split(frontMatter(linesOf(text)).rest).filter((one) => !isBlank(one))[number] ?? [];
+export function layoutComment(text: string, number: number): Layout | "" {
+  const part = splitParts(frontMatter(linesOf(text)).rest).filter((one) => !isBlank(one))[number] ?? [];
   const said = part[layoutAt(part)]?.slice(7).trim().toLowerCase();
   return LAYOUTS.find((one) => one === said) ?? "";
 }

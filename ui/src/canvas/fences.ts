@@ -1,13 +1,13 @@
-/** Fenced pieces of an answer: which are long enough for the canvas, and what they are called there. Light, since the chat loads it. */
+/** Fenced code blocks of an answer: length and name for the canvas. Small, since the chat loads it. */
 
-/** What the word after a fence stands for, where it is not the ending itself. */
+/** File extensions of fence languages that differ from the language. */
 const FENCES: Record<string, string> = {
   python: "py", python3: "py", javascript: "js", typescript: "ts", markdown: "md", bash: "sh", shell: "sh", zsh: "sh", console: "sh", yaml: "yml", rust: "rs", ruby: "rb", golang: "go", "c++": "cpp", dockerfile: "Dockerfile", text: "txt", plaintext: "txt",
 }; // prettier-ignore
 
-export const OPEN_LINES = 15; // what is longer opens by itself
+export const OPEN_LINES = 15; // longer ones open automatically
 
-/** Whether a piece of an answer is long enough for a place of its own. */
+/** True if a block is long enough for the canvas. */
 export const canOpen = (text: string): boolean => text.trimEnd().split("\n").length > OPEN_LINES;
 
 /** A name for a text that has none, from the word after its fence. */

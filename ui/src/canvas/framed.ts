@@ -1,5 +1,5 @@
-/** The page that stands in the frame of a preview. The frame runs nothing and its policy loads nothing; what a browser
- * does before it asks either of them (to look a name up, to connect to where a link goes) is taken out of the page. */
+/** The page in the frame of a preview. The frame runs no script and its policy loads nothing; requests that a browser
+ * sends before checking either (DNS lookups, preconnects for links) are removed from the page. */
 
 const POLICY = "default-src 'none'; img-src data: blob:; media-src data: blob:; font-src data:; style-src 'unsafe-inline'";
 const HEAD = `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}">`;
@@ -7,24 +7,24 @@ const MIDDLE = "<style>body{margin:0;display:grid;place-items:center;min-height:
 const REACHING = "link, base, script, template, iframe, frame, frameset, object, embed, portal, fencedframe, [attributeName*='href' i]";
 const MOST_ROUNDS = 5; // taking something out may make something else of the rest
 
-export function framed(text: string, svg: boolean): string {
-  let inside = quiet(svg ? MIDDLE + text.replace(/^\s*<\?xml[^>]*\?>/, "") : text);
+export function buildFramePage(text: string, svg: boolean): string {
+  let inside = silencePage(svg ? MIDDLE + text.replace(/^\s*<\?xml[^>]*\?>/, "") : text);
   for (let round = 0; round < MOST_ROUNDS; round++) {
     const page = new DOMParser().parseFromString(HEAD + inside, "text/html"); // it is only read: nothing is loaded by that
-    if (!cleared(page)) return HEAD + inside;
+    if (!removeExternal(page)) return HEAD + inside;
     for (const meta of page.querySelectorAll("meta[charset], meta[http-equiv]")) meta.remove();
     inside = page.documentElement.outerHTML;
   }
   return `${HEAD}<p>This page cannot be shown safely. Switch to Code.`;
 }
 
-/** What is refused in the frame anyhow would be refused aloud here already, while the page is read. */
-function quiet(text: string): string {
+/** Resources refused in the frame would be reported already while parsing here. */
+function silencePage(text: string): string {
   return text.replace(/<base(?=[\s/>])[^>]*>/gi, "").replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/(?<=[\s"'/])on(?=[a-z]+\s*=)/gi, "data-on"));
 }
 
-/** Take out what reaches elsewhere; whether there was any. */
-function cleared(page: Document): boolean {
+/** Remove external references; return true if there were any. */
+function removeExternal(page: Document): boolean {
   const [, ...metas] = page.querySelectorAll("meta[http-equiv]"); // the first one is ours
   const found = [...metas, ...page.querySelectorAll(REACHING)];
   for (const one of found) one.remove();

@@ -1,4 +1,4 @@
-/** What keys do in a table. */
+/** Keys in a table. */
 
 import type { KeyboardEvent } from "react";
 
@@ -18,8 +18,8 @@ export interface Moves {
   redo: () => void;
 }
 
-/** What a key does, if anything. */
-export function action(event: KeyboardEvent, moves: Moves): (() => void) | null {
+/** Return the action of a key, if any. */
+export function keyAction(event: KeyboardEvent, moves: Moves): (() => void) | null {
   const { at, go } = moves;
   const held = event.ctrlKey || event.metaKey;
   if (held && event.key.toLowerCase() === "z") return event.shiftKey ? moves.redo : moves.undo;

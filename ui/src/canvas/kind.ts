@@ -1,4 +1,4 @@
-/** What a file is, by its name and what stands in it, and how it can be looked at. */
+/** The kind of a file by name and content, and its views. */
 
 import { isDeck } from "./deck";
 import { readTable } from "./table";
@@ -26,19 +26,19 @@ const PICTURES: Record<string, string> = {
   png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon",
 }; // prettier-ignore
 
-export const ending = (name: string): string => /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
+export const extensionOf = (name: string): string => /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
 
 /** The type of a picture's bytes; nothing if it is no picture. */
-export const pictureType = (name: string): string => PICTURES[ending(name)] ?? "";
+export const pictureType = (name: string): string => PICTURES[extensionOf(name)] ?? "";
 
-/** What can be said before anything was read. */
+/** The kind by name alone, before reading. */
 export function bytesKind(name: string): "image" | "pdf" | null {
   if (pictureType(name)) return "image";
-  return ending(name) === "pdf" ? "pdf" : null;
+  return extensionOf(name) === "pdf" ? "pdf" : null;
 }
 
 export function kindOf(name: string, text: string): Kind {
-  const end = ending(name);
+  const end = extensionOf(name);
   if (end === "csv" || end === "tsv") return "data";
   if (end === "json") return isGrid(text) ? "data" : "code";
   if (end === "md" || end === "markdown") return isDeck(text) ? "slides" : "document";

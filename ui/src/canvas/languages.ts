@@ -3,13 +3,13 @@
 import { type LanguageSupport, StreamLanguage, type StreamParser } from "@codemirror/language";
 import type { Extension } from "@codemirror/state";
 
-import { ending } from "./kind";
+import { extensionOf } from "./kind";
 
 type Load = () => Promise<Extension>;
 
-const stream = (load: () => Promise<StreamParser<unknown>>): Load => async () => StreamLanguage.define(await load());
+const streamLanguage = (load: () => Promise<StreamParser<unknown>>): Load => async () => StreamLanguage.define(await load());
 const js = (options: { jsx?: boolean; typescript?: boolean }): Load => async (): Promise<LanguageSupport> => (await import("@codemirror/lang-javascript")).javascript(options);
-const clike = (name: "c" | "cpp" | "java" | "csharp" | "kotlin" | "scala"): Load => stream(async () => (await import("@codemirror/legacy-modes/mode/clike"))[name]);
+const clike = (name: "c" | "cpp" | "java" | "csharp" | "kotlin" | "scala"): Load => streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/clike"))[name]);
 
 const LANGUAGES: Record<string, Load> = {
   py: async () => (await import("@codemirror/lang-python")).python(),
@@ -24,19 +24,19 @@ const LANGUAGES: Record<string, Load> = {
   htm: async () => (await import("@codemirror/lang-html")).html(),
   css: async () => (await import("@codemirror/lang-css")).css(),
   md: async () => (await import("@codemirror/lang-markdown")).markdown(),
-  sh: stream(async () => (await import("@codemirror/legacy-modes/mode/shell")).shell),
-  yml: stream(async () => (await import("@codemirror/legacy-modes/mode/yaml")).yaml),
-  yaml: stream(async () => (await import("@codemirror/legacy-modes/mode/yaml")).yaml),
-  toml: stream(async () => (await import("@codemirror/legacy-modes/mode/toml")).toml),
-  sql: stream(async () => (await import("@codemirror/legacy-modes/mode/sql")).standardSQL),
-  go: stream(async () => (await import("@codemirror/legacy-modes/mode/go")).go),
-  rs: stream(async () => (await import("@codemirror/legacy-modes/mode/rust")).rust),
-  rb: stream(async () => (await import("@codemirror/legacy-modes/mode/ruby")).ruby),
-  r: stream(async () => (await import("@codemirror/legacy-modes/mode/r")).r),
-  lua: stream(async () => (await import("@codemirror/legacy-modes/mode/lua")).lua),
-  swift: stream(async () => (await import("@codemirror/legacy-modes/mode/swift")).swift),
-  xml: stream(async () => (await import("@codemirror/legacy-modes/mode/xml")).xml),
-  svg: stream(async () => (await import("@codemirror/legacy-modes/mode/xml")).xml),
+  sh: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/shell")).shell),
+  yml: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/yaml")).yaml),
+  yaml: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/yaml")).yaml),
+  toml: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/toml")).toml),
+  sql: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/sql")).standardSQL),
+  go: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/go")).go),
+  rs: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/rust")).rust),
+  rb: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/ruby")).ruby),
+  r: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/r")).r),
+  lua: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/lua")).lua),
+  swift: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/swift")).swift),
+  xml: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/xml")).xml),
+  svg: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/xml")).xml),
   c: clike("c"),
   h: clike("c"),
   cpp: clike("cpp"),
@@ -44,11 +44,11 @@ const LANGUAGES: Record<string, Load> = {
   cs: clike("csharp"),
   kt: clike("kotlin"),
   scala: clike("scala"),
-  dockerfile: stream(async () => (await import("@codemirror/legacy-modes/mode/dockerfile")).dockerFile),
+  dockerfile: streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/dockerfile")).dockerFile),
 };
 
-/** The language that a name stands for; nothing where none is known. */
-export async function language(name: string): Promise<Extension> {
-  const load = LANGUAGES[ending(name) || name.split("/").at(-1)!.toLowerCase()];
+/** The language of a name, or an empty extension. */
+export async function loadLanguage(name: string): Promise<Extension> {
+  const load = LANGUAGES[extensionOf(name) || name.split("/").at(-1)!.toLowerCase()];
   return load ? load() : [];
 }

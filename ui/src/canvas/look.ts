@@ -1,4 +1,4 @@
-/** How code looks, in light and dark. */
+/** Code colours, in light and dark. */
 
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { EditorView } from "@codemirror/view";

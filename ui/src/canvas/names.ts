@@ -1,9 +1,9 @@
 /** Names of files: as they are shown, and as they may be. */
 
 /** A name with a sign in place of every character that would hide, break a line or turn the others around. */
-export const legible = (name: string): string => name.replace(/[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, "\ufffd");
+export const showInvisible = (name: string): string => name.replace(/[\p{Cc}\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, "\ufffd");
 
-/** What goes wrong with a name before the server is asked. */
+/** Client-side errors of a name. */
 export function badName(name: string): string {
   if (!name.trim()) return "Enter a name.";
   if (name.split("/").some((part) => part === "" || part === "." || part === "..")) return "A name cannot contain empty parts, . or ..";

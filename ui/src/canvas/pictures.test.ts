@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { beside } from "./pictures";
+import { resolvePicture } from "./pictures";
 
 it.each([
   ["talk/deck.md", "a.png", "talk/a.png"],
@@ -13,5 +13,5 @@ it.each([
   ["deck.md", "javascript:alert(1)", ""],
   ["deck.md", "50%.png", "50%.png"],
 ])("%s names %s", (document, name, path) => {
-  expect(beside(document, name)).toBe(path);
+  expect(resolvePicture(document, name)).toBe(path);
 });

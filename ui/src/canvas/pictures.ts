@@ -6,8 +6,8 @@ import * as api from "../api";
 import { pictureType } from "./kind";
 import type { Place } from "./tabs";
 
-/** Where a picture stands that a document names; nothing for one that is elsewhere. */
-export function beside(document: string, name: string): string {
+/** Resolve an image of a document; empty for an external one. */
+export function resolvePicture(document: string, name: string): string {
   if (/^[a-z][a-z0-9+.-]*:|^\/\//i.test(name)) return "";
   let path = name;
   try {
@@ -25,7 +25,7 @@ export function beside(document: string, name: string): string {
 
 /** An address for the picture in this page; empty while it loads, null if it cannot be shown. */
 export function usePicture(file: Place | null, name: string): string | null {
-  const path = file ? beside(file.path, name) : "";
+  const path = file ? resolvePicture(file.path, name) : "";
   const type = pictureType(path);
   const [url, setUrl] = useState<string | null>("");
   useEffect(() => {

@@ -1,7 +1,7 @@
 /** Numbers on an axis. */
 
 /** Round numbers from just below the least to just above the greatest; zero is among them. */
-export function ticks(least: number, most: number, count = 5): number[] {
+export function axisTicks(least: number, most: number, count = 5): number[] {
   const [low, high] = [Math.min(0, least), Math.max(0, most)];
   if (low === high) return [0, 1];
   const rough = (high - low) / count;
@@ -13,7 +13,7 @@ export function ticks(least: number, most: number, count = 5): number[] {
 }
 
 /** A number as it fits beside an axis: 1.2k, 35M, 0.004. */
-export function brief(value: number): string {
+export function formatBrief(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toExponential(1);
   for (const [unit, sign] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
@@ -22,7 +22,7 @@ export function brief(value: number): string {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Which of many labels are written, so that they do not stand in each other. */
-export function every(count: number, room: number): number {
+/** Choose labels so that they do not overlap. */
+export function labelStep(count: number, room: number): number {
   return Math.max(1, Math.ceil(count / Math.max(1, room)));
 }

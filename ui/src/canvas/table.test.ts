@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { changed, NotATable, number, numeric, readTable, shown, withoutRow, withRow, writeTable } from "./table";
+import { withCell, NotATable, parseNumber, numericColumns, readTable, visibleRows, withoutRow, withRow, writeTable } from "./table";
 
 const CSV = 'fruit,price,note\napple,"1,200",ok\npear,90,"two\nlines"\nfig,,\n';
 
@@ -31,14 +31,14 @@ describe("a table", () => {
 
   it("sorts numbers as numbers and keeps the order of equals", () => {
     const table = readTable("n,t\n10,a\n9,b\nx,c\n9,d\n", "a.csv");
-    expect(shown(table, { sort: { column: 0, down: false }, filter: "" })).toEqual([1, 3, 0, 2]);
-    expect(shown(table, { sort: { column: 0, down: true }, filter: "" })).toEqual([2, 0, 1, 3]);
-    expect(shown(table, { sort: null, filter: " D " })).toEqual([3]);
+    expect(visibleRows(table, { sort: { column: 0, down: false }, filter: "" })).toEqual([1, 3, 0, 2]);
+    expect(visibleRows(table, { sort: { column: 0, down: true }, filter: "" })).toEqual([2, 0, 1, 3]);
+    expect(visibleRows(table, { sort: null, filter: " D " })).toEqual([3]);
   });
 
   it("is changed in one cell and is otherwise the same", () => {
     const table = readTable(CSV, "a.csv");
-    const next = changed(table, 1, 1, "91");
+    const next = withCell(table, 1, 1, "91");
     expect(next.rows[1]).toEqual(["pear", "91", "two\nlines"]);
     expect(next.rows[0]).toBe(table.rows[0]);
     expect(table.rows[1]![1]).toBe("90");
@@ -46,14 +46,14 @@ describe("a table", () => {
 
   it("of JSON keeps what each value is, whichever cell is changed", () => {
     const table = readTable('[{"zip":"01234","n":1,"flag":true},{"zip":"9","n":2,"more":{"a":1}}]', "a.json");
-    const next = changed(changed(changed(changed(table, 1, 1, "7.5"), 1, 0, "00005"), 0, 3, '{"b": 2}'), 0, 2, "");
+    const next = withCell(withCell(withCell(withCell(table, 1, 1, "7.5"), 1, 0, "00005"), 0, 3, '{"b": 2}'), 0, 2, "");
     expect(writeTable(next)).toBe('[{"zip":"01234","n":1,"flag":null,"more":{"b":2}},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
     expect(writeTable(withoutRow(withRow(next, 0), 0))).toBe('[{"zip":null,"n":null,"flag":null,"more":null},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
   });
 
   it("has as many rows as there are", () => {
     const table = readTable(`a,b\n${"1,2\n".repeat(200_000)}`, "a.csv");
-    expect([table.rows.length, shown(table, { sort: { column: 0, down: true }, filter: "" }).length]).toEqual([200_000, 200_000]);
+    expect([table.rows.length, visibleRows(table, { sort: { column: 0, down: true }, filter: "" }).length]).toEqual([200_000, 200_000]);
   });
 
   it("gets a row, and loses one", () => {
@@ -65,11 +65,11 @@ describe("a table", () => {
   });
 
   it("knows which columns can be drawn", () => {
-    expect(numeric(readTable(CSV, "a.csv"))).toEqual([1]);
-    expect(number("$ 1,234.5")).toBe(1234.5);
-    expect(number("12 %")).toBe(12);
-    expect(number("1,23")).toBeNull();
-    expect(number("")).toBeNull();
+    expect(numericColumns(readTable(CSV, "a.csv"))).toEqual([1]);
+    expect(parseNumber("$ 1,234.5")).toBe(1234.5);
+    expect(parseNumber("12 %")).toBe(12);
+    expect(parseNumber("1,23")).toBeNull();
+    expect(parseNumber("")).toBeNull();
   });
 
   it("that is none says what to do", () => {

@@ -8,7 +8,7 @@ export interface Table {
   format: "csv" | "tsv" | "json";
   delimiter: string; // between two cells
   head: string[]; // the names of the columns as the file has them, which may be none
-  objects: Row[]; // what JSON the rows stand for
+  objects: Row[]; // the JSON values of the rows
   indent: string; // of that JSON
 }
 
@@ -23,11 +23,11 @@ export function readTable(text: string, name: string): Table {
   const parsed = Papa.parse<string[]>(text, { delimiter });
   const [head = [], ...rows] = withoutBlank(parsed.data);
   const width = rows.reduce((most, row) => Math.max(most, row.length), head.length);
-  const columns = filled(head, width).map((name, at) => name || `column ${at + 1}`);
-  return { columns, rows: rows.map((row) => filled(row, width)), format, delimiter, head: filled(head, width), objects: [], indent: "" };
+  const columns = padRow(head, width).map((name, at) => name || `column ${at + 1}`);
+  return { columns, rows: rows.map((row) => padRow(row, width)), format, delimiter, head: padRow(head, width), objects: [], indent: "" };
 }
 
-/** What stands between the cells of the first line most often, outside of quotes. */
+/** The most frequent delimiter of the first line, outside of quotes. */
 function delimiterOf(text: string): string {
   const line = (/^(?:"(?:[^"]|"")*"|[^"\n])*/.exec(text.trimStart())?.[0] ?? "").replace(/"(?:[^"]|"")*"/g, "");
   const count = (sign: string) => line.split(sign).length - 1;
@@ -43,13 +43,13 @@ function withoutBlank(rows: string[][]): string[][] {
   return rows.slice(first, isBlank(rows.at(-1)!) ? -1 : undefined);
 }
 
-function filled(row: string[], width: number): string[] {
+function padRow(row: string[], width: number): string[] {
   return row.length === width ? row : [...row, ...Array<string>(width - row.length).fill("")];
 }
 
 const LONG_NUMBER = /(?<=[[:,\s])-?\d[\d.]{15,}(?=[\s,\]}])/g;
 
-/** Whether a browser would write some number otherwise than it stands there. */
+/** True if a browser would write some number differently. */
 const isRounded = (text: string): boolean => (text.match(LONG_NUMBER) ?? []).some((digits) => String(Number(digits)) !== digits);
 
 function readJson(text: string): Table {
@@ -66,12 +66,12 @@ function readJson(text: string): Table {
   const objects = data as Row[];
   const columns = [...new Set(objects.flatMap((row) => Object.keys(row)))];
   const indent = /^\s*\[\r?\n([ \t]+)/.exec(text)?.[1] ?? (text.trim().includes("\n") ? "  " : "");
-  return { columns, rows: objects.map((row) => cells(row, columns)), format: "json", delimiter: "", head: columns, objects, indent };
+  return { columns, rows: objects.map((row) => rowCells(row, columns)), format: "json", delimiter: "", head: columns, objects, indent };
 }
 
-const cells = (row: Row, columns: string[]): string[] => columns.map((column) => cell(row[column]));
+const rowCells = (row: Row, columns: string[]): string[] => columns.map((column) => formatCell(row[column]));
 
-function cell(value: unknown): string {
+function formatCell(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
@@ -81,8 +81,8 @@ export function writeTable(table: Table): string {
   return `${Papa.unparse({ fields: table.head, data: table.rows }, { delimiter: table.delimiter, newline: "\n" })}\n`;
 }
 
-/** What a text means in a cell of JSON. A text stays one, also where it looks like a number. */
-function meant(text: string, like: unknown): unknown {
+/** Parse a cell of JSON. A string stays one, even if it looks like a number. */
+function parseCell(text: string, like: unknown): unknown {
   if (typeof like === "string") return text;
   if (text === "") return null;
   try {
@@ -98,46 +98,46 @@ export interface Look {
 }
 
 /** The rows that are shown, each by its place in the table. */
-export function shown(table: Table, look: Look): number[] {
+export function visibleRows(table: Table, look: Look): number[] {
   const wanted = look.filter.trim().toLowerCase();
   let places = table.rows.map((_, at) => at);
   if (wanted) places = places.filter((at) => table.rows[at]!.some((value) => value.toLowerCase().includes(wanted)));
   const { sort } = look;
   if (!sort) return places;
   const sign = sort.down ? -1 : 1;
-  return places.sort((a, b) => sign * compare(table.rows[a]![sort.column] ?? "", table.rows[b]![sort.column] ?? "") || a - b);
+  return places.sort((a, b) => sign * compareCells(table.rows[a]![sort.column] ?? "", table.rows[b]![sort.column] ?? "") || a - b);
 }
 
-function compare(a: string, b: string): number {
-  const [x, y] = [number(a), number(b)];
+function compareCells(a: string, b: string): number {
+  const [x, y] = [parseNumber(a), parseNumber(b)];
   if (x !== null && y !== null) return x - y;
   if (x !== null || y !== null) return x !== null ? -1 : 1; // numbers first
   return a.localeCompare(b);
 }
 
 /** A number as people write it: with a currency, a percent sign or commas. */
-export function number(text: string): number | null {
+export function parseNumber(text: string): number | null {
   const plain = text.trim().replace(/^[$€£]\s*|\s*%$|(?<=\d),(?=\d{3}\b)/g, "");
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : null;
 }
 
-export function changed(table: Table, row: number, column: number, value: string): Table {
+export function withCell(table: Table, row: number, column: number, value: string): Table {
   const rows = table.rows.with(row, table.rows[row]!.with(column, value));
   if (table.format !== "json") return { ...table, rows };
   const name = table.columns[column]!;
   const old = table.objects[row]!;
   const like = old[name] ?? table.objects.find((one) => one[name] !== null && one[name] !== undefined)?.[name];
-  const objects = table.objects.with(row, { ...old, [name]: meant(value, like) });
+  const objects = table.objects.with(row, { ...old, [name]: parseCell(value, like) });
   return { ...table, rows, objects };
 }
 
-/** The columns that can be drawn: most of what stands in them is numbers. */
-export function numeric(table: Table): number[] {
+/** Columns that can be drawn: most values are numbers. */
+export function numericColumns(table: Table): number[] {
   return table.columns
     .map((_, column) => column)
     .filter((column) => {
       const values = table.rows.map((row) => row[column] ?? "").filter((value) => value.trim());
-      return values.length > 0 && values.filter((value) => number(value) !== null).length >= values.length * 0.9;
+      return values.length > 0 && values.filter((value) => parseNumber(value) !== null).length >= values.length * 0.9;
     });
 }
 

@@ -1,14 +1,14 @@
-/** What is open on the canvas: its tabs, their texts, and what was changed in them. */
+/** Tabs of the canvas: their texts and changes. */
 
 import { app } from "../state/app";
 import { createStore, useStore } from "../state/store";
 import { bytesKind, type Kind, type View, viewsOf } from "./kind";
-import { PLAIN, type Spelling } from "./spelling";
+import { PLAIN, type Spelling } from "./lineFormat";
 
 export interface Place {
   agent: string;
   path: string;
-  thread: string; // whose files are meant, where files are data of a conversation
+  thread: string; // the thread, where files are data of a conversation
 }
 
 export interface Tab {
@@ -24,13 +24,13 @@ export interface Tab {
   saved: string; // as the server has it
   spelling: Spelling; // of its file
   size: number; // of its file, in bytes
-  bytes: Blob | null; // of what is no text
+  bytes: Blob | null; // of binary files
   cut: boolean; // there is more of it than can be shown
-  versions: string[]; // what it was before, oldest first
-  theirs: string | null; // what the file has become while it was changed here
+  versions: string[]; // earlier versions, oldest first
+  theirs: string | null; // the file's version while there are local changes
   past: string[];
   future: string[];
-  typing: boolean; // what is typed now belongs to the last step
+  typing: boolean; // typing extends the last undo step
 }
 
 export interface Canvas {
@@ -50,30 +50,30 @@ export const tabOf = (id: string): Tab | undefined => canvas.get().tabs.find((ta
 
 export const isChanged = (tab: Tab): boolean => tab.text !== tab.saved || (tab.file === null && tab.text !== "");
 
-/** Whether closing a tab would lose what somebody wrote; an answer stands in the conversation still. */
+/** True if closing a tab would lose changes; an answer is still in the conversation. */
 export const isUnsaved = (tab: Tab): boolean => tab.text !== (tab.file ? tab.saved : tab.versions[0]);
 
-export function update(id: string, change: Partial<Tab> | ((tab: Tab) => Tab)): void {
+export function updateTab(id: string, change: Partial<Tab> | ((tab: Tab) => Tab)): void {
   canvas.set((old) => ({
     ...old,
     tabs: old.tabs.map((tab) => (tab.id !== id ? tab : typeof change === "function" ? change(tab) : { ...tab, ...change })),
   }));
 }
 
-export const activate = (id: string): void => canvas.set((old) => ({ ...old, active: id }));
+export const activateTab = (id: string): void => canvas.set((old) => ({ ...old, active: id }));
 
-export function fresh(id: string, name: string, file: Place | null): Tab {
+export function createTab(id: string, name: string, file: Place | null): Tab {
   return {
     id, name, file, kind: bytesKind(name) ?? "code", view: "code", state: "loading", problem: "", gone: false, text: "", saved: "", spelling: PLAIN, size: 0, bytes: null, cut: false, versions: [], theirs: null, past: [], future: [], typing: false,
   }; // prettier-ignore
 }
 
-export function add(tab: Tab, show: boolean): void {
+export function addTab(tab: Tab, show: boolean): void {
   canvas.set((old) => ({ tabs: [...old.tabs, tab], active: show || !old.active ? tab.id : old.active }));
 }
 
-/** Close a tab; the one beside it is shown. What was not saved is asked about first. */
-export function close(id: string): boolean {
+/** Close a tab and show its neighbour. Unsaved changes ask first. */
+export function closeTab(id: string): boolean {
   const tab = tabOf(id);
   if (!tab) return true;
   if (isUnsaved(tab) && !confirm(`Close ${tab.name} without saving your changes?`)) return false;
@@ -87,42 +87,42 @@ export function close(id: string): boolean {
 
 // -- changing ----------------------------------------------------------------------------------------------------
 
-/** Change the text. What is typed is one step until something else happens; a cell of a grid is a step of its own. */
-export function change(id: string, text: string, typed = false): void {
-  update(id, (tab) => {
+/** Change the text. Typing is one undo step until another action; a grid cell is a step of its own. */
+export function changeText(id: string, text: string, typed = false): void {
+  updateTab(id, (tab) => {
     if (tab.text === text) return tab;
-    const past = typed && tab.typing ? tab.past : stepped(tab);
+    const past = typed && tab.typing ? tab.past : undoSteps(tab);
     return { ...tab, text, past, future: [], typing: typed };
   });
 }
 
-/** The steps back, with the one to what stands there now. */
-export const stepped = (tab: Tab): string[] => [...tab.past.slice(1 - MOST_STEPS), tab.text];
+/** The undo steps including the current text. */
+export const undoSteps = (tab: Tab): string[] => [...tab.past.slice(1 - MOST_STEPS), tab.text];
 
 export function undo(id: string): void {
-  update(id, (tab) => (tab.past.length ? { ...tab, text: tab.past.at(-1)!, past: tab.past.slice(0, -1), future: [tab.text, ...tab.future], typing: false } : tab));
+  updateTab(id, (tab) => (tab.past.length ? { ...tab, text: tab.past.at(-1)!, past: tab.past.slice(0, -1), future: [tab.text, ...tab.future], typing: false } : tab));
 }
 
 export function redo(id: string): void {
-  update(id, (tab) => (tab.future.length ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: stepped(tab), typing: false } : tab));
+  updateTab(id, (tab) => (tab.future.length ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: undoSteps(tab), typing: false } : tab));
 }
 
-/** What the file was before a change of it, remembered for a comparison. */
-export function remember(tab: Tab, before: string): string[] {
+/** Remember the old version of a file for a comparison. */
+export function rememberVersion(tab: Tab, before: string): string[] {
   return tab.versions.at(-1) === before ? tab.versions : [...tab.versions.slice(1 - MOST_VERSIONS), before];
 }
 
 /** The same view, if there is one of such things. */
-export function fitting(view: View, kind: Kind): View {
+export function fittingView(view: View, kind: Kind): View {
   return view === "diff" || viewsOf(kind).includes(view) ? view : viewsOf(kind)[0]!;
 }
 
-/** Nobody leaves the page without being asked about what was not saved. */
+/** Leaving the page with unsaved changes asks first. */
 addEventListener("beforeunload", (event) => {
   if (canvas.get().tabs.some(isUnsaved)) event.preventDefault();
 });
 
-/** Whoever signs in next has nothing to do with what was open; who has to sign in again has it still. */
+/** Another user does not see the tabs; the same user does after a new sign-in. */
 app.subscribe(() => {
   const { me, agent } = app.get();
   if (!me && !agent && canvas.get().tabs.length) canvas.set(() => ({ tabs: [], active: "" }));

@@ -1,4 +1,4 @@
-/** What a text was before, to be compared with what it is. */
+/** Earlier versions of a text for comparison. */
 
 import type { Tab } from "./tabs";
 
@@ -7,7 +7,7 @@ export interface Version {
   text: string;
 }
 
-/** What a tab can be compared with, the nearest first. */
+/** Versions to compare a tab with, the nearest first. */
 export function versionsOf(tab: Tab): Version[] {
   const found: Version[] = [];
   if (tab.theirs !== null) found.push({ name: "current file", text: tab.theirs });

@@ -1,10 +1,10 @@
 import { expect, it, vi } from "vitest";
 
-import { app, patch } from "../state/app";
-import { type Conversation, EMPTY, fold } from "../state/fold";
+import { app, patchApp } from "../state/app";
+import { type Conversation, EMPTY, foldFrame } from "../state/fold";
 import { type Made, Seen, watchFiles } from "./watch";
 
-const frame = (old: Conversation, id: string, event: string, data: object): Conversation => fold(old, id, { event, run_id: "r1", data: data as Record<string, unknown> });
+const frame = (old: Conversation, id: string, event: string, data: object): Conversation => foldFrame(old, id, { event, run_id: "r1", data: data as Record<string, unknown> });
 
 const calling = (name: string, args: object, id = "c1") => ({ message: { content: "", tool_calls: [{ id, name, args }] } });
 
@@ -61,7 +61,7 @@ it("opens what a run makes, not what was there when the thread was opened", () =
     return Promise.resolve();
   });
   const put = (thread: string, talk: Conversation) => app.set((old) => ({ ...old, thread, conversations: { ...old.conversations, [thread]: talk } }));
-  patch({ panel: null });
+  patchApp({ panel: null });
   const before = frame(frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "old.py" }, "c0")), "2", "on_tool_end", { call_id: "c0", output: "" });
   put("t1", before);
   expect(opened).toEqual([]);

@@ -1,15 +1,15 @@
-/** Opens what the agent makes while it works: files that it writes, and long pieces of its answers. */
+/** Open results of the agent while it works: written files and long code blocks. */
 
-import { app, conversation } from "../state/app";
+import { app, openConversation } from "../state/app";
 import type { Call, Conversation, Item, Reply } from "../state/fold";
 import { type Fence, longFences } from "./fences";
 
 const WRITERS = new Set(["write_file", "edit_file"]);
-const LOOK_BACK = 8; // items: what is older has been seen
+const LOOK_BACK = 8; // items: older ones have been seen
 
 export interface Written {
   path: string;
-  before: (now: string) => string | undefined; // what the file was, for a comparison
+  before: (now: string) => string | undefined; // the old file content, for a comparison
 }
 
 export interface Made {
@@ -17,7 +17,7 @@ export interface Made {
   texts: Fence[];
 }
 
-/** What has been seen of one thread. */
+/** Seen items of one thread. */
 export class Seen {
   private readonly keys = new Set<string>();
   private readonly known = new Map<string, string>(); // files as the conversation has them
@@ -33,7 +33,7 @@ export class Seen {
     }
   }
 
-  /** What is new in a conversation whose run goes on. */
+  /** New items in a conversation with an active run. */
   take(talk: Conversation): Made {
     this.note(talk);
     const replies = talk.items.slice(-LOOK_BACK).filter((item) => item.kind === "reply" && !item.open) as Reply[];
@@ -62,7 +62,7 @@ export class Seen {
   private file(call: Call): Written {
     const path = String(call.args["path"]);
     const known = this.previous.get(path);
-    return { path, before: (now) => known ?? (call.name === "edit_file" ? unedited(now, call.args) : undefined) };
+    return { path, before: (now) => known ?? (call.name === "edit_file" ? revertEdit(now, call.args) : undefined) };
   }
 
   private isNew(key: string): boolean {
@@ -72,8 +72,8 @@ export class Seen {
   }
 }
 
-/** A file before an edit of it, where that can be told from the edit. */
-function unedited(now: string, args: Record<string, unknown>): string | undefined {
+/** The file before an edit, if the edit can be reverted. */
+function revertEdit(now: string, args: Record<string, unknown>): string | undefined {
   const [old, made] = [args["old_text"], args["new_text"]];
   if (typeof old !== "string" || typeof made !== "string" || !made || now.split(made).length !== 2) return undefined;
   return now.split(made).join(old);
@@ -81,12 +81,12 @@ function unedited(now: string, args: Record<string, unknown>): string | undefine
 
 type Open = (made: Made, show: boolean) => Promise<void>;
 
-/** Begin to watch the thread that is open; what is made is opened when the canvas has loaded. */
+/** Watch the open thread; open results once the canvas has loaded. */
 export function watchFiles(open: Open = onCanvas): () => void {
   const threads = new Map<string, Seen>();
-  let [thread, last, shownIn] = [app.get().thread, conversation(app.get()), ""];
+  let [thread, last, shownIn] = [app.get().thread, openConversation(app.get()), ""];
   return app.subscribe(() => {
-    const now = conversation(app.get());
+    const now = openConversation(app.get());
     if (now === last) return;
     const run = now.run || (app.get().thread === thread ? last.run : "");
     [thread, last] = [app.get().thread, now];

@@ -1,9 +1,9 @@
-/** What will be done, as people read it: a diff for an edit, a command and its parts, all else as data. */
+/** The pending operation in readable form: a diff for an edit, a command and its parts, else data. */
 
 import { useEffect, useState } from "react";
 
 import * as api from "../api";
-import { visible } from "../parts/visible";
+import { showControls } from "../parts/visible";
 import { diff, type Line } from "./diff";
 
 type Args = Record<string, unknown>;
@@ -13,41 +13,41 @@ interface Place {
   thread: string;
 }
 
-/** `of` says whose files an edit is compared with. */
+/** `of` selects the files that an edit is compared with. */
 export function AboutCall({ tool, args, shell, of }: { tool: string; args: Args; shell?: api.Approval["shell"]; of?: Place }) {
-  if (tool === "edit_file") return <Diff path={text(args, "path")} lines={diff(text(args, "old_text"), text(args, "new_text"))} />;
-  if (tool === "write_file") return <Written of={of ?? null} path={text(args, "path")} content={text(args, "content")} />;
+  if (tool === "edit_file") return <Diff path={textArgument(args, "path")} lines={diff(textArgument(args, "old_text"), textArgument(args, "new_text"))} />;
+  if (tool === "write_file") return <Written of={of ?? null} path={textArgument(args, "path")} content={textArgument(args, "content")} />;
   if (typeof args["command"] === "string") return <Command args={args} shell={shell ?? null} />;
-  return <pre className="args" tabIndex={0} aria-label="Arguments">{visible(JSON.stringify(args, null, 2))}</pre>;
+  return <pre className="args" tabIndex={0} aria-label="Arguments">{showControls(JSON.stringify(args, null, 2))}</pre>;
 }
 
-const text = (args: Args, name: string): string => (typeof args[name] === "string" ? args[name] : "");
+const textArgument = (args: Args, name: string): string => (typeof args[name] === "string" ? args[name] : "");
 
 function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) {
   const { command, ...rest } = args;
   const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false && value !== "");
   return (
     <div className="about-command">
-      <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{visible(String(command))}</pre>
+      <pre className="command" tabIndex={0} aria-label="Command"><span aria-hidden="true">$ </span>{showControls(String(command))}</pre>
       {shell && <Parts shell={shell} />}
-      {more.length > 0 && <p className="with">{visible(more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", "))}</p>}
+      {more.length > 0 && <p className="with">{showControls(more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", "))}</p>}
     </div>
   );
 }
 
-/** What a command would run, as far as it can be read. */
+/** The parsed parts of a command. */
 function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
   const rows: [string, string[]][] = [["runs", shell.commands ?? []], ["writes", shell.writes ?? []], ["reads", shell.reads ?? []], ["unresolved", shell.opaque ?? []]];
   return (
     <dl className="parsed" aria-label="Command analysis">
       {rows.filter(([, found]) => found.length).map(([name, found]) => (
-        <div key={name} className={name === "unresolved" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{visible(one)}</code>)}</dd></div>
+        <div key={name} className={name === "unresolved" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{showControls(one)}</code>)}</dd></div>
       ))}
     </dl>
   );
 }
 
-/** What a file would become, compared with what it is. */
+/** The new content of a file, compared with the current one. */
 function Written({ of, path, content }: { of: Place | null; path: string; content: string }) {
   const [old, setOld] = useState("");
   useEffect(() => {
@@ -62,14 +62,14 @@ export function Diff({ path, lines }: { path: string; lines: Line[] }) {
   const count = (kind: Line["kind"]) => lines.filter((line) => line.kind === kind).length;
   return (
     <figure className="diff">
-      <figcaption><code>{visible(path)}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
+      <figcaption><code>{showControls(path)}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
       <pre tabIndex={0} aria-label={`Changes in ${path}`}>{lines.map((line, at) => <Shown key={at} line={line} />)}</pre>
     </figure>
   );
 }
 
 function Shown({ line: { kind, text } }: { line: Line }) {
-  const line = { kind, text: visible(text) };
+  const line = { kind, text: showControls(text) };
   if (line.kind === "gone") return <del>- {line.text}{"\n"}</del>;
   if (line.kind === "new") return <ins>+ {line.text}{"\n"}</ins>;
   if (line.kind === "skipped") return <span className="skipped">… {line.text} {line.text === "1" ? "line" : "lines"} unchanged{"\n"}</span>;

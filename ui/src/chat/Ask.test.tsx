@@ -2,16 +2,16 @@ import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/re
 import { afterEach, beforeEach, expect, it } from "vitest";
 
 import type { Approval } from "../api";
-import { NOBODYS, patch } from "../state/app";
+import { NOBODYS, patchApp } from "../state/app";
 import { serve } from "../testing/serve";
-import { Ask, when } from "./Ask";
+import { Ask, formatExpiry } from "./Ask";
 
 const ASKED: Approval = { id: "ask_1", thread_id: "th_1", agent_id: "default", title: "t", question: "May execute be used?", tool: "execute", call_id: "c", args: { command: "rm a | tee b" }, hash: "abcdef0123456789", shell: { commands: ["rm a", "tee b"], reads: [], writes: ["b"], opaque: [] } };
 const inquiry = (about: NonNullable<Approval["about"]>): Approval => ({ ...ASKED, question: "Which?", tool: "ask_user", args: {}, about });
 
 let server: ReturnType<typeof serve>;
 beforeEach(() => {
-  patch({ ...NOBODYS, thread: "th_1" });
+  patchApp({ ...NOBODYS, thread: "th_1" });
   server = serve({ "POST /approvals/ask_1": () => ({ id: "ask_1", thread_id: "th_1", choice: "allow" }), "GET /approvals": () => ({ approvals: [] }) });
 });
 afterEach(() => (cleanup(), server.stop()));
@@ -100,5 +100,5 @@ it("takes a text, or no answer", async () => {
 });
 
 it("says when a question lapses", () => {
-  expect([20, 600, 7_200, 90_000].map((seconds) => when(seconds, 0))).toEqual(["in a moment", "in 10 min", "in 2 h", "in 25 h"]);
+  expect([20, 600, 7_200, 90_000].map((seconds) => formatExpiry(seconds, 0))).toEqual(["in a moment", "in 10 min", "in 2 h", "in 25 h"]);
 });

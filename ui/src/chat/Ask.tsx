@@ -1,35 +1,35 @@
-/** A question: exactly what will be done, and the answers there are. */
+/** An approval: the exact operation and the possible answers. */
 
 import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
-import { visible } from "../parts/visible";
+import { showControls } from "../parts/visible";
 import { app, useDraft } from "../state/app";
-import { answer } from "../state/talk";
+import { answerQuestion } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
 
-/** `title` is the id of what is asked, for whatever this stands in. */
+/** `title` is the element id of the question, for its container. */
 export function Ask({ asked, title }: { asked: Approval; title: string }) {
   return asked.tool === "ask_user" && asked.about?.["kind"] ? <Inquiry asked={asked} title={title} /> : <Consent asked={asked} title={title} />;
 }
 
 function Consent({ asked, title }: { asked: Approval; title: string }) {
   const field = useId();
-  const [words = "", setWords] = useDraft("deny", asked.id); // who looks at another thread meanwhile finds it here again
+  const [words = "", setWords] = useDraft("deny", asked.id); // the draft survives a switch of threads
   const [args, setArgs] = useDraft("args", asked.id); // as JSON, while they are edited
   const [busy, setBusy] = useState(false);
-  const lasting = asked.about?.["lasting"] === true; // what a rule or another guard asks about is asked each time
-  const changed = args === undefined ? undefined : parsed(args);
+  const lasting = asked.about?.["lasting"] === true; // questions of rules and other guards are asked each time
+  const changed = args === undefined ? undefined : parseArguments(args);
   const say = async (decision: Decision) => {
     setBusy(true);
-    await answer(asked, decision);
+    await answerQuestion(asked, decision);
     setBusy(false);
-    if (!app.get().approvals.some((one) => one.id === asked.id)) (setWords(null), setArgs(null)); // else it could not be said
+    if (!app.get().approvals.some((one) => one.id === asked.id)) (setWords(null), setArgs(null)); // otherwise it was not accepted
   };
   return (
     <div className="ask">
-      <h2 id={title}>{visible(asked.question)}</h2>
+      <h2 id={title}>{showControls(asked.question)}</h2>
       {args === undefined ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} of={{ agent: asked.agent_id, thread: asked.thread_id }} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
       <div className="choices">
         <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow with changes"}</button>
@@ -56,25 +56,25 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
   );
 }
 
-/** What the answer is about is sealed: nothing else can be done with it. */
+/** The answer is for the sealed operation only. */
 function Sealed({ asked }: { asked: Approval }) {
   return (
     <p className="hint sealed">
       {asked.about?.["lasting"] !== true && <>A rule or hook requires approval every time, so this approval applies only once. </>}
       {asked.hash && <>Seal <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
-      {asked.expires && <>Expires {when(asked.expires)}.</>}
+      {asked.expires && <>Expires {formatExpiry(asked.expires)}.</>}
     </p>
   );
 }
 
-export function when(at: number, now = Date.now() / 1000): string {
+export function formatExpiry(at: number, now = Date.now() / 1000): string {
   const minutes = Math.round((at - now) / 60);
   if (minutes < 1) return "in a moment";
   if (minutes < 120) return `in ${minutes} min`;
   return minutes < 48 * 60 ? `in ${Math.round(minutes / 60)} h` : `on ${new Date(at * 1000).toLocaleDateString()}`;
 }
 
-function parsed(text: string): NonNullable<Decision["args"]> | null {
+function parseArguments(text: string): NonNullable<Decision["args"]> | null {
   try {
     const value: unknown = JSON.parse(text);
     return value && typeof value === "object" && !Array.isArray(value) ? (value as NonNullable<Decision["args"]>) : null;

@@ -1,14 +1,14 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it } from "vitest";
 
-import { NOBODYS, patch } from "../state/app";
-import { type Call, fresh } from "../state/fold";
+import { NOBODYS, patchApp } from "../state/app";
+import { type Call, createCall } from "../state/fold";
 import { serve } from "../testing/serve";
 import { CallCard } from "./CallCard";
 
-const call = (more: Partial<Call>): Call => ({ ...fresh(crypto.randomUUID(), "execute"), args: { command: "make" }, ...more });
+const call = (more: Partial<Call>): Call => ({ ...createCall(crypto.randomUUID(), "execute"), args: { command: "make" }, ...more });
 
-beforeEach(() => patch({ ...NOBODYS, thread: "th_1" }));
+beforeEach(() => patchApp({ ...NOBODYS, thread: "th_1" }));
 afterEach(cleanup);
 
 it("is open while it works and shows what it has printed", () => {
@@ -36,11 +36,11 @@ it("stays open as it was left when it is drawn anew", () => {
 it("waits for the user only in the thread where that is asked", () => {
   const one = call({ state: "running" });
   const asked = { id: "a", thread_id: "th_2", agent_id: "", title: "", question: "?", call_id: one.id };
-  patch({ approvals: [asked] });
+  patchApp({ approvals: [asked] });
   render(<CallCard call={one} />);
   expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: running");
   cleanup();
-  patch({ approvals: [{ ...asked, thread_id: "th_1" }] });
+  patchApp({ approvals: [{ ...asked, thread_id: "th_1" }] });
   render(<CallCard call={one} />);
   expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: needs approval");
 });

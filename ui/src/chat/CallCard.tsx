@@ -1,13 +1,13 @@
-/** One use of a tool: its arguments, what it prints, what came of it, and why. */
+/** A tool call: arguments, live output, result, and reasons. */
 
 import { memo, useEffect, useState } from "react";
 
-import { duration } from "../parts/spans";
+import { formatDuration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
 import type { Call } from "../state/fold";
 import { AboutCall } from "./AboutCall";
-import { gist, result } from "./result";
+import { summarizeArguments, formatResult } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
 
@@ -15,7 +15,7 @@ type State = Call["state"];
 const STATES: Record<State, string> = { waiting: "queued", running: "running", asking: "needs approval", done: "done", failed: "failed" };
 const WRITES = new Set(["write_file", "edit_file"]);
 
-const byHand = new Map<string, boolean>(); // what somebody opened or closed stays so when it is scrolled away
+const byHand = new Map<string, boolean>(); // a manual open or close survives scrolling away
 
 export const CallCard = memo(function CallCard({ call }: { call: Call }) {
   const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id && one.thread_id === state.thread));
@@ -30,7 +30,7 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
     <div className={`call ${state}`} role="group" aria-label={`${call.name || "tool"}: ${STATES[state]}`}>
       <button className="call-head" aria-expanded={shown} onClick={toggle}>
         <span className="mark" aria-hidden="true" />
-        <b>{call.name || "tool"}</b> <code className="gist">{gist(call.args)}</code>
+        <b>{call.name || "tool"}</b> <code className="gist">{summarizeArguments(call.args)}</code>
         <small><Took call={call} state={state} /></small>
       </button>
       {shown && <Inside call={call} />}
@@ -47,9 +47,9 @@ function Took({ call, state }: { call: Call; state: State }) {
     const timer = setInterval(() => setNow(Date.now()), 1_000);
     return () => clearInterval(timer);
   }, [live]);
-  if (live && now - call.began > 1_500) return <>{duration(now - call.began)}</>;
+  if (live && now - call.began > 1_500) return <>{formatDuration(now - call.began)}</>;
   const ms = call.ms || (call.began && call.ended ? call.ended - call.began : 0);
-  return <>{(state === "done" || state === "failed") && ms ? `${state === "failed" ? "failed, " : ""}${duration(ms)}` : STATES[state]}</>;
+  return <>{(state === "done" || state === "failed") && ms ? `${state === "failed" ? "failed, " : ""}${formatDuration(ms)}` : STATES[state]}</>;
 }
 
 function Inside({ call }: { call: Call }) {
@@ -72,11 +72,11 @@ function Inside({ call }: { call: Call }) {
 function Arguments({ call }: { call: Call }) {
   const { args, argsText, name } = call;
   if (argsText && !Object.keys(args).length) return <pre className="args" aria-label="Arguments" tabIndex={0}>{argsText}</pre>;
-  return <AboutCall tool={name} args={args} />; // what a file was before is gone by now
+  return <AboutCall tool={name} args={args} />; // the old file content is not available any more
 }
 
 function Output({ call }: { call: Call }) {
-  const { text, error, exit } = result(call.output);
+  const { text, error, exit } = formatResult(call.output);
   if (!call.output) return call.live ? <pre className="output live" aria-label="Output so far" tabIndex={0}>{call.live}</pre> : null;
   return (
     <>

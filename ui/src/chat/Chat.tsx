@@ -1,11 +1,11 @@
-/** The conversation, what waits to be done in it, and where the user writes. */
+/** The conversation with its pending work and the composer. */
 
 import { useState } from "react";
 
 import { Trouble } from "../panels/States";
-import { conversation, useApp } from "../state/app";
+import { openConversation, useApp } from "../state/app";
 import { readThread } from "../state/threads";
-import { attach } from "./attach";
+import { attachFiles } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
 import { List } from "./List";
@@ -35,13 +35,13 @@ function useDrop(): [boolean, React.HTMLAttributes<HTMLElement>] {
   return [over, {
     onDragOver: (event) => { if (holds(event)) { event.preventDefault(); setOver(true); } },
     onDragLeave: (event) => { if (!event.currentTarget.contains(event.relatedTarget as Node | null)) setOver(false); },
-    onDrop: (event) => { if (holds(event)) { event.preventDefault(); setOver(false); void attach(event.dataTransfer.files); } },
+    onDrop: (event) => { if (holds(event)) { event.preventDefault(); setOver(false); void attachFiles(event.dataTransfer.files); } },
   }]; // prettier-ignore
 }
 
 function Talk() {
-  const items = useApp((state) => conversation(state).items);
-  const pending = useApp((state) => conversation(state).pending);
+  const items = useApp((state) => openConversation(state).items);
+  const pending = useApp((state) => openConversation(state).pending);
   const thread = useApp((state) => state.thread);
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
   const trouble = useApp((state) => state.trouble);
@@ -56,10 +56,10 @@ function Title() {
   return <h1 className="visually-hidden">{title || "New thread"}</h1>;
 }
 
-/** What readers of screens hear: that it works, and what it said in the end. */
+/** Announcements for screen readers: progress and the final answer. */
 function Told() {
-  const running = useApp((state) => Boolean(conversation(state).run));
-  const last = useApp((state) => conversation(state).items.at(-1));
+  const running = useApp((state) => Boolean(openConversation(state).run));
+  const last = useApp((state) => openConversation(state).items.at(-1));
   const words = last?.kind === "reply" && !last.open ? last.text : last?.kind === "ended" ? last.error || last.reason : "";
   return <p className="visually-hidden" role="status" aria-live="polite">{running ? "The agent is working" : words.slice(0, 600)}</p>;
 }

@@ -1,14 +1,14 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it } from "vitest";
 
-import { app, conversation, NOBODYS, patch } from "../state/app";
-import { followNothing } from "../state/following";
+import { app, openConversation, NOBODYS, patchApp } from "../state/app";
+import { followNothing } from "../state/runStream";
 import { frame, serve } from "../testing/serve";
 import { Composer } from "./Composer";
 
 let server: ReturnType<typeof serve>;
 beforeEach(() => {
-  patch({ ...NOBODYS, agent: "default", agents: [{ agent_id: "default", name: "wick", model: "demo", origin: "code", shared: true, hooks: ["skills"] }], me: { id: "u", username: "local", role: "admin" } });
+  patchApp({ ...NOBODYS, agent: "default", agents: [{ agent_id: "default", name: "wick", model: "demo", origin: "code", shared: true, hooks: ["skills"] }], me: { id: "u", username: "local", role: "admin" } });
   server = serve({
     "GET /threads": () => ({ threads: [], next: "" }),
     "GET /agents/default/skills": () => ({ skills: [{ name: "slides", description: "Make slides", path: "", enabled: true }] }),
@@ -62,12 +62,12 @@ it("keeps what is written in each thread", () => {
   render(<Composer />);
   write("for the new one");
   fireEvent.blur(field());
-  patch({ thread: "th_9" });
+  patchApp({ thread: "th_9" });
   expect(app.get().drafts).toEqual({ "": "for the new one" });
 });
 
 it("stops and steers while a run goes on", () => {
-  patch({ thread: "th_1", conversations: { th_1: { ...conversation(app.get()), run: "run_1" } } });
+  patchApp({ thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), run: "run_1" } } });
   render(<Composer />);
   expect([screen.getByRole("button", { name: "Stop" }), screen.getByRole("button", { name: "Steer" })].length).toBe(2);
   fireEvent.click(screen.getByRole("button", { name: "Stop" }));

@@ -4,10 +4,10 @@ import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { conversation, setAttached, setDraft, useApp } from "../state/app";
-import { send, spoken, stop } from "../state/talk";
-import { attach, isPicture } from "./attach";
-import { offered, typedSlash, unslashed } from "./slash";
+import { openConversation, setAttached, setDraft, useApp } from "../state/app";
+import { sendMessage, spoken, stopRun } from "../state/talk";
+import { attachFiles, isPicture } from "./attach";
+import { matchSkills, typedSlash, expandSkill } from "./slash";
 import { SkillList } from "./SkillList";
 
 const NOTHING: api.Media[] = [];
@@ -15,7 +15,7 @@ const NOTHING: api.Media[] = [];
 export function Composer() {
   const thread = useApp((state) => state.thread);
   const text = useApp((state) => state.drafts[state.thread] ?? "");
-  const running = useApp((state) => Boolean(conversation(state).run));
+  const running = useApp((state) => Boolean(openConversation(state).run));
   const asked = useApp((state) => state.approvals.some((one) => one.thread_id === state.thread));
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
   const agent = useApp((state) => state.agent);
@@ -27,7 +27,7 @@ export function Composer() {
     if (!ready) return;
     write("");
     setAttached(thread, []);
-    void send(spoken(unslashed(text, skills), media), { thread, agent });
+    void sendMessage(spoken(expandSkill(text, skills), media), { thread, agent });
   };
   return (
     <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
@@ -36,10 +36,10 @@ export function Composer() {
       <div className="composer-row">
         <label className="plain attach" title="Attach files">
           <span className="visually-hidden">Attach files</span><Icon name="clip" />
-          <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
+          <input type="file" multiple className="visually-hidden" onChange={(event) => { void attachFiles(event.target.files ?? []); event.target.value = ""; }} />
         </label>
         <span className="hint">{asked ? "Enter sends this instead of an answer" : running ? "Enter sends it at the next step" : "Enter to send, Shift+Enter: new line"}</span>
-        {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
+        {running && <button type="button" className="stop" onClick={() => void stopRun()}><Icon name="stop" /> Stop</button>}
         <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
       </div>
     </form>
@@ -57,9 +57,9 @@ interface FieldProps {
 function Field({ text, skills, hint, write, submit }: FieldProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const [at, setAt] = useState(0);
-  const [closed, setClosed] = useState(""); // what was typed when the list was sent away
+  const [closed, setClosed] = useState(""); // the text when the list was dismissed
   const typed = typedSlash(text);
-  const found = typed === null || closed === text ? [] : offered(skills, typed);
+  const found = typed === null || closed === text ? [] : matchSkills(skills, typed);
   const chosen = Math.min(at, found.length - 1);
   useGrowing(area, text);
   const take = (skill: api.Skill) => (write(`/${skill.name} `), area.current?.focus());
@@ -83,14 +83,14 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
         aria-controls={found.length ? "slash" : undefined}
         aria-activedescendant={found.length ? `slash-${chosen}` : undefined}
         onChange={(event) => { write(event.target.value); setAt(0); }}
-        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); void attach(event.clipboardData.files); } }}
+        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); void attachFiles(event.clipboardData.files); } }}
         onKeyDown={key}
       />
     </div>
   );
 }
 
-/** As high as what is in it, up to a point. */
+/** As high as its content, up to a limit. */
 function useGrowing(area: React.RefObject<HTMLTextAreaElement | null>, text: string): void {
   useEffect(() => {
     const box = area.current!;
@@ -106,7 +106,7 @@ function useSkills(agent: string, slash: boolean): api.Skill[] {
   useEffect(() => {
     if (!some) return setSkills([]);
     let late = false;
-    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // what is known stays
+    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // keep the old list
     return () => void (late = true);
   }, [agent, some, slash]);
   return skills;

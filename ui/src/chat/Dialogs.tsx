@@ -1,4 +1,4 @@
-/** What the open thread asks, outside of what was said. */
+/** Questions of the open thread as dialogs. */
 
 import { useEffect, useRef } from "react";
 
@@ -12,7 +12,7 @@ export function Dialogs() {
   return <Asked key={asked.id}>{count > 1 && <p className="hint">1 of {count} pending questions</p>}<Ask asked={asked} title="asked" /></Asked>;
 }
 
-/** It takes the focus only from nobody: who writes at that moment should not agree by accident. */
+/** Take the focus only if no element has it: a typing user must not approve by accident. */
 function Asked({ children }: { children: React.ReactNode }) {
   const box = useRef<HTMLElement>(null);
   useEffect(() => {

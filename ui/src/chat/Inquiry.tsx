@@ -1,9 +1,9 @@
-/** What the agent wants to know: yes or no, one of several, some of several, or a text. */
+/** A question of the agent: yes or no, one or several choices, or a text. */
 
 import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
-import { answer } from "../state/talk";
+import { answerQuestion } from "../state/talk";
 
 type Value = boolean | string | string[];
 
@@ -14,11 +14,11 @@ interface About {
 }
 
 export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
-  const { kind, options, preset } = about(asked);
+  const { kind, options, preset } = inquiryOf(asked);
   const [busy, setBusy] = useState(false);
   const say = async (decision: Decision) => {
     setBusy(true);
-    await answer(asked, decision);
+    await answerQuestion(asked, decision);
     setBusy(false);
   };
   const give = (value: Value) => void say({ choice: "allow", args: { answer: value } });
@@ -33,7 +33,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
   );
 }
 
-function about(asked: Approval): About {
+function inquiryOf(asked: Approval): About {
   const { kind, options, default: preset } = (asked.about ?? {}) as Record<string, unknown>;
   return { kind: String(kind ?? "input"), options: Array.isArray(options) ? options.map(String) : [], preset };
 }

@@ -1,4 +1,4 @@
-/** What is said: by the user, by the agent, and how a run ended. */
+/** Items of a conversation: user messages, replies, and ends of runs. */
 
 import { memo, useState } from "react";
 
@@ -6,12 +6,12 @@ import type { Part } from "../api";
 import { longFences } from "../canvas/fences";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
-import { conversation, patch, useApp, useDraft } from "../state/app";
+import { openConversation, patchApp, useApp, useDraft } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
-import { askedBefore, copy, retry, runAfter } from "../state/talk";
+import { askedBefore, copyText, retryRun, runAfter } from "../state/talk";
 import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
-import { settled } from "./blocks";
+import { splitSettled } from "./blocks";
 import { CallCard } from "./CallCard";
 
 export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
@@ -31,14 +31,14 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
 });
 
 function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
-  const running = useApp((state) => Boolean(conversation(state).run));
+  const running = useApp((state) => Boolean(openConversation(state).run));
   return (
     <div className="actions">
       <Action icon="pen" name="Edit" off={running} act={edit} />
-      <Action icon="again" name="Retry" off={running} act={() => void retry(said)} />
+      <Action icon="again" name="Retry" off={running} act={() => void retryRun(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
-      <Action icon="copy" name="Copy" act={() => void copy(said.text)} />
-      <Action icon="trace" name="Trace" act={() => patch({ panel: "trace", run: runAfter(said.seq) })} />
+      <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
+      <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
     </div>
   );
 }
@@ -47,7 +47,7 @@ function Action({ icon, name, act, off = false }: { icon: IconName; name: string
   return <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}><Icon name={icon} /> <span>{name}</span></button>;
 }
 
-/** Pictures are shown, if they came along; other files are named. */
+/** Show images if their data is present; name other files. */
 function Parts({ parts }: { parts: Part[] }) {
   return (
     <ul className="sent-parts" aria-label="Attached">
@@ -60,12 +60,12 @@ function Parts({ parts }: { parts: Part[] }) {
   );
 }
 
-/** What is written stays until it is sent, also when it is scrolled away. */
+/** A draft is kept until it is sent, also when scrolled away. */
 function Edit({ said, words, write, begun }: { said: Said; words: string; write: (words: string | null) => void; begun: boolean }) {
-  const running = useApp((state) => Boolean(conversation(state).run));
+  const running = useApp((state) => Boolean(openConversation(state).run));
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
-    if (!running) void retry(said, words).then((sent) => sent && write(null));
+    if (!running) void retryRun(said, words).then((sent) => sent && write(null));
   };
   const key = (event: React.KeyboardEvent) => {
     if (event.key === "Escape") (event.preventDefault(), write(null));
@@ -103,9 +103,9 @@ function Reasoning({ reply }: { reply: Reply }) {
   );
 }
 
-/** Only what is not finished is read anew with each piece that comes. */
+/** Only the unfinished part is parsed again for each delta. */
 function Writing({ text }: { text: string }) {
-  const [done, rest] = settled(text);
+  const [done, rest] = splitSettled(text);
   return <div className="writing">{done && <Markdown text={done} />}{rest && <Markdown text={rest} />}</div>;
 }
 
@@ -116,34 +116,34 @@ function Fences({ text }: { text: string }) {
   return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
 }
 
-/** Calls that were made together stand side by side. */
+/** Show parallel calls side by side. */
 function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
   return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
 }
 
 function ReplyActions({ reply }: { reply: Reply }) {
-  const running = useApp((state) => Boolean(conversation(state).run));
+  const running = useApp((state) => Boolean(openConversation(state).run));
   const again = () => {
     const asked = askedBefore(reply.seq);
-    if (asked) void retry(asked);
+    if (asked) void retryRun(asked);
   };
   return (
     <div className="actions">
-      {reply.text && <Action icon="copy" name="Copy" act={() => void copy(reply.text)} />}
+      {reply.text && <Action icon="copy" name="Copy" act={() => void copyText(reply.text)} />}
       <Action icon="again" name="Retry" off={running} act={again} />
       <Action icon="fork" name="Fork" act={() => void forkAt(reply.seq)} />
-      {reply.run && <Action icon="trace" name="Trace" act={() => patch({ panel: "trace", run: reply.run })} />}
+      {reply.run && <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: reply.run })} />}
     </div>
   );
 }
 
-/** How a run ended that did not complete; where nothing came after it, it can be tried again. */
+/** The end of an incomplete run; the last one can be retried. */
 export function EndedView({ ended }: { ended: Ended }) {
-  const last = useApp((state) => conversation(state).items.at(-1) === ended);
+  const last = useApp((state) => openConversation(state).items.at(-1) === ended);
   const asked = last && ended.outcome !== "interrupted" ? askedBefore(ended.seq || Infinity) : undefined;
-  const again = asked && <button className="plain" onClick={() => void retry(asked)}>Try again</button>;
-  const trace = ended.run && <button className="plain" onClick={() => patch({ panel: "trace", run: ended.run })}>Trace</button>;
+  const again = asked && <button className="plain" onClick={() => void retryRun(asked)}>Try again</button>;
+  const trace = ended.run && <button className="plain" onClick={() => patchApp({ panel: "trace", run: ended.run })}>Trace</button>;
   if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {again} {trace}</p>;
   const how = ended.outcome === "interrupted" ? "The run is waiting" : `The run was ${ended.outcome}`;
   return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {again} {trace}</p>;

@@ -4,11 +4,11 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import { Failing } from "../shell/Failing";
-import { patch, useApp } from "../state/app";
+import { patchApp, useApp } from "../state/app";
 import type { Item, Said } from "../state/fold";
 import { likelyHeight } from "./heights";
 import { EndedView, ReplyView, SaidView } from "./Items";
-import { moves } from "./moving";
+import { registerMove } from "./navigation";
 
 const NEAR_END = 80; // pixels within which the end is followed
 
@@ -50,7 +50,7 @@ function Show({ item, waits }: { item: Item; waits: boolean }) {
   return <EndedView ended={item} />;
 }
 
-/** Stay at the end while things grow, unless somebody has scrolled away from it. */
+/** Stay at the end while content grows, unless the user scrolled up. */
 function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void, () => void] {
   const [atEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
@@ -64,7 +64,7 @@ function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => 
     const look = () => {
       const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
       if (near) follows.current = true;
-      else if (box.scrollTop < before) follows.current = false; // only who scrolls up leaves the end
+      else if (box.scrollTop < before) follows.current = false; // only scrolling up leaves the end
       before = box.scrollTop;
       setAtEnd(near || follows.current);
     };
@@ -83,14 +83,14 @@ function useGoal(items: Item[], show: (at: number) => void): void {
   useEffect(() => {
     if (!goal || !items.length) return;
     const at = items.findIndex((item) => item.seq >= goal);
-    patch({ goal: 0 });
+    patchApp({ goal: 0 });
     if (at >= 0) requestAnimationFrame(() => show(at));
   });
 }
 
 function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, show: (at: number) => void): void {
   useEffect(() =>
-    moves((by) => {
+    registerMove((by) => {
       const box = place.current!;
       const now = document.activeElement?.closest<HTMLElement>(".item")?.dataset["index"];
       const next = Math.max(0, Math.min(count - 1, now === undefined ? count - 1 : Number(now) + by));

@@ -1,18 +1,18 @@
-/** What a subagent does, below the call that it works for. */
+/** A subagent below its call. */
 
 import { lazy, Suspense, useState } from "react";
 
 import * as api from "../api";
-import { attempt } from "../state/app";
+import { tryRequest } from "../state/app";
 import type { Child, Item } from "../state/fold";
-import { loaded } from "../state/loaded";
+import { toConversation } from "../state/threadItems";
 
 const Nested = lazy(() => import("./Nested"));
 
 export function Subagent({ child }: { child: Child }) {
   const [read, setRead] = useState<Item[] | null>(null);
   const items = child.items.length ? child.items : read;
-  const load = () => void attempt(() => api.threads.get(child.thread)).then((found) => found && setRead(loaded(found).items.slice(1))); // the first is its task
+  const load = () => void tryRequest(() => api.threads.get(child.thread)).then((found) => found && setRead(toConversation(found).items.slice(1))); // the first is its task
   return (
     <div className="child" role="group" aria-label={`Subagent ${child.agent}`}>
       <h4>{child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small></h4>

@@ -1,13 +1,13 @@
 /** Tasks in the background, and how each of them is. */
 
-import { conversation, useApp } from "../state/app";
-import { everyTask } from "./everyTask";
+import { openConversation, useApp } from "../state/app";
+import { listTasks } from "./taskList";
 
 export function Tasks() {
-  const live = useApp((state) => conversation(state).tasks);
-  const kept = useApp((state) => conversation(state).values["tasks"]);
-  const running = useApp((state) => Boolean(conversation(state).run));
-  const tasks = everyTask(kept, live);
+  const live = useApp((state) => openConversation(state).tasks);
+  const kept = useApp((state) => openConversation(state).values["tasks"]);
+  const running = useApp((state) => Boolean(openConversation(state).run));
+  const tasks = listTasks(kept, live);
   if (!tasks.length) return null;
   const open = tasks.filter((one) => one.status === "running" || one.status === "waiting").length;
   return (

@@ -1,6 +1,6 @@
 /** The list that the agent works by. */
 
-import { conversation, useApp } from "../state/app";
+import { openConversation, useApp } from "../state/app";
 
 interface Todo {
   id: string;
@@ -11,8 +11,8 @@ interface Todo {
 const WORDS = { pending: "to do", in_progress: "in progress", done: "done" };
 
 export function Todos() {
-  const todos = useApp((state) => conversation(state).values["todos"]);
-  const running = useApp((state) => Boolean(conversation(state).run));
+  const todos = useApp((state) => openConversation(state).values["todos"]);
+  const running = useApp((state) => Boolean(openConversation(state).run));
   const list = Array.isArray(todos) ? (todos as Todo[]) : [];
   if (!list.length) return null;
   const done = list.filter((one) => one.status === "done").length;

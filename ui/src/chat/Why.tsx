@@ -1,4 +1,4 @@
-/** Why a call came to what it came to: what each hook said, what was asked, and what was really done. */
+/** Why a call has its outcome: hook decisions, questions, and the executed operation. */
 
 import { useState } from "react";
 
@@ -13,7 +13,7 @@ export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
   const [opened, setOpened] = useState(false);
   return (
     <details className="why" onToggle={(event) => event.currentTarget.open && setOpened(true)}>
-      <summary>Why{seen.length > 0 && <small> {summary(seen)}</small>}</summary>
+      <summary>Why{seen.length > 0 && <small> {summarizeVerdicts(seen)}</small>}</summary>
       {opened && <Reasons thread={thread} call={call} />}
     </details>
   );
@@ -24,7 +24,7 @@ function Reasons({ thread, call }: { thread: string; call: string }) {
   return <Show of={reasons} what="the reasons">{(found) => <Told reasons={found} />}</Show>;
 }
 
-function summary(verdicts: Verdict[]): string {
+function summarizeVerdicts(verdicts: Verdict[]): string {
   const telling = verdicts.find((one) => !["pass", "allow"].includes(one.verdict)) ?? verdicts.at(-1)!;
   return `${telling.hook}: ${telling.verdict}`;
 }
@@ -34,7 +34,7 @@ function Told({ reasons }: { reasons: api.Reasons }) {
   return (
     <div className="told" tabIndex={0} role="group" aria-label="Reasons">
       {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook gave a verdict.</p>}
-      {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {answered(asked)}</p>)}
+      {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {describeAnswer(asked)}</p>)}
       <Sealed reasons={reasons} />
     </div>
   );
@@ -42,16 +42,16 @@ function Told({ reasons }: { reasons: api.Reasons }) {
 
 type Asked = NonNullable<api.Reasons["questions"]>[number];
 
-function answered({ allowed, by, reason, scope }: Asked): string {
+function describeAnswer({ allowed, by, reason, scope }: Asked): string {
   if (allowed === undefined || allowed === null) return "Not answered.";
   const how = scope === "session" ? ", for this thread" : scope === "always" ? ", always" : "";
   return `${by || "The user"} ${allowed ? "allowed" : "denied"} it${how}${!allowed && reason ? `: ${reason}` : "."}`;
 }
 
-/** What was sealed, where it is not what the model wrote. */
+/** The sealed arguments, where they differ from the model's. */
 function Sealed({ reasons }: { reasons: api.Reasons }) {
   const last = reasons.attempts?.at(-1);
-  const changed = Object.entries(reasons.args).some(([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value)); // what is added are defaults
+  const changed = Object.entries(reasons.args).some(([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value)); // additions are defaults
   if (!last || !changed) return null;
   return <><p>It ran with changed arguments:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
 }
@@ -63,7 +63,7 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
       <tbody>
         {rows.map((row, at) => (
           <tr key={at} className={row.verdict}>
-            <td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason || changes(row.changed)}</td><td>{(row.ms ?? 0).toFixed(2)}</td>
+            <td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason || describeChanges(row.changed)}</td><td>{(row.ms ?? 0).toFixed(2)}</td>
           </tr>
         ))}
       </tbody>
@@ -71,4 +71,4 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
   );
 }
 
-const changes = (changed: unknown): string => (changed && typeof changed === "object" && Object.keys(changed).length ? `changed ${Object.keys(changed).join(", ")}` : "");
+const describeChanges = (changed: unknown): string => (changed && typeof changed === "object" && Object.keys(changed).length ? `changed ${Object.keys(changed).join(", ")}` : "");

@@ -1,7 +1,7 @@
-/** A text that is still being written, as what is finished of it and what is not. */
+/** Split a streamed text into its settled and its open part. */
 
-/** The last empty line outside of fenced code: what is before it does not change any more. */
-export function settled(text: string): [string, string] {
+/** The last empty line outside of fenced code: text before it does not change any more. */
+export function splitSettled(text: string): [string, string] {
   let [fence, cut, at] = ["", 0, 0];
   for (const line of text.split("\n")) {
     const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1];

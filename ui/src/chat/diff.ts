@@ -1,4 +1,4 @@
-/** What is different between two texts, line by line. */
+/** A line diff of two texts. */
 
 export interface Line {
   kind: "same" | "gone" | "new" | "skipped";
@@ -8,23 +8,23 @@ export interface Line {
 const MOST_CELLS = 4_000_000; // beyond this a comparison costs more than it shows
 
 export function diff(old: string, now: string, around = 3): Line[] {
-  const [a, b] = [lines(old), lines(now)];
+  const [a, b] = [splitLines(old), splitLines(now)];
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
   const [left, right] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
   const same = (part: string[]): Line[] => part.map((text) => ({ kind: "same", text }));
-  return shortened([...same(a.slice(0, head)), ...middle(left, right), ...same(a.slice(a.length - tail))], around);
+  return shortenContext([...same(a.slice(0, head)), ...diffMiddle(left, right), ...same(a.slice(a.length - tail))], around);
 }
 
-export const lines = (text: string): string[] => (text ? text.replace(/\n$/, "").split("\n") : []);
+export const splitLines = (text: string): string[] => (text ? text.replace(/\n$/, "").split("\n") : []);
 
-function middle(a: string[], b: string[]): Line[] {
+function diffMiddle(a: string[], b: string[]): Line[] {
   const gone = (part: string[]): Line[] => part.map((text) => ({ kind: "gone", text }));
   const come = (part: string[]): Line[] => part.map((text) => ({ kind: "new", text }));
   if (!a.length || !b.length || a.length * b.length > MOST_CELLS) return [...gone(a), ...come(b)];
-  const length = common(a, b);
+  const length = commonLengths(a, b);
   const made: Line[] = [];
   let [i, j] = [0, 0];
   while (i < a.length && j < b.length) {
@@ -36,7 +36,7 @@ function middle(a: string[], b: string[]): Line[] {
 }
 
 /** For each pair of places, how many lines the rests have in common. */
-function common(a: string[], b: string[]): Uint32Array[] {
+function commonLengths(a: string[], b: string[]): Uint32Array[] {
   const length = Array.from({ length: a.length + 1 }, () => new Uint32Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) {
@@ -46,8 +46,8 @@ function common(a: string[], b: string[]): Uint32Array[] {
   return length;
 }
 
-/** Without what is far from any change. */
-function shortened(all: Line[], around: number): Line[] {
+/** Drop lines far from any change. */
+function shortenContext(all: Line[], around: number): Line[] {
   const near = all.map((_, at) => all.slice(Math.max(0, at - around), at + around + 1).some((line) => line.kind !== "same"));
   const made: Line[] = [];
   for (const [at, line] of all.entries()) {

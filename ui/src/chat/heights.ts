@@ -10,10 +10,10 @@ const CARD = 46; // a use of a tool that is folded
 
 export function likelyHeight(item: Item): number {
   if (item.kind === "ended") return PADDING + LINE;
-  const cards = item.kind === "reply" ? item.calls.length * CARD : 2 * PADDING; // around what the user says there is a box
-  return PADDING + height(item.text) + cards;
+  const cards = item.kind === "reply" ? item.calls.length * CARD : 2 * PADDING; // user messages have a box
+  return PADDING + textHeight(item.text) + cards;
 }
 
-function height(text: string): number {
+function textHeight(text: string): number {
   return text.split("\n").reduce((sum, line) => sum + (line ? Math.ceil(line.length / LETTERS) * LINE : BETWEEN), 0);
 }

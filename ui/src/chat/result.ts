@@ -1,14 +1,14 @@
-/** What a tool gave back, as people read it. */
+/** A tool result in readable form. */
 
 export interface Shown {
   text: string;
-  error: string; // what a command wrote to stderr
+  error: string; // stderr of a command
   exit: number | null; // of a command
 }
 
 /** The result of a command has its outputs apart; all else that is JSON is laid out. */
-export function result(output: string): Shown {
-  const value = parsed(output);
+export function formatResult(output: string): Shown {
+  const value = parseJson(output);
   if (isCommand(value)) return { text: value.stdout, error: value.stderr, exit: value.exit_code };
   return { text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output, error: "", exit: null };
 }
@@ -27,7 +27,7 @@ function isCommand(value: unknown): value is CommandResult {
 
 const MOST_CHARS = 200_000;
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   if (!/^\s*[{[]/.test(text) || text.length > MOST_CHARS) return null;
   try {
     return JSON.parse(text);
@@ -36,8 +36,8 @@ function parsed(text: string): unknown {
   }
 }
 
-/** What a call is about, in a few words. */
-export function gist(args: Record<string, unknown>): string {
+/** Summarize a call in a few words. */
+export function summarizeArguments(args: Record<string, unknown>): string {
   const first = args["command"] ?? args["path"] ?? args["pattern"] ?? args["query"] ?? args["url"] ?? args["prompt"] ?? args["question"] ?? Object.values(args)[0];
   const text = (typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first)).replace(/\s+/g, " ");
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;

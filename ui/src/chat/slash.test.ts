@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { offered, typedSlash, unslashed } from "./slash";
+import { matchSkills, typedSlash, expandSkill } from "./slash";
 
 const skill = (name: string, enabled = true) => ({ name, enabled, description: "", path: "" });
 const SKILLS = [skill("summarization"), skill("slides"), skill("research", false)];
@@ -10,13 +10,13 @@ it("notices a slash only where a message begins", () => {
 });
 
 it("offers the skills that are on, those that begin so first", () => {
-  expect(offered(SKILLS, "").map((one) => one.name)).toEqual(["slides", "summarization"]);
-  expect(offered(SKILLS, "sum").map((one) => one.name)).toEqual(["summarization"]);
-  expect(offered(SKILLS, "res")).toEqual([]);
+  expect(matchSkills(SKILLS, "").map((one) => one.name)).toEqual(["slides", "summarization"]);
+  expect(matchSkills(SKILLS, "sum").map((one) => one.name)).toEqual(["summarization"]);
+  expect(matchSkills(SKILLS, "res")).toEqual([]);
 });
 
 it("makes a sentence of a skill's name, and leaves all else as it is", () => {
-  expect(unslashed("/slides about tea\nand more", SKILLS)).toBe("Use the skill slides: about tea\nand more");
-  expect(unslashed("/slides", SKILLS)).toBe("Use the skill slides.");
-  for (const text of ["/usr/bin is a folder", "/research this", "/unknown x", "plain"]) expect(unslashed(text, SKILLS)).toBe(text);
+  expect(expandSkill("/slides about tea\nand more", SKILLS)).toBe("Use the skill slides: about tea\nand more");
+  expect(expandSkill("/slides", SKILLS)).toBe("Use the skill slides.");
+  for (const text of ["/usr/bin is a folder", "/research this", "/unknown x", "plain"]) expect(expandSkill(text, SKILLS)).toBe(text);
 });

@@ -1,4 +1,4 @@
-/** What the agent is: its model and its place, its tools, its hooks and the onion they make, what it may do. */
+/** The agent panel: model, backend, tools, hooks, onion and permissions. */
 
 import "./panels.css";
 import "./agent/agent.css";
@@ -13,7 +13,7 @@ import { Overview } from "./agent/Overview";
 import { Permissions } from "./agent/Permissions";
 import { Rings } from "./agent/Rings";
 import { Tools } from "./agent/Tools";
-import { useNews } from "./news";
+import { useNews } from "./agentNews";
 import { Show } from "./States";
 import { useLoad } from "./useLoad";
 

@@ -7,8 +7,8 @@ import { useMemo, useRef, useState } from "react";
 import { openFile } from "../canvas/open";
 import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
-import { begin, upload } from "./files/actions";
-import { chosen, dropped, type Upload } from "./files/dropped";
+import { createFile, uploadFiles } from "./files/actions";
+import { readChosen, readDropped, type Upload } from "./files/droppedFiles";
 import { useFolders } from "./files/live";
 import { ROOT, rowsOf } from "./files/rows";
 import { Tree } from "./files/Tree";
@@ -28,7 +28,7 @@ function Workspace({ agent }: { agent: string }) {
   const put = async (folder: string, files: Promise<Upload[]>) => {
     const all = await files;
     if (folder !== ROOT && all.length) live.toggle(folder, true);
-    if (await upload(agent, folder, all, setProgress)) await live.look();
+    if (await uploadFiles(agent, folder, all, setProgress)) await live.look();
   };
   const known = live.folders[ROOT] !== undefined;
   return (
@@ -36,7 +36,7 @@ function Workspace({ agent }: { agent: string }) {
       className={over ? "files over" : "files"}
       onDragOver={(event) => { event.preventDefault(); setOver(true); }}
       onDragLeave={() => setOver(false)}
-      onDrop={(event) => { event.preventDefault(); setOver(false); void put(ROOT, dropped(event.dataTransfer)); }}
+      onDrop={(event) => { event.preventDefault(); setOver(false); void put(ROOT, readDropped(event.dataTransfer)); }}
     >
       <Bar agent={agent} put={(files) => void put(ROOT, Promise.resolve(files))} look={live.look} />
       {progress && <p className="files-progress" role="status">{progress}</p>}
@@ -56,7 +56,7 @@ function Bar({ agent, put, look }: { agent: string; put: (files: Upload[]) => vo
     <div className="files-bar">
       <button onClick={() => setNaming(true)}>New file</button>
       <button onClick={() => field.current?.click()}>Upload</button>
-      <input ref={field} type="file" multiple hidden aria-label="Files to upload" onChange={(event) => { put(chosen(event.target.files ?? [])); event.target.value = ""; }} />
+      <input ref={field} type="file" multiple hidden aria-label="Files to upload" onChange={(event) => { put(readChosen(event.target.files ?? [])); event.target.value = ""; }} />
       <span className="grow" />
       <button className="plain" aria-label="Refresh" title="Refresh" onClick={() => void look()}><Icon name="again" /></button>
     </div>
@@ -70,7 +70,7 @@ function NewFile({ agent, done }: { agent: string; done: () => void }) {
     event.preventDefault();
     if (busy) return;
     setBusy(true);
-    if (!(await begin(agent, path.trim()))) return setBusy(false);
+    if (!(await createFile(agent, path.trim()))) return setBusy(false);
     done();
     await openFile(path.trim());
   };

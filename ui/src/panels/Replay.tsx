@@ -1,4 +1,4 @@
-/** What other guards, or one rule more, would have said about what was done. Nothing is run. */
+/** Replay: decisions of other guards, or of one more rule, about past calls. Nothing is run. */
 
 import "./panels.css";
 import "./replay/replay.css";
@@ -6,12 +6,12 @@ import "./replay/replay.css";
 import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
-import { attempt, notify, useApp } from "../state/app";
+import { tryRequest, notify, useApp } from "../state/app";
 import { openThread } from "../state/threads";
-import { added, kept, type Kind, KINDS } from "./agent/rules";
+import { withRule, currentRules, type Kind, KINDS } from "./agent/rules";
 import { Form } from "./replay/Form";
 import { Report } from "./replay/Report";
-import { type Asked, hasRules, lines, NOTHING, request } from "./replay/request";
+import { type Asked, hasRules, splitLines, NOTHING, replayRequest } from "./replay/request";
 
 export default function Replay() {
   const agent = useApp((state) => state.agent);
@@ -27,8 +27,8 @@ export default function Replay() {
   }, [agent]);
   const run = async () => {
     setBusy(true);
-    const found = await attempt(() => api.replay(request(agent, asked)));
-    if (about.current === agent) setReport(found ?? null); // who looks at another agent meanwhile does not see this one's
+    const found = await tryRequest(() => api.replay(replayRequest(agent, asked)));
+    if (about.current === agent) setReport(found ?? null); // ignore the report if another agent is selected meanwhile
     setBusy(false);
   };
   return (
@@ -36,16 +36,16 @@ export default function Replay() {
       <p className="note">Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and nothing is changed.</p>
       <Form asked={asked} change={change} busy={busy} run={() => void run()} />
       {report && <Report report={report} open={(id) => void openThread(id)} />}
-      {report && hasRules(asked) && <button onClick={() => void attempt(() => keep(agent, asked))}>Apply these rules to the agent</button>}
+      {report && hasRules(asked) && <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>}
     </div>
   );
 }
 
 /** Add the rules that were tried to those the agent has. */
-async function keep(agent: string, asked: Asked): Promise<void> {
-  const before = kept(await api.agents.permissions(agent));
-  const pairs = KINDS.flatMap((kind) => lines(asked[kind]).map((rule): [Kind, string] => [kind, rule]));
-  const rules = pairs.reduce((all, [kind, rule]) => added(all, kind, rule), before);
+async function addRules(agent: string, asked: Asked): Promise<void> {
+  const before = currentRules(await api.agents.permissions(agent));
+  const pairs = KINDS.flatMap((kind) => splitLines(asked[kind]).map((rule): [Kind, string] => [kind, rule]));
+  const rules = pairs.reduce((all, [kind, rule]) => withRule(all, kind, rule), before);
   await api.agents.changeHooks(agent, { hooks: { permissions: rules } });
   notify("The rules apply from the next run.");
 }

@@ -1,4 +1,4 @@
-/** What stands where something is still being read, or could not be. */
+/** Placeholders while data is loading or has failed. */
 
 import type { ReactNode } from "react";
 
@@ -7,20 +7,20 @@ import type { Loaded } from "./useLoad";
 export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
   const { data, error } = of;
   if (data === undefined && !error) return <p className="waiting" role="status">Loading {what}…</p>;
-  return <>{error && <Trouble text={error} again={of.reload} />}{data !== undefined && children(data)}</>; // what is being written there stays
+  return <>{error && <Trouble text={error} again={of.reload} />}{data !== undefined && children(data)}</>; // drafts in the panel are kept
 }
 
 export function Trouble({ text, again }: { text: string; again: () => void }) {
   return (
     <div className="trouble" role="alert">
-      <p>{sentence(text)}</p>
+      <p>{toSentence(text)}</p>
       <button onClick={again}>Try again</button>
     </div>
   );
 }
 
-/** What the server says, as a sentence of its own. */
-export function sentence(text: string): string {
+/** Format a server message as a sentence. */
+export function toSentence(text: string): string {
   const begun = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
 }

@@ -61,7 +61,7 @@ function isForThePage(event: KeyboardEvent, next: HTMLElement | null): boolean {
 function useColours(session: Session): void {
   const theme = useApp((state) => state.theme);
   useEffect(() => {
-    const paint = () => { session.screen.options.theme = colours(); };
+    const paint = () => { session.screen.options.theme = terminalColours(); };
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const frame = requestAnimationFrame(paint); // when the page has its new colours
     dark.addEventListener("change", paint);
@@ -72,7 +72,7 @@ function useColours(session: Session): void {
   }, [session, theme]);
 }
 
-function colours(): Record<string, string> {
+function terminalColours(): Record<string, string> {
   const probe = document.body.appendChild(document.createElement("i"));
   const read = (value: string) => {
     probe.style.color = value;

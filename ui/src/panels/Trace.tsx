@@ -1,4 +1,4 @@
-/** What a run did: a waterfall of its steps, questions, tools and hooks, with tokens and cost. */
+/** The trace of a run: a waterfall of steps, model calls, tools and hooks, with tokens and cost. */
 
 import "./panels.css";
 import "./trace/trace.css";
@@ -6,11 +6,11 @@ import "./trace/trace.css";
 import { useMemo } from "react";
 
 import * as api from "../api";
-import { count, dollars, plural } from "../parts/amounts";
-import { duration, lay, total } from "../parts/spans";
-import { patch, useApp } from "../state/app";
+import { formatCount, formatDollars, formatPlural } from "../parts/amounts";
+import { formatDuration, layOutSpans, totalDuration } from "../parts/spans";
+import { patchApp, useApp } from "../state/app";
 import { Show, Trouble } from "./States";
-import { title, useRun } from "./trace/runs";
+import { runTitle, useRun } from "./trace/runs";
 import { Waterfall } from "./trace/Waterfall";
 import { useLoad } from "./useLoad";
 
@@ -24,7 +24,7 @@ export default function Trace() {
     <div className="trace">
       {error && <Trouble text={error} again={reload} />}
       <div className="trace-head">
-        <label>Run <select value={run.run_id} onChange={(event) => patch({ run: event.target.value })}>{runs.map((one) => <option key={one.run_id} value={one.run_id}>{title(one)}</option>)}</select></label>
+        <label>Run <select value={run.run_id} onChange={(event) => patchApp({ run: event.target.value })}>{runs.map((one) => <option key={one.run_id} value={one.run_id}>{runTitle(one)}</option>)}</select></label>
       </div>
       {run.traced ? <OneRun key={run.run_id} run={run.run_id} /> : <Untraced run={run} />}
     </div>
@@ -42,23 +42,23 @@ function OneRun({ run }: { run: string }) {
 }
 
 function Found({ trace }: { trace: api.Trace }) {
-  const rows = useMemo(() => lay(trace.spans, true), [trace]);
-  const sums = useMemo(() => summed(rows), [rows]);
+  const rows = useMemo(() => layOutSpans(trace.spans, true), [trace]);
+  const sums = useMemo(() => summarizeRows(rows), [rows]);
   return (
     <>
       <ul className="sums" aria-label="Summary">{sums.map((text) => <li key={text} className="chip">{text}</li>)}</ul>
-      {(trace.left_out ?? 0) > 0 && <p className="note">{plural(trace.left_out ?? 0, "span")} were not stored in full.</p>}
+      {(trace.left_out ?? 0) > 0 && <p className="note">{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>}
       <Waterfall rows={rows} />
     </>
   );
 }
 
-export function summed(rows: ReturnType<typeof lay>): string[] {
+export function summarizeRows(rows: ReturnType<typeof layOutSpans>): string[] {
   const models = rows.filter((row) => row.kind === "model");
   const tools = rows.filter((row) => row.kind === "tool");
   const cost = models.reduce((sum, row) => sum + (row.cost ?? 0), 0);
   const unpriced = models.filter((row) => row.cost === null && row.tokens > 0).length;
   const tokens = models.reduce((sum, row) => sum + row.tokens, 0);
-  const price = models.length === unpriced ? "price unknown" : `${dollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
-  return [duration(total(rows)), plural(models.length, "model call"), plural(tools.length, "tool call"), `${count(tokens)} tokens`, price];
+  const price = models.length === unpriced ? "price unknown" : `${formatDollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
+  return [formatDuration(totalDuration(rows)), formatPlural(models.length, "model call"), formatPlural(tools.length, "tool call"), `${formatCount(tokens)} tokens`, price];
 }

@@ -6,28 +6,28 @@ import "./usage/usage.css";
 import { useState } from "react";
 
 import * as api from "../api";
-import { count, dollars, plural, short } from "../parts/amounts";
-import { conversation, useApp } from "../state/app";
+import { formatCount, formatDollars, formatPlural, formatShort } from "../parts/amounts";
+import { openConversation, useApp } from "../state/app";
 import { Show } from "./States";
 import { Days } from "./usage/Days";
 import { Shares } from "./usage/Shares";
-import { by, days, type Measure, period, type Split, stacked } from "./usage/sums";
+import { sumBy, listDays, type Measure, periodOf, type Split, stackByDay } from "./usage/sums";
 import { Table } from "./usage/Table";
 import { useEvery, useLoad } from "./useLoad";
 
-const LOOK_MS = 5_000; // between two looks at what runs elsewhere have used
+const LOOK_MS = 5_000; // between two polls of usage by other runs
 const PERIODS = [7, 30, 90, 365];
 const MEASURES: readonly (readonly [Measure, string])[] = [["tokens", "Tokens"], ["cost", "Cost"], ["runs", "Runs"]];
-const SHOW: Record<Measure, (amount: number) => string> = { tokens: short, cost: dollars, runs: count };
+const SHOW: Record<Measure, (amount: number) => string> = { tokens: formatShort, cost: formatDollars, runs: formatCount };
 
 export default function Usage() {
   const admin = useApp((state) => state.me?.role === "admin");
-  const running = useApp((state) => conversation(state).run); // what a run has used is known when it has ended
+  const running = useApp((state) => openConversation(state).run); // the usage of a run is known at its end
   const [length, setLength] = useState(30);
   const [agent, setAgent] = useState("");
   const [everyone, setEveryone] = useState(false);
   const [measure, setMeasure] = useState<Measure>("tokens");
-  const range = period(length);
+  const range = periodOf(length);
   const report = useLoad(() => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }), [range.since, range.until, agent, everyone], `${running} ${useEvery(LOOK_MS)}`);
   return (
     <div className="panel">
@@ -37,7 +37,7 @@ export default function Usage() {
         {admin && <select aria-label="User" value={everyone ? "all" : "mine"} onChange={(event) => setEveryone(event.target.value === "all")}><option value="mine">Mine</option><option value="all">All users</option></select>}
         <div className="segments" role="group" aria-label="Measure">{MEASURES.map(([id, title]) => <button key={id} aria-pressed={id === measure} onClick={() => setMeasure(id)}>{title}</button>)}</div>
       </div>
-      <Show of={report} what="usage">{(found) => <Found report={found} all={days(range.since, range.until)} measure={measure} everyone={everyone} />}</Show>
+      <Show of={report} what="usage">{(found) => <Found report={found} all={listDays(range.since, range.until)} measure={measure} everyone={everyone} />}</Show>
     </div>
   );
 }
@@ -56,7 +56,7 @@ function Found({ report, all, measure, everyone }: { report: api.UsageReport; al
   const [split, setSplit] = useState<Split>("model");
   if (!report.rows.length) return <p className="empty">No usage in this period. Choose a longer one.</p>;
   const show = SHOW[measure];
-  const data = stacked(report.rows, all, split, measure);
+  const data = stackByDay(report.rows, all, split, measure);
   const splits: Split[] = everyone ? ["model", "agent", "user"] : ["model", "agent"];
   return (
     <>
@@ -66,7 +66,7 @@ function Found({ report, all, measure, everyone }: { report: api.UsageReport; al
         <div className="segments" role="group" aria-label="Split">{splits.map((one) => <button key={one} aria-pressed={one === split} onClick={() => setSplit(one)}>by {one}</button>)}</div>
         {data.names.length ? <Days data={data} show={show} label={`${measure} by day and ${split}, from ${all[0]} to ${all.at(-1)}`} /> : <p className="empty">The prices of these models are unknown. See tokens instead.</p>}
       </section>
-      {splits.map((one) => <Shares key={one} title={`By ${one}`} rows={by(report.rows, one, measure)} show={show} />)}
+      {splits.map((one) => <Shares key={one} title={`By ${one}`} rows={sumBy(report.rows, one, measure)} show={show} />)}
       <Table report={report} users={everyone} />
     </>
   );
@@ -76,10 +76,10 @@ function Totals({ total }: { total: api.UsageReport["total"] }) {
   const known = total.unpriced < total.questions;
   return (
     <dl className="totals" aria-label="Totals">
-      <div><dt>Runs</dt><dd>{count(total.runs)}</dd></div>
-      <div><dt>Tokens in</dt><dd title={count(total.input_tokens)}>{short(total.input_tokens)}</dd></div>
-      <div><dt>Tokens out</dt><dd title={count(total.output_tokens)}>{short(total.output_tokens)}</dd></div>
-      <div><dt>Cost</dt><dd title={total.unpriced ? `without ${plural(total.unpriced, "model call")} of unknown price` : undefined}>{known ? dollars(total.cost) : "unknown"}</dd></div>
+      <div><dt>Runs</dt><dd>{formatCount(total.runs)}</dd></div>
+      <div><dt>Tokens in</dt><dd title={formatCount(total.input_tokens)}>{formatShort(total.input_tokens)}</dd></div>
+      <div><dt>Tokens out</dt><dd title={formatCount(total.output_tokens)}>{formatShort(total.output_tokens)}</dd></div>
+      <div><dt>Cost</dt><dd title={total.unpriced ? `without ${formatPlural(total.unpriced, "model call")} of unknown price` : undefined}>{known ? formatDollars(total.cost) : "unknown"}</dd></div>
     </dl>
   );
 }

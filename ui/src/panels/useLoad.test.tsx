@@ -2,7 +2,7 @@ import { act, cleanup, fireEvent, render, screen } from "@testing-library/react"
 import { afterEach, expect, it, vi } from "vitest";
 
 import { ApiError } from "../api/http";
-import { app, patch } from "../state/app";
+import { app, patchApp } from "../state/app";
 import { Show } from "./States";
 import { useEvery, useLoad } from "./useLoad";
 
@@ -58,7 +58,7 @@ it("keeps what it knows when reading again fails, and says so", async () => {
 });
 
 it("asks who is signed out to sign in", async () => {
-  patch({ me: { id: "1", username: "ada", role: "user" } });
+  patchApp({ me: { id: "1", username: "ada", role: "user" } });
   render(<Shown of="a" load={() => Promise.reject(new ApiError(401, "unauthorized", "sign in first"))} />);
   await screen.findByRole("alert");
   expect(app.get().me).toBeNull();

@@ -1,19 +1,19 @@
-/** Something that a panel reads from the server: what is known of it, what went wrong, and reading it again. */
+/** Data that a panel loads from the server: the data, an error, and a reload. */
 
 import { type DependencyList, useCallback, useEffect, useRef, useState } from "react";
 
 import { ApiError } from "../api/http";
-import { patch } from "../state/app";
+import { patchApp } from "../state/app";
 
 export interface Loaded<T> {
   data: T | undefined;
   error: string;
   busy: boolean;
   reload: () => void;
-  put: (data: T) => void; // what the server has answered elsewhere
+  put: (data: T) => void; // data that another request returned
 }
 
-/** With other `deps` it is something else. When `again` changes it is read again; what was known stays meanwhile, and if that fails. */
+/** Other `deps` load other data. A change of `again` reloads; old data is kept meanwhile and on failure. */
 export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: unknown = null): Loaded<T> {
   const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({ data: undefined, error: "", busy: true });
   const latest = useRef(0);
@@ -23,7 +23,7 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
     load().then(
       (data) => mine === latest.current && set({ data, error: "", busy: false }),
       (error: unknown) => {
-        if (error instanceof ApiError && error.status === 401) patch({ me: null });
+        if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
         if (mine === latest.current) set((old) => ({ data: old.data, error: error instanceof Error ? error.message : String(error), busy: false }));
       },
     );
@@ -42,7 +42,7 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
   return { data: state.data, error: state.error, busy: state.busy, reload: read, put };
 }
 
-/** A number that grows from time to time, while somebody sees the page: for what others change, and nobody tells of. */
+/** A counter that grows periodically while the page is visible, for changes without events. */
 export function useEvery(ms: number): number {
   const [times, set] = useState(0);
   useEffect(() => {

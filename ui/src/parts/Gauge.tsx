@@ -1,4 +1,4 @@
-/** How much of a sum is gone, how much is set aside, and how much is left. */
+/** A gauge of a budget: used, reserved and remaining. */
 
 interface Props {
   label: string;

@@ -5,7 +5,7 @@ import draw, { type Components } from "react-markdown";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 
-import { recent } from "./recent";
+import { cacheRecent } from "./recent";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
@@ -38,10 +38,10 @@ export const COMPONENTS: Components = {
   ),
 };
 
-/** Reading Markdown is most of what a message costs that is scrolled into view: what was read lately is kept. */
+/** Parsing Markdown dominates the cost of scrolling: cache recent results. */
 export const KEPT = 300;
-const plain = recent((text) => draw({ children: text, remarkRehypeOptions: PLAIN, remarkPlugins: [remarkGfm], rehypePlugins: [[rehypeSanitize, SCHEMA]], components: COMPONENTS }), KEPT);
+const renderPlain = cacheRecent((text) => draw({ children: text, remarkRehypeOptions: PLAIN, remarkPlugins: [remarkGfm], rehypePlugins: [[rehypeSanitize, SCHEMA]], components: COMPONENTS }), KEPT);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  return <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={plain(text)}><Rich text={text} /></Suspense> : plain(text)}</div>;
+  return <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={renderPlain(text)}><Rich text={text} /></Suspense> : renderPlain(text)}</div>;
 });

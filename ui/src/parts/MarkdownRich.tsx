@@ -11,10 +11,10 @@ import remarkGfm from "remark-gfm";
 import remarkMath from "remark-math";
 
 import { COMPONENTS, KEPT, PLAIN, SCHEMA } from "./Markdown";
-import { recent } from "./recent";
+import { cacheRecent } from "./recent";
 
-/** What was written is sanitised first; what colours and maths add to it is ours. */
-const rich = recent(
+/** User text is sanitized first; highlighting and maths are added afterwards. */
+const rich = cacheRecent(
   (text) =>
     draw({
       children: text,

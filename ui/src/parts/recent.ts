@@ -1,6 +1,6 @@
 /** Results that were made lately, so that they need not be made again; those that were not asked for the longest go first. */
 
-export function recent<T>(make: (text: string) => T, most: number): (text: string) => T {
+export function cacheRecent<T>(make: (text: string) => T, most: number): (text: string) => T {
   const kept = new Map<string, T>();
   return (text) => {
     const found = kept.has(text) ? kept.get(text)! : make(text);

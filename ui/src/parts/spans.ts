@@ -20,12 +20,12 @@ export interface Row {
 
 const KINDS: Record<string, Kind> = { run: "run", step: "step", "llm.call": "model", "tool.call": "tool" };
 
-export function lay(spans: readonly Span[], hooks: boolean): Row[] {
+export function layOutSpans(spans: readonly Span[], hooks: boolean): Row[] {
   const begin = Math.min(...spans.map((span) => span.start));
   const rows: Row[] = [];
   const visit = (span: Span, depth: number, key: string) => {
     const from = (span.start - begin) * 1000;
-    rows.push({ key, span, depth, from, ms: span.ms ?? 0, label: label(span), kind: KINDS[span.name] ?? "step", tokens: tokens(span), cost: span.cost ?? null, failed: Boolean(span.error) });
+    rows.push({ key, span, depth, from, ms: span.ms ?? 0, label: spanLabel(span), kind: KINDS[span.name] ?? "step", tokens: spanTokens(span), cost: span.cost ?? null, failed: Boolean(span.error) });
     if (hooks) rows.push(...hookRows(span, depth + 1, from, key));
     (span.children ?? []).forEach((child, at) => visit(child, depth + 1, `${key}.${at}`));
   };
@@ -48,7 +48,7 @@ function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
   }));
 }
 
-function label(span: Span): string {
+function spanLabel(span: Span): string {
   const of = span.attributes ?? {};
   if (span.name === "tool.call") return String(of["tool_name"] ?? of["gen_ai.tool.name"] ?? "tool");
   if (span.name === "llm.call") return String(of["gen_ai.request.model"] ?? "model");
@@ -56,16 +56,16 @@ function label(span: Span): string {
   return String(of["gen_ai.agent.name"] ?? span.name);
 }
 
-function tokens(span: Span): number {
+function spanTokens(span: Span): number {
   if (span.name !== "llm.call") return 0;
   const of = span.attributes ?? {};
   return Number(of["gen_ai.usage.input_tokens"] ?? 0) + Number(of["gen_ai.usage.output_tokens"] ?? 0);
 }
 
-/** The rows of these kinds that have the words in them, and the rows above those, so that each stands where it belongs. */
-export function filtered(rows: readonly Row[], words: string, kinds: ReadonlySet<Kind>): Row[] {
+/** Filter rows by kind and text, with their ancestors. */
+export function filterRows(rows: readonly Row[], words: string, kinds: ReadonlySet<Kind>): Row[] {
   const wanted = words.trim().toLowerCase();
-  const fits = (row: Row) => kinds.has(row.kind) && (!wanted || text(row).includes(wanted));
+  const fits = (row: Row) => kinds.has(row.kind) && (!wanted || rowText(row).includes(wanted));
   const keep = new Set<Row>();
   const above: Row[] = [];
   for (const row of rows) {
@@ -76,13 +76,13 @@ export function filtered(rows: readonly Row[], words: string, kinds: ReadonlySet
   return rows.filter((row) => keep.has(row));
 }
 
-const text = (row: Row): string => `${row.label} ${row.kind} ${row.span.error ?? ""} ${String(row.span.attributes?.["tool_args"] ?? "")}`.toLowerCase();
+const rowText = (row: Row): string => `${row.label} ${row.kind} ${row.span.error ?? ""} ${String(row.span.attributes?.["tool_args"] ?? "")}`.toLowerCase();
 
-export function total(rows: readonly Row[]): number {
+export function totalDuration(rows: readonly Row[]): number {
   return Math.max(1, ...rows.map((row) => row.from + row.ms));
 }
 
-export function duration(ms: number): string {
+export function formatDuration(ms: number): string {
   if (ms < 1) return `${ms.toFixed(2)} ms`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "react";
 
-/** A dialog of the browser's own: it keeps the focus inside, Escape closes it, and the focus goes back to where it was.
- * What has `data-first` has the focus at first, else the first button: that must not be one that destroys something. */
+/** A native dialog: it traps the focus, Escape closes it, and the focus returns to where it was.
+ * The element with `data-first` gets the focus, else the first button, which must not be destructive. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: React.ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {

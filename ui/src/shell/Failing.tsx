@@ -1,4 +1,4 @@
-/** What breaks in a panel stays in that panel, and can be tried again. */
+/** An error boundary: an error in a panel stays in that panel, with a retry. */
 
 import { Component } from "react";
 

@@ -1,4 +1,4 @@
-/** Small drawings; what they mean is said by what they stand in. */
+/** Small icons; their parent has the label. */
 
 const PATHS = {
   menu: "M4 7h16M4 12h16M4 17h16",

@@ -1,7 +1,7 @@
 import { useState } from "react";
 
-import { type Panel, patch, setTheme, type Theme, useApp } from "../state/app";
-import { type Command, matching, shortcut } from "../state/commands";
+import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
+import { type Command, matchCommands, shortcut } from "../state/commands";
 import { signOut } from "../state/session";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
@@ -17,16 +17,16 @@ export function Overlays({ commands, panels }: { commands: Command[]; panels: Pa
   return null;
 }
 
-const close = () => patch({ overlay: null });
+const closeOverlay = () => patchApp({ overlay: null });
 
 function Palette({ commands }: { commands: Command[] }) {
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
-  const found = matching(commands, typed).slice(0, 12);
+  const found = matchCommands(commands, typed).slice(0, 12);
   const chosen = Math.min(at, found.length - 1);
   const run = (command: Command | undefined) => {
     if (!command) return;
-    close();
+    closeOverlay();
     setTimeout(command.run); // once the focus is back, so that a command can move it
   };
   const move = (event: React.KeyboardEvent) => {
@@ -37,7 +37,7 @@ function Palette({ commands }: { commands: Command[] }) {
     setAt((chosen + step + found.length) % found.length);
   };
   return (
-    <Dialog title="Commands" close={close}>
+    <Dialog title="Commands" close={closeOverlay}>
       <input data-first role="combobox" aria-expanded="true" aria-controls="commands" aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined} aria-label="Search commands" placeholder="Search commands" value={typed} onChange={(event) => { setTyped(event.target.value); setAt(0); }} onKeyDown={move} />
       <ul id="commands" role="listbox" aria-label="Commands">
         {found.map((command, place) => (
@@ -54,7 +54,7 @@ function Palette({ commands }: { commands: Command[] }) {
 function Shortcuts({ commands }: { commands: Command[] }) {
   const groups = [...new Set(commands.filter((one) => one.keys).map((one) => one.group))];
   return (
-    <Dialog title="Keyboard shortcuts" close={close}>
+    <Dialog title="Keyboard shortcuts" close={closeOverlay}>
       <h2>Keyboard shortcuts</h2>
       <div className="sheet">
         {groups.map((group) => (
@@ -64,23 +64,23 @@ function Shortcuts({ commands }: { commands: Command[] }) {
           </section>
         ))}
       </div>
-      <button data-first onClick={close}>Close</button>
+      <button data-first onClick={closeOverlay}>Close</button>
     </Dialog>
   );
 }
 
-/** Where there is no room for them above: the panels, and what is one's own. */
+/** The menu of small screens: panels and account. */
 function Menu({ panels }: { panels: Panels }) {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
-  const show = (panel: Panel) => patch({ panel, overlay: null });
+  const show = (panel: Panel) => patchApp({ panel, overlay: null });
   return (
-    <Dialog title="Menu" close={close}>
+    <Dialog title="Menu" close={closeOverlay}>
       <nav className="menu" aria-label="Panels">{panels.map(({ id, title }) => <button key={id} onClick={() => show(id)}>{title}{id === "approvals" && <Waiting />}</button>)}</nav>
       <div className="menu">
-        <button onClick={() => patch({ overlay: "palette" })}>Commands</button>
+        <button onClick={() => patchApp({ overlay: "palette" })}>Commands</button>
         <label>Theme <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>{["system", "light", "dark"].map((one) => <option key={one}>{one}</option>)}</select></label>
-        <button onClick={() => (close(), void signOut())}><Icon name="leave" /> Sign out {name}</button>
+        <button onClick={() => (closeOverlay(), void signOut())}><Icon name="leave" /> Sign out {name}</button>
       </div>
     </Dialog>
   );

@@ -1,10 +1,10 @@
 import { memo, useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
-import { attempt, useApp } from "../state/app";
+import { tryRequest, useApp } from "../state/app";
 import { moreThreads } from "../state/lists";
 import { newThread, openThread, removeThread, renameThread } from "../state/threads";
-import { ago, days } from "./ago";
+import { formatAgo, groupByDay } from "./ago";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 
@@ -41,7 +41,7 @@ function Rows() {
   const more = useApp((state) => state.more);
   return (
     <div className="rows">
-      {days(threads).map(([day, some]) => (
+      {groupByDay(threads).map(([day, some]) => (
         <section key={day} aria-label={day}>
           <h2>{day}</h2>
           <ul>{some.map((one) => <Row key={one.id} one={one} open={one.id === thread} />)}</ul>
@@ -62,7 +62,7 @@ const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean })
     <li className="thread-row">
       <button className="thread" aria-current={open ? "true" : undefined} onClick={() => void openThread(one.id)}>
         <b>{title}</b>
-        <small className={one.asking ? "asks" : one.running ? "works" : ""}>{one.asking ? "needs approval" : one.running ? "running" : ago(one.updated)}</small>
+        <small className={one.asking ? "asks" : one.running ? "works" : ""}>{one.asking ? "needs approval" : one.running ? "running" : formatAgo(one.updated)}</small>
       </button>
       <span className="row-actions">
         <button className="plain" aria-label={`Rename ${title}`} title="Rename" onClick={() => setDoing("rename")}><Icon name="pen" /></button>
@@ -126,7 +126,7 @@ function useSearch(wanted: string): api.Hit[] | null {
   useEffect(() => {
     if (!wanted.trim()) return setHits(null);
     let late = false;
-    const timer = setTimeout(() => void attempt(() => api.threads.search(wanted.trim())).then((found) => !late && found && setHits(found.hits)), 200);
+    const timer = setTimeout(() => void tryRequest(() => api.threads.search(wanted.trim())).then((found) => !late && found && setHits(found.hits)), 200);
     return () => {
       late = true;
       clearTimeout(timer);

@@ -1,4 +1,4 @@
-import { type Panel, patch, setTheme, type Theme, useApp } from "../state/app";
+import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
 import { signOut } from "../state/session";
 import { chooseAgent } from "../state/threads";
 import { Icon, type IconName } from "./Icon";
@@ -10,14 +10,14 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
   const drawer = useApp((state) => state.drawer);
   return (
     <header className="top">
-      <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patch({ drawer: !drawer })}><Icon name="menu" /></button>
+      <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patchApp({ drawer: !drawer })}><Icon name="menu" /></button>
       <strong className="brand"><img src="/wick.svg" alt="" width="22" height="22" /> <span>wick</span></strong>
       <Agents />
       <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
       <span className="grow" />
       <You />
       <span className="only-small"><Waiting /></span>
-      <button className="plain only-small" aria-label="Menu" onClick={() => patch({ overlay: "menu" })}><Icon name="more" /></button>
+      <button className="plain only-small" aria-label="Menu" onClick={() => patchApp({ overlay: "menu" })}><Icon name="more" /></button>
     </header>
   );
 }
@@ -38,7 +38,7 @@ function Agents() {
 
 function Tab({ id, title }: { id: Panel; title: string }) {
   const open = useApp((state) => state.panel === id);
-  return <button className="tab" aria-pressed={open} onClick={() => patch({ panel: open ? null : id })}>{title}{id === "approvals" && <Waiting />}</button>;
+  return <button className="tab" aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>{title}{id === "approvals" && <Waiting />}</button>;
 }
 
 export function Waiting() {
@@ -51,8 +51,8 @@ function You() {
   const name = useApp((state) => state.me?.username ?? "");
   return (
     <span className="you only-large">
-      <button className="plain" onClick={() => patch({ overlay: "palette" })} aria-label="Commands" title="Commands (Ctrl+K)"><Icon name="search" /></button>
-      <button className="plain" onClick={() => patch({ overlay: "shortcuts" })} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><Icon name="help" /></button>
+      <button className="plain" onClick={() => patchApp({ overlay: "palette" })} aria-label="Commands" title="Commands (Ctrl+K)"><Icon name="search" /></button>
+      <button className="plain" onClick={() => patchApp({ overlay: "shortcuts" })} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><Icon name="help" /></button>
       <button className="plain" onClick={() => setTheme(NEXT[theme])} aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`}><Icon name={DRAWN[theme]} /></button>
       <span className="name" title={`Signed in as ${name}`}>{name}</span>
       <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out"><Icon name="leave" /></button>

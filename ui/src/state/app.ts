@@ -1,4 +1,4 @@
-/** The one state of the page, and how it is changed and told about. */
+/** The state of the page and its updates. */
 
 import * as api from "../api";
 import { ApiError } from "../api/http";
@@ -15,18 +15,18 @@ export interface Notice {
 }
 
 export interface AppState {
-  me: api.Me | null | undefined; // undefined: not known yet; null: nobody is signed in
+  me: api.Me | null | undefined; // undefined: unknown yet; null: signed out
   agents: api.AgentSummary[];
   agent: string;
   threads: api.Thread[];
   more: string; // the cursor of older threads
-  thread: string; // the one that is open; empty for one that has not begun
+  thread: string; // the open one; empty for a new one
   opening: string; // the one that is being read
   trouble: string; // why the open one could not be read
   goal: number; // the entry of it that is looked for; 0 for its end
   conversations: Record<string, Conversation>;
-  drafts: Record<string, string>; // what is written and not sent, by thread; or by what else it is about
-  attached: Record<string, api.Media[]>; // and what is to go along with it
+  drafts: Record<string, string>; // unsent drafts, by thread or by subject
+  attached: Record<string, api.Media[]>; // and their attachments
   approvals: api.Approval[]; // of all threads
   panel: Panel | null;
   run: string; // the run that the trace shows
@@ -34,32 +34,32 @@ export interface AppState {
   notices: Notice[];
   theme: Theme;
   overlay: "palette" | "shortcuts" | "menu" | null;
-  drawer: boolean; // whether the threads are shown where there is no room for them
+  drawer: boolean; // true if the threads are shown as a drawer
 }
 
-/** What is somebody's, and goes when they go. */
+/** State of a user, removed at sign-out. */
 export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", trouble: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
 
-export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: stored() });
+export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: storedTheme() });
 
-function stored(): Theme {
+function storedTheme(): Theme {
   const kept = localStorage.getItem("wick-theme");
   return kept === "light" || kept === "dark" ? kept : "system";
 }
 
 export const useApp = <T>(select: (state: AppState) => T): T => useStore(app, select);
 
-export function patch(change: Partial<AppState>): void {
+export function patchApp(change: Partial<AppState>): void {
   app.set((old) => ({ ...old, ...change }));
 }
 
 export const NEW = ""; // the conversation that has no thread yet
 
-export function conversation(state: AppState): Conversation {
+export function openConversation(state: AppState): Conversation {
   return state.conversations[state.thread] ?? EMPTY;
 }
 
-export function converse(thread: string, change: (old: Conversation) => Conversation): void {
+export function updateConversation(thread: string, change: (old: Conversation) => Conversation): void {
   app.set((old) => {
     const before = old.conversations[thread] ?? EMPTY;
     const now = change(before);
@@ -67,7 +67,7 @@ export function converse(thread: string, change: (old: Conversation) => Conversa
   });
 }
 
-/** Keep what is being written; null forgets it. */
+/** Set a draft; null removes it. */
 export function setDraft(about: string, text: string | null): void {
   app.set((old) => {
     const { [about]: _, ...drafts } = old.drafts;
@@ -77,7 +77,7 @@ export function setDraft(about: string, text: string | null): void {
 
 const isThread = (about: string): boolean => !about.includes(" ");
 
-/** What is being written about something that is no thread: an edit, an answer. */
+/** A draft about something other than a thread: an edit, an answer. */
 export const useDraft = (kind: string, id: string): [string | undefined, (text: string | null) => void] => {
   const about = `${kind} ${id}`;
   return [useApp((state) => state.drafts[about]), (text) => setDraft(about, text)];
@@ -89,7 +89,7 @@ export function setAttached(thread: string, media: api.Media[]): void {
 
 export function setTheme(theme: Theme): void {
   localStorage.setItem("wick-theme", theme);
-  patch({ theme });
+  patchApp({ theme });
 }
 
 // -- telling the user --------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ export function dismiss(id: number): void {
 
 const busy = new Set<string>();
 
-/** Do something that is not done twice at a time, however often somebody clicks. */
-export async function once<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
+/** Run something once at a time, for any number of clicks. */
+export async function runOnce<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
   if (busy.has(name)) return undefined;
   busy.add(name);
   try {
@@ -119,13 +119,13 @@ export async function once<T>(name: string, work: () => Promise<T>): Promise<T |
   }
 }
 
-/** Do something that may fail; what goes wrong is said, and who was signed out signs in again. */
-export async function attempt<T>(work: () => Promise<T>): Promise<T | undefined> {
+/** Run something that may fail; show the error, and sign in again after a 401. */
+export async function tryRequest<T>(work: () => Promise<T>): Promise<T | undefined> {
   try {
     return await work();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") return undefined;
-    if (error instanceof ApiError && error.status === 401) patch({ me: null });
+    if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
     else notify(error instanceof Error ? error.message : String(error), "error");
     return undefined;
   }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { type Command, matching, pressed, shortcut } from "./commands";
+import { type Command, matchCommands, commandForKey, shortcut } from "./commands";
 
 const ran: string[] = [];
 const command = (id: string, title: string, keys?: string, enabled = true): Command => ({ id, title, group: "Go", run: () => ran.push(id), enabled: () => enabled, ...(keys ? { keys } : {}) });
@@ -12,21 +12,21 @@ const key = (key: string, more: KeyboardEventInit = {}, target: EventTarget = do
 };
 
 it("finds commands by the words of their titles", () => {
-  expect(matching(ALL, "trace").map((one) => one.id)).toEqual(["trace"]);
-  expect(matching(ALL, "").map((one) => one.id)).toEqual(["palette", "trace", "stop"]);
-  expect(matching(ALL, "sh tr").map((one) => one.id)).toEqual(["trace"]);
-  expect(matching(ALL, "nothing at all")).toEqual([]);
+  expect(matchCommands(ALL, "trace").map((one) => one.id)).toEqual(["trace"]);
+  expect(matchCommands(ALL, "").map((one) => one.id)).toEqual(["palette", "trace", "stop"]);
+  expect(matchCommands(ALL, "sh tr").map((one) => one.id)).toEqual(["trace"]);
+  expect(matchCommands(ALL, "nothing at all")).toEqual([]);
 });
 
 it("knows keys, also two in a row, and not those of who writes", () => {
-  expect(pressed(ALL, key("k", { ctrlKey: true }), "").command?.id).toBe("palette");
-  const first = pressed(ALL, key("g"), "");
+  expect(commandForKey(ALL, key("k", { ctrlKey: true }), "").command?.id).toBe("palette");
+  const first = commandForKey(ALL, key("g"), "");
   expect(first).toEqual({ held: "g" });
-  expect(pressed(ALL, key("t"), first.held).command?.id).toBe("trace");
+  expect(commandForKey(ALL, key("t"), first.held).command?.id).toBe("trace");
   const area = document.createElement("textarea");
-  expect(pressed(ALL, key("g", {}, area), "")).toEqual({ held: "" });
-  expect(pressed(ALL, key("Escape", {}, area), "").command?.id).toBe("stop");
-  expect(pressed(ALL, key("x"), "")).toEqual({ held: "" });
+  expect(commandForKey(ALL, key("g", {}, area), "")).toEqual({ held: "" });
+  expect(commandForKey(ALL, key("Escape", {}, area), "").command?.id).toBe("stop");
+  expect(commandForKey(ALL, key("x"), "")).toEqual({ held: "" });
 });
 
 it("writes shortcuts as the machine does", () => {

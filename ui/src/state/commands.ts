@@ -9,14 +9,14 @@ export interface Command {
   enabled?: () => boolean;
 }
 
-export function matching(commands: Command[], typed: string): Command[] {
+export function matchCommands(commands: Command[], typed: string): Command[] {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const able = commands.filter((command) => command.enabled?.() ?? true);
-  const scored = able.map((command) => ({ command, score: score(`${command.title} ${command.group}`.toLowerCase(), words) }));
+  const scored = able.map((command) => ({ command, score: scoreMatch(`${command.title} ${command.group}`.toLowerCase(), words) }));
   return scored.filter((row) => row.score > 0).sort((a, b) => b.score - a.score || a.command.title.localeCompare(b.command.title)).map((row) => row.command);
 }
 
-function score(text: string, words: string[]): number {
+function scoreMatch(text: string, words: string[]): number {
   let sum = 1;
   for (const word of words) {
     const at = text.indexOf(word);
@@ -27,8 +27,8 @@ function score(text: string, words: string[]): number {
 }
 
 /** Which command a key is for; `held` is the first key of two. */
-export function pressed(commands: Command[], event: KeyboardEvent, held: string): { command?: Command; held: string } {
-  const key = named(event);
+export function commandForKey(commands: Command[], event: KeyboardEvent, held: string): { command?: Command; held: string } {
+  const key = keyName(event);
   const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
   if (typing && !/^(mod|alt)\+|^escape$/.test(key)) return { held: "" };
   const full = held ? `${held} ${key}` : key;
@@ -38,7 +38,7 @@ export function pressed(commands: Command[], event: KeyboardEvent, held: string)
   return { held: able.some((one) => one.keys!.startsWith(`${key} `)) ? key : "" };
 }
 
-function named(event: KeyboardEvent): string {
+function keyName(event: KeyboardEvent): string {
   const parts = [];
   if (event.ctrlKey || event.metaKey) parts.push("mod");
   if (event.altKey) parts.push("alt");

@@ -1,4 +1,4 @@
-/** What is being written outlives a reload of the page. It is this window's and this user's, and goes when they sign out. */
+/** Drafts survive a reload of the page. They belong to this window and user, and are removed at sign-out. */
 
 import { app } from "./app";
 
@@ -9,8 +9,8 @@ interface Kept {
   drafts: Record<string, string>;
 }
 
-/** What that user was writing here. */
-export function keptDrafts(whose: string): Record<string, string> {
+/** Load the drafts of that user. */
+export function loadDrafts(whose: string): Record<string, string> {
   try {
     const kept = JSON.parse(sessionStorage.getItem(PLACE) ?? "{}") as Partial<Kept>;
     return kept.whose === whose ? (kept.drafts ?? {}) : {};
@@ -19,21 +19,21 @@ export function keptDrafts(whose: string): Record<string, string> {
   }
 }
 
-export function keepDrafts(): () => void {
+export function saveDrafts(): () => void {
   let before = app.get().drafts;
   return app.subscribe(() => {
     const { drafts, me } = app.get();
     if (drafts === before) return;
     before = drafts;
-    if (me && Object.keys(drafts).length) keep({ whose: me.id, drafts });
+    if (me && Object.keys(drafts).length) writeDrafts({ whose: me.id, drafts });
     else sessionStorage.removeItem(PLACE);
   });
 }
 
-function keep(what: Kept): void {
+function writeDrafts(what: Kept): void {
   try {
     sessionStorage.setItem(PLACE, JSON.stringify(what));
   } catch {
-    sessionStorage.removeItem(PLACE); // there is no room; what is old would be wrong
+    sessionStorage.removeItem(PLACE); // the storage is full; an old value would be wrong
   }
 }

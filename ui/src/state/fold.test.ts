@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { type Conversation, EMPTY, type Event, fold, said } from "./fold";
+import { type Conversation, EMPTY, type Event, foldFrame, toUserItem } from "./fold";
 
 type Frame = [string, Event];
 
@@ -26,7 +26,7 @@ const TALK: Frame[] = [
   ["11", event("done", { outcome: "completed", reason: "completed" })],
 ];
 
-const told = (frames: Frame[], from: Conversation = EMPTY) => frames.reduce((old, [id, one]) => fold(old, id, one, 0), from);
+const told = (frames: Frame[], from: Conversation = EMPTY) => frames.reduce((old, [id, one]) => foldFrame(old, id, one, 0), from);
 
 describe("a conversation", () => {
   it("is what its frames add up to", () => {
@@ -104,7 +104,7 @@ describe("a conversation", () => {
   });
 
   it("shows what was sent from here only once when it is heard", () => {
-    const sent = { ...told(TALK.slice(1, 4)), pending: [said(0, "wait", "", "sent-1")] };
+    const sent = { ...told(TALK.slice(1, 4)), pending: [toUserItem(0, "wait", "", "sent-1")] };
     const { items, pending } = told([["4", event("on_user_message", { message: { role: "user", content: "wait" } })]], sent);
     expect([items.map((item) => "text" in item && item.text), pending]).toEqual([["I will look", "wait"], []]);
   });

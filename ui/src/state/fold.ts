@@ -16,20 +16,20 @@ export interface Call {
   name: string;
   args: Record<string, unknown>;
   argsText: string; // while they are still being written
-  live: string; // what it has printed so far
+  live: string; // its output so far
   state: "waiting" | "running" | "asking" | "done" | "failed";
   output: string;
   error: string;
   why: Why[];
   began: number; // as it was seen here; 0 if it was not
   ended: number;
-  ms: number; // how long it took, as the server says; 0 if it does not
+  ms: number; // duration from the server; 0 if unknown
   child: Child | null;
 }
 
 export interface Child {
   run: string;
-  thread: string; // where its work is kept
+  thread: string; // the thread of its work
   agent: string;
   prompt: string;
   items: Item[];
@@ -42,8 +42,8 @@ export interface Said {
   key: string;
   seq: number;
   text: string;
-  parts: Part[]; // pictures and files that came with it
-  by: string; // the hook that said it, if it was not the user
+  parts: Part[]; // attached images and files
+  by: string; // the hook that sent it, if not the user
 }
 
 export interface Reply {
@@ -78,14 +78,14 @@ export interface Task {
 }
 
 export interface Conversation {
-  agent: string; // whom one talks to
+  agent: string; // the agent of the conversation
   items: Item[];
-  pending: Said[]; // what was sent and is not heard yet
+  pending: Said[]; // sent messages that are not delivered yet
   last: number; // the number of the last durable entry that is in here
   part: number; // and how much of an entry that makes several frames
-  run: string; // the run that goes on, if one does
+  run: string; // the active run, if any
   tasks: Task[];
-  values: Record<string, unknown>; // todos, files and what else capabilities keep
+  values: Record<string, unknown>; // todos, files and other values of capabilities
 }
 
 export interface Event {
@@ -99,8 +99,8 @@ export interface Event {
 export const EMPTY: Conversation = { agent: "", items: [], pending: [], last: 0, part: 0, run: "", tasks: [], values: {} };
 
 /** The conversation with one more frame; one that is in it already is left out. */
-export function fold(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
-  const place = id ? read(id) : null;
+export function foldFrame(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
+  const place = id ? parsePosition(id) : null;
   if (place && before(place, old)) return old;
   const step = STEPS[event.event];
   const known = place ? ofThisThread(old, event) : old;
@@ -108,7 +108,7 @@ export function fold(old: Conversation, id: string, event: Event, now = Date.now
   return place ? { ...next, last: place.seq, part: place.part } : next;
 }
 
-export function read(id: string): { seq: number; part: number } {
+export function parsePosition(id: string): { seq: number; part: number } {
   const [seq = "0", part] = id.split(".");
   return { seq: Number(seq), part: part === undefined ? Infinity : Number(part) };
 }
@@ -117,7 +117,7 @@ function before(place: { seq: number; part: number }, old: Conversation): boolea
   return place.seq < old.last || (place.seq === old.last && place.part <= old.part);
 }
 
-/** What is in the thread's log is of a run of its own; whoever asks in it may be a subagent. */
+/** Entries of the thread's log belong to its own run; a question may be of a subagent. */
 function ofThisThread(old: Conversation, event: Event): Conversation {
   const run = event.run_id ?? "";
   if (!run || run === old.run || event.event.startsWith("on_approval")) return old;
@@ -127,48 +127,48 @@ function ofThisThread(old: Conversation, event: Event): Conversation {
 type Step = (old: Conversation, event: Event, seq: number, now: number) => Conversation;
 
 const STEPS: Record<string, Step> = {
-  on_chat_model_start: (old, event) => within(old, event, (items) => [...closed(items), open(event)]),
-  on_chat_model_stream: (old, event) => within(old, event, (items) => onReply(items, event, (reply) => grown(reply, event))),
+  on_chat_model_start: (old, event) => updateItems(old, event, (items) => [...closed(items), open(event)]),
+  on_chat_model_stream: (old, event) => updateItems(old, event, (items) => onReply(items, event, (reply) => appendDelta(reply, event))),
   on_chat_model_restart: (old, event) =>
-    within(old, event, (items) => onReply(items, event, (reply) => ({ ...reply, text: text(event, "content"), reasoning: "", calls: [] }))),
+    updateItems(old, event, (items) => onReply(items, event, (reply) => ({ ...reply, text: text(event, "content"), reasoning: "", calls: [] }))),
   on_chat_model_end: (old, event, seq) =>
-    within(old, event, (items) => onReply(items, event, (reply) => replied(reply, event, seq))),
+    updateItems(old, event, (items) => onReply(items, event, (reply) => completeReply(reply, event, seq))),
   on_tool_start: (old, event, _, now) =>
-    within(old, event, (items) =>
+    updateItems(old, event, (items) =>
       onCall(items, event, (call) => ({ ...call, args: record(event, "args") ?? call.args, state: "running", began: now })),
     ),
   on_tool_stream: (old, event) =>
-    within(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
-  on_tool_end: (old, event, _, now) => within(old, event, (items) => onCall(items, event, (call) => used(call, event, now))),
-  on_user_message: (old, event, seq) => heard(old, event, seq),
-  on_subagent_start: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => ({ ...call, child: begun(call, event) })) }),
-  on_subagent_end: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => returned(call, event)) }),
-  on_state: (old, event) => ({ ...old, values: Object.entries(event.data ?? {}).reduce(valued, old.values) }),
+    updateItems(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
+  on_tool_end: (old, event, _, now) => updateItems(old, event, (items) => onCall(items, event, (call) => completeCall(call, event, now))),
+  on_user_message: (old, event, seq) => applyUserMessage(old, event, seq),
+  on_subagent_start: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => ({ ...call, child: startChild(call, event) })) }),
+  on_subagent_end: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => endChild(call, event)) }),
+  on_state: (old, event) => ({ ...old, values: Object.entries(event.data ?? {}).reduce(mergeValue, old.values) }),
   resync: (old) => ({ ...old, items: old.items.filter((item) => !(item.kind === "reply" && item.open)) }),
   on_task_start: (old, event) => ({
     ...old,
-    tasks: [...old.tasks.filter((one) => one.id !== text(event, "task_id")), task(event)],
+    tasks: [...old.tasks.filter((one) => one.id !== text(event, "task_id")), toTask(event)],
   }),
-  on_task_update: (old, event) => ({ ...old, tasks: old.tasks.map((one) => moved(one, event)) }),
-  on_task_end: (old, event) => ({ ...old, tasks: old.tasks.map((one) => moved(one, event)) }),
-  done: (old, event, seq) => over(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
+  on_task_update: (old, event) => ({ ...old, tasks: old.tasks.map((one) => updateTask(one, event)) }),
+  on_task_end: (old, event) => ({ ...old, tasks: old.tasks.map((one) => updateTask(one, event)) }),
+  done: (old, event, seq) => endRun(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
   error: (old, event, seq) => {
     const error = record(event, "error");
-    return over(old, event, seq, "failed", "error", String(error?.["message"] ?? "the run failed"));
+    return endRun(old, event, seq, "failed", "error", String(error?.["message"] ?? "the run failed"));
   },
 };
 
-/** Whose items an event is about: those of the conversation, or of the subagent whose run it is of. */
-function within(old: Conversation, event: Event, change: (items: Item[]) => Item[]): Conversation {
+/** Update the items of an event: those of the conversation, or of a subagent's run. */
+function updateItems(old: Conversation, event: Event, change: (items: Item[]) => Item[]): Conversation {
   const run = event.run_id ?? "";
   const inside = run ? inRun(old.items, run, change) : old.items;
   if (inside !== old.items) return { ...old, items: inside };
-  if (run && old.run && run !== old.run && works(old.items)) return old; // a subagent whose beginning was not seen here
+  if (run && old.run && run !== old.run && isWorking(old.items)) return old; // a subagent whose start was not seen here
   const going = run || old.run;
   return { ...old, run: going, items: change(old.items.filter((item) => !(item.kind === "ended" && item.outcome === "interrupted" && item.run === going))) };
 }
 
-const works = (items: Item[]): boolean => items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
+const isWorking = (items: Item[]): boolean => items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
 
 /** The items with those of one subagent's run changed, however deep it works; the same if there is none. */
 function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): Item[] {
@@ -179,7 +179,7 @@ function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): I
   });
 }
 
-/** The items with calls changed; what is not changed stays the same object, so that it is not drawn again. */
+/** Update calls; unchanged items keep their identity to avoid a redraw. */
 function eachCall(items: Item[], change: (call: Call) => Call): Item[] {
   let changed = false;
   const next = items.map((item) => {
@@ -206,7 +206,7 @@ function onReply(items: Item[], event: Event, change: (reply: Reply) => Reply): 
   return [...items, change(open(event))];
 }
 
-function grown(reply: Reply, event: Event): Reply {
+function appendDelta(reply: Reply, event: Event): Reply {
   const delta = text(event, "delta");
   switch (text(event, "kind")) {
     case "reasoning":
@@ -214,7 +214,7 @@ function grown(reply: Reply, event: Event): Reply {
     case "tool_args": {
       const index = Number(event.data?.["index"] ?? 0);
       const calls = [...reply.calls];
-      for (let at = calls.length; at <= index; at++) calls.push(fresh(`open-${at}`, ""));
+      for (let at = calls.length; at <= index; at++) calls.push(createCall(`open-${at}`, ""));
       calls[index] = { ...calls[index]!, argsText: calls[index]!.argsText + delta };
       return { ...reply, calls };
     }
@@ -229,15 +229,15 @@ interface Message {
   tool_calls?: { id: string; name: string; args?: Record<string, unknown> }[];
 }
 
-function replied(reply: Reply, event: Event, seq: number): Reply {
+function completeReply(reply: Reply, event: Event, seq: number): Reply {
   const message = (record(event, "message") ?? {}) as Message;
-  const calls = (message.tool_calls ?? []).map((call) => ({ ...fresh(call.id, call.name), args: call.args ?? {} }));
-  const words = message.content === undefined ? reply.text : said(seq, message.content).text;
+  const calls = (message.tool_calls ?? []).map((call) => ({ ...createCall(call.id, call.name), args: call.args ?? {} }));
+  const words = message.content === undefined ? reply.text : toUserItem(seq, message.content).text;
   const thought = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
   return { ...reply, key: `m${seq}`, seq, run: event.run_id ?? reply.run, text: words, reasoning: thought || reply.reasoning, calls, open: false };
 }
 
-export function fresh(id: string, name: string): Call {
+export function createCall(id: string, name: string): Call {
   return {
     id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", why: [], began: 0, ended: 0, ms: 0, child: null,
   }; // prettier-ignore
@@ -258,16 +258,16 @@ function onAnyCall(items: Item[], event: Event, change: (call: Call) => Call): I
   });
 }
 
-function used(call: Call, event: Event, now: number): Call {
+function completeCall(call: Call, event: Event, now: number): Call {
   const error = text(event, "error");
   const why = (event.data?.["why"] ?? []) as Why[];
   return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, why, ended: now };
 }
 
-/** Of what was sent from here, this is the one that is heard now. */
-function heard(old: Conversation, event: Event, seq: number): Conversation {
+/** Replace the sent message that is delivered now. */
+function applyUserMessage(old: Conversation, event: Event, seq: number): Conversation {
   const message = (record(event, "message") ?? {}) as { content?: string | Part[]; name?: string };
-  const now = said(seq, message.content ?? "", message.name ?? "");
+  const now = toUserItem(seq, message.content ?? "", message.name ?? "");
   const same = (one: Item) => one.kind === "user" && one.seq === 0 && one.text === now.text;
   const sent = old.pending.find(same);
   const early = sent ? undefined : old.items.find(same);
@@ -275,8 +275,8 @@ function heard(old: Conversation, event: Event, seq: number): Conversation {
   return { ...old, pending, items: [...closed(old.items).filter((one) => one !== early), now] };
 }
 
-/** A value that is kept item by item comes item by item; null is one that is gone. */
-function valued(values: Record<string, unknown>, [key, value]: [string, unknown]): Record<string, unknown> {
+/** Merge a value by item; null deletes an item. */
+function mergeValue(values: Record<string, unknown>, [key, value]: [string, unknown]): Record<string, unknown> {
   const old = values[key];
   if (!isMap(value) || !isMap(old)) return { ...values, [key]: isMap(value) ? present(value) : value };
   return { ...values, [key]: present({ ...old, ...value }) };
@@ -285,7 +285,7 @@ function valued(values: Record<string, unknown>, [key, value]: [string, unknown]
 const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 const present = (map: Record<string, unknown>) => Object.fromEntries(Object.entries(map).filter(([, value]) => value !== null));
 
-function begun(call: Call, event: Event): Child {
+function startChild(call: Call, event: Event): Child {
   const again = event.data?.["resumed"] === true && call.child;
   return again ? { ...call.child!, run: event.run_id ?? "", outcome: "" } : child(event);
 }
@@ -294,27 +294,27 @@ function child(event: Event): Child {
   return { run: event.run_id ?? "", thread: text(event, "thread_id"), agent: event.name ?? "", prompt: text(event, "prompt"), items: [], outcome: "", text: "" };
 }
 
-function returned(call: Call, event: Event): Call {
+function endChild(call: Call, event: Event): Call {
   const ended = call.child ?? child(event);
   return { ...call, child: { ...ended, outcome: text(event, "outcome"), text: text(event, "text") } };
 }
 
-export function said(seq: number, content: string | Part[], by = "", key = `m${seq}`): Said {
+export function toUserItem(seq: number, content: string | Part[], by = "", key = `m${seq}`): Said {
   const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
   const words = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : [])).join("\n");
   return { kind: "user", key, seq, text: words, parts: parts.filter((part) => part.type !== "text"), by };
 }
 
-function task(event: Event): Task {
+function toTask(event: Event): Task {
   return { id: text(event, "task_id"), agent: event.name ?? "", prompt: text(event, "prompt"), status: "running", text: "" };
 }
 
-function moved(one: Task, event: Event): Task {
+function updateTask(one: Task, event: Event): Task {
   if (one.id !== text(event, "task_id")) return one;
   return { ...one, status: text(event, "status") || one.status, text: text(event, "text") || text(event, "message") || one.text };
 }
 
-function over(old: Conversation, event: Event, seq: number, outcome: string, reason: string, error: string): Conversation {
+function endRun(old: Conversation, event: Event, seq: number, outcome: string, reason: string, error: string): Conversation {
   const run = event.run_id ?? old.run;
   const items = closed(old.items).map((item) => (item.kind === "reply" && item.open ? { ...item, open: false } : item));
   const end: Ended = { kind: "ended", key: `e${seq || run}`, seq, run, outcome, reason, error };

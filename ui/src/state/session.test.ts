@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { serve } from "../testing/serve";
-import { app, conversation, NOBODYS, patch } from "./app";
-import { begin, pulse, signIn, signOut } from "./session";
-import { followNothing } from "./following";
+import { app, openConversation, NOBODYS, patchApp } from "./app";
+import { startSession, pollOnce, signIn, signOut } from "./session";
+import { followNothing } from "./runStream";
 import { openThread, removeThread } from "./threads";
 
 const thread = (id: string, last: number, more: object = {}) => ({ id, title: id, agent_id: "coder", meta: {}, created: 0, updated: last, last, asking: 0, ...more });
@@ -14,7 +14,7 @@ const refused = () => Response.json({ error: { code: "unauthorized", message: "s
 
 let server: ReturnType<typeof serve> | undefined;
 beforeEach(() => {
-  patch({ ...NOBODYS, me: undefined, notices: [], online: true });
+  patchApp({ ...NOBODYS, me: undefined, notices: [], online: true });
   history.replaceState(null, "", "/");
 });
 afterEach(() => {
@@ -25,20 +25,20 @@ afterEach(() => {
 it("trades the ticket of a link, once, and keeps it out of the address", async () => {
   history.replaceState(null, "", "/#ticket=one-use");
   server = serve({ ...lists(), "POST /auth/session": () => ME });
-  await begin();
+  await startSession();
   expect([server.asked[0]?.body, location.hash, app.get().me?.username, app.get().agent]).toEqual([{ ticket: "one-use" }, "", "ada", "coder"]);
 });
 
 it("opens the thread that the address names", async () => {
   history.replaceState(null, "", "/#thread=th_1");
   server = serve({ ...lists(), "GET /auth/me": () => ME, "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }) });
-  await begin();
-  expect([app.get().thread, conversation(app.get()).items.length]).toEqual(["th_1", 1]);
+  await startSession();
+  expect([app.get().thread, openConversation(app.get()).items.length]).toEqual(["th_1", 1]);
 });
 
 it("asks who is there when nobody is signed in", async () => {
   server = serve({ "GET /auth/me": refused });
-  await begin();
+  await startSession();
   expect([app.get().me, app.get().notices]).toEqual([null, []]);
 });
 
@@ -51,67 +51,67 @@ it("says why a token was refused", async () => {
 it("leaves nothing behind for who comes next", async () => {
   server = serve({ ...lists([thread("th_1", 1)]), "POST /auth/session": () => ME, "DELETE /auth/session": () => null });
   await signIn("token");
-  patch({ thread: "th_1", drafts: { th_1: "secret" } });
+  patchApp({ thread: "th_1", drafts: { th_1: "secret" } });
   await signOut();
   expect(app.get()).toMatchObject({ ...NOBODYS, me: null });
 });
 
 it("notices what was said elsewhere", async () => {
-  patch({ me: ME as never, thread: "th_1", conversations: { th_1: { ...conversation(app.get()), last: 1, part: Infinity } } });
+  patchApp({ me: ME as never, thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), last: 1, part: Infinity } } });
   server = serve({ ...lists([thread("th_1", 4)]), "GET /threads/th_1": () => ({ ...thread("th_1", 4), messages: said("from elsewhere") }) });
-  await pulse();
-  expect(conversation(app.get()).items).toMatchObject([{ text: "from elsewhere" }]);
+  await pollOnce();
+  expect(openConversation(app.get()).items).toMatchObject([{ text: "from elsewhere" }]);
 });
 
 it("notices that somebody is asked, that the server is gone, and that the session is over", async () => {
-  patch({ me: ME as never });
+  patchApp({ me: ME as never });
   server = serve({ ...lists([thread("th_1", 4, { asking: 1 })]), "GET /approvals": () => ({ approvals: [{ id: "a", thread_id: "th_1", agent_id: "", title: "", question: "?" }] }) });
-  await pulse();
+  await pollOnce();
   expect(app.get().approvals.length).toBe(1);
   server.stop();
   server = serve({ "GET /threads": () => Promise.reject(new TypeError("refused")) });
-  await pulse();
+  await pollOnce();
   expect([app.get().online, app.get().me !== null]).toEqual([false, true]);
   server.stop();
   server = serve({ "GET /threads": refused });
-  await pulse();
+  await pollOnce();
   expect(app.get().me).toBeNull();
 });
 
 it("goes on with a new thread where the wanted one is gone, or is deleted", async () => {
-  patch({ me: ME as never });
+  patchApp({ me: ME as never });
   server = serve({ ...lists(), "DELETE /threads/th_2": () => null });
   await openThread("th_1");
   expect([app.get().thread, app.get().notices.length, app.get().opening]).toEqual(["", 1, ""]);
-  patch({ thread: "th_2", threads: [thread("th_2", 1) as never] });
+  patchApp({ thread: "th_2", threads: [thread("th_2", 1) as never] });
   await removeThread("th_2");
   await vi.waitFor(() => expect([app.get().thread, app.get().threads]).toEqual(["", []]));
 });
 
 it("keeps a thread open that cannot be read at the moment, and says why", async () => {
-  patch({ me: ME as never });
+  patchApp({ me: ME as never });
   server = serve({ ...lists(), "GET /threads/th_1": () => new Response("oh", { status: 500 }) });
   await openThread("th_1");
   expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual(["th_1", expect.stringMatching(/^The server returned status 500/), []]);
 });
 
 it("goes back to a thread with the agent that it is of", async () => {
-  patch({ me: ME as never, agent: "other" });
+  patchApp({ me: ME as never, agent: "other" });
   server = serve({ ...lists(), "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }) });
   await openThread("th_1");
-  patch({ agent: "other", thread: "th_2" });
+  patchApp({ agent: "other", thread: "th_2" });
   await openThread("th_1");
   expect(app.get().agent).toBe("coder");
 });
 
 it("notices that the open thread was deleted elsewhere, and keeps what was being written", async () => {
   let rows = [thread("th_1", 1)];
-  patch({ me: ME as never, drafts: { th_1: "half" } });
+  patchApp({ me: ME as never, drafts: { th_1: "half" } });
   server = serve({ ...lists(), "GET /threads": () => ({ threads: rows, next: "" }), "GET /threads/th_1": () => (rows.length ? { ...rows[0], messages: said("hello") } : Response.json({ error: { code: "not_found", message: "gone" } }, { status: 404 })) });
   await openThread("th_1");
-  await pulse();
+  await pollOnce();
   rows = [];
-  await pulse();
+  await pollOnce();
   expect([app.get().thread, app.get().drafts[""], app.get().notices.length]).toEqual(["", "half", 1]);
 });
 
@@ -119,7 +119,7 @@ it("does not ask for a token because the server is not well", async () => {
   vi.useFakeTimers();
   let well = false;
   server = serve({ ...lists(), "GET /auth/me": () => (well ? ME : new Response("", { status: 503 })) });
-  await begin();
+  await startSession();
   expect(app.get().me).toBeUndefined();
   well = true;
   await vi.advanceTimersByTimeAsync(3_000);

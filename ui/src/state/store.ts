@@ -26,7 +26,7 @@ export function createStore<S>(initial: S): Store<S> {
   };
 }
 
-/** What a component needs of the state; it is drawn again only when that is another value. */
+/** Select a part of the state; a component is drawn again only if that value changes. */
 export function useStore<S, T>(store: Store<S>, select: (state: S) => T): T {
   return useSyncExternalStore(store.subscribe, () => select(store.get()));
 }

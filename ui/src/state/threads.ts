@@ -1,63 +1,63 @@
-/** Threads: opened, begun, branched off, renamed and deleted. The address says which one is open. */
+/** Threads: open, create, fork, rename and delete. The URL has the open one. */
 
 import * as api from "../api";
 import { ApiError } from "../api/http";
-import { app, attempt, conversation, converse, NEW, notify, once, patch, setDraft } from "./app";
+import { app, tryRequest, openConversation, updateConversation, NEW, notify, runOnce, patchApp, setDraft } from "./app";
 import { EMPTY } from "./fold";
-import { follow, followOnly, settle } from "./following";
+import { followRun, followOnlyRun, settle } from "./runStream";
 import { listAgain } from "./lists";
-import { merged } from "./loaded";
+import { mergeThread } from "./threadItems";
 
 /** Open a thread, at its end or at an entry. */
 export async function openThread(id: string, goal = 0): Promise<void> {
   if (!id) return newThread();
   const known = app.get().conversations[id];
-  patch({ thread: id, goal, drawer: false, opening: "", trouble: "", ...(known?.agent ? { agent: known.agent } : {}) });
-  followOnly(id);
+  patchApp({ thread: id, goal, drawer: false, opening: "", trouble: "", ...(known?.agent ? { agent: known.agent } : {}) });
+  followOnlyRun(id);
   if (!known?.last) return readThread(id);
-  if ((await settle(id)) === "gone") vanished(id);
+  if ((await settle(id)) === "gone") handleMissing(id);
 }
 
 /** Read a thread that has not been seen yet. */
 export async function readThread(id: string): Promise<void> {
-  patch({ opening: id, trouble: "" });
+  patchApp({ opening: id, trouble: "" });
   try {
     const detail = await api.threads.get(id);
-    if (app.get().thread === id) patch({ agent: detail.agent_id });
-    converse(id, (old) => merged(old, detail));
-    if (detail.run_id) follow(detail.run_id, id);
+    if (app.get().thread === id) patchApp({ agent: detail.agent_id });
+    updateConversation(id, (old) => mergeThread(old, detail));
+    if (detail.run_id) followRun(detail.run_id, id);
   } catch (error) {
-    if (app.get().thread === id) await unreadable(id, error);
+    if (app.get().thread === id) await handleUnreadable(id, error);
   } finally {
-    if (app.get().opening === id) patch({ opening: "" });
+    if (app.get().opening === id) patchApp({ opening: "" });
   }
 }
 
-async function unreadable(id: string, error: unknown): Promise<void> {
-  if (error instanceof ApiError && error.status === 404) vanished(id);
-  else if (error instanceof ApiError && error.status !== 401) patch({ trouble: error.message });
-  else await attempt(() => Promise.reject(error as Error));
+async function handleUnreadable(id: string, error: unknown): Promise<void> {
+  if (error instanceof ApiError && error.status === 404) handleMissing(id);
+  else if (error instanceof ApiError && error.status !== 401) patchApp({ trouble: error.message });
+  else await tryRequest(() => Promise.reject(error as Error));
 }
 
-/** The thread is not there, or not any more; what was being written in it stays. */
-export function vanished(id: string): void {
-  drop(id);
+/** The thread does not exist any more; its draft is kept. */
+export function handleMissing(id: string): void {
+  closeThread(id);
   notify("Thread not found; it may have been deleted.", "error");
 }
 
 export function newThread(): void {
-  patch({ thread: NEW, trouble: "", drawer: false });
-  followOnly(NEW);
-  if (!conversation(app.get()).pending.length) converse(NEW, () => EMPTY);
+  patchApp({ thread: NEW, trouble: "", drawer: false });
+  followOnlyRun(NEW);
+  if (!openConversation(app.get()).pending.length) updateConversation(NEW, () => EMPTY);
 }
 
 /** Talk to another agent; that is another conversation. */
 export function chooseAgent(agent: string): void {
-  patch({ agent });
+  patchApp({ agent });
   newThread();
 }
 
-export const forkAt = (seq: number): Promise<void | undefined> => once("fork", () => attempt(() => fork(app.get().thread, seq)));
+export const forkAt = (seq: number): Promise<void | undefined> => runOnce("fork", () => tryRequest(() => fork(app.get().thread, seq)));
 
 async function fork(thread: string, seq: number): Promise<void> {
   const made = await api.threads.fork(thread, seq);
@@ -67,20 +67,20 @@ async function fork(thread: string, seq: number): Promise<void> {
 }
 
 export async function renameThread(id: string, title: string): Promise<void> {
-  const changed = title.trim() ? await attempt(() => api.threads.rename(id, title.trim())) : undefined;
+  const changed = title.trim() ? await tryRequest(() => api.threads.rename(id, title.trim())) : undefined;
   if (changed) app.set((old) => ({ ...old, threads: old.threads.map((row) => (row.id === id ? changed : row)) }));
 }
 
 export async function removeThread(id: string): Promise<void> {
-  await once(`remove ${id}`, () => attempt(async () => {
+  await runOnce(`remove ${id}`, () => tryRequest(async () => {
     await api.threads.remove(id);
     setDraft(id, null);
-    drop(id);
+    closeThread(id);
   }));
 }
 
-/** A thread that is not there any more goes from the page. */
-function drop(id: string): void {
+/** Remove a deleted thread from the page. */
+function closeThread(id: string): void {
   if (app.get().thread === id) {
     history.replaceState(null, "", location.pathname); // going back leads nowhere
     const { [id]: draft, [NEW]: other } = app.get().drafts;

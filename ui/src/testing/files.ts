@@ -2,7 +2,7 @@
 
 import { type Asked, serve } from "./serve";
 
-/** Serve these files until `stop`; what is done to them is seen in `files`. */
+/** Serve these files until `stop`; changes are visible in `files`. */
 export function serveFiles(first: Record<string, string> = {}): { files: Map<string, string>; stop: () => void } {
   const files = new Map(Object.entries(first));
   const path = (asked: Asked) => new URLSearchParams(asked.path.split("?")[1] ?? "").get("path") ?? "";

@@ -1,4 +1,4 @@
-/** A server for tests: it answers what it was told to, and keeps what it was asked. */
+/** A test server: scripted responses and recorded requests. */
 
 export interface Asked {
   method: string;
@@ -9,7 +9,7 @@ export interface Asked {
 
 type Answer = (asked: Asked) => unknown;
 
-/** Answer these routes (`"GET /threads"`), until `stop`; what is not among them does not exist. An answer that is an
+/** Serve these routes (`"GET /threads"`) until `stop`; others are 404. A response that is an
  * array of texts is a stream, which breaks off at its end. */
 export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: () => void } {
   const real = globalThis.fetch;
@@ -40,7 +40,7 @@ export function stream(texts: string[], run = "run_1", thread = "th_1"): Respons
   return new Response(body, { headers: { "X-Run-Id": run, "X-Thread-Id": thread } });
 }
 
-/** An event as it goes over the wire. */
+/** An event in wire format. */
 export function frame(event: string, data: Record<string, unknown> = {}, id = "", run = "run_1"): string {
   return `${id ? `id: ${id}\n` : ""}event: ${event}\ndata: ${JSON.stringify({ event, run_id: run, data })}\n\n`;
 }

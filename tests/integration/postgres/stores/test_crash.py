@@ -1,4 +1,4 @@
-"""What was acknowledged survives a crash at any moment, and nothing is ever there in part.
+"""Acknowledged data survives a crash at any moment, and no append is stored in part.
 
 The process that writes is really killed: at random while it is busy, and before each of its writes and syncs. In CI a
 sample of these; all of them with WICK_FULL.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from store_fixtures import Place, place, read, whole, writing
+from store_fixtures import StoreLocation, complete_groups, place, read_entries, run_writer
 from wick.errors import StoreError
 from wick.protocols import Store
 
@@ -39,7 +39,7 @@ def sound(folder: Path) -> None:
 @pytest.mark.timeout(7200 if FULL else 300)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
-    """Each process goes on with the threads that the last one, which was killed, left behind."""
+    """Each process continues with the threads that its killed predecessor left."""
     there = place(kind, tmp_path)
     acknowledged: Counter[str] = Counter()
     chance = random.Random(7)
@@ -47,7 +47,7 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
         _kill_one(there, acknowledged, 0.001 + chance.expovariate(1 / 0.04), until="begun" if number else "ack")
     store = there.open()
     for id, last in acknowledged.items():
-        ends = [0, *whole(await read(store, id))]
+        ends = [0, *complete_groups(await read_entries(store, id))]
         assert last in ends and ends[-1] == (await store.head("ada", id)).last
     assert acknowledged.total() > 0
     await store.close()
@@ -55,9 +55,9 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
         sound(tmp_path)
 
 
-def _kill_one(there: Place, acknowledged: Counter[str], seconds: float, until: str) -> None:
-    """Kill a process, that many seconds after it first said so."""
-    with writing(there, "load", str(THREADS)) as writer:
+def _kill_one(there: StoreLocation, acknowledged: Counter[str], seconds: float, until: str) -> None:
+    """Kill a process that many seconds after its first report."""
+    with run_writer(there, "load", str(THREADS)) as writer:
         assert writer.stdout is not None
         for line in iter(writer.stdout.readline, ""):
             _note(line, acknowledged)
@@ -89,9 +89,9 @@ def strace(*options: str) -> list[str]:
 
 
 def calls(folder: Path) -> list[tuple[str, int]]:
-    """Every write and sync of a run that nobody disturbs, by its name and its number among those of its name."""
+    """Return every write and sync of an undisturbed run, by name and number."""
     log = folder / "strace"
-    with writing(Place("sqlite", folder), "run", under=strace("-o", str(log), "-y")) as writer:
+    with run_writer(StoreLocation("sqlite", folder), "run", under=strace("-o", str(log), "-y")) as writer:
         said, _ = writer.communicate(timeout=60)
     assert said.endswith("ack closed\n")
     points, seen = [], Counter[tuple[str, str]]()
@@ -120,19 +120,19 @@ async def test_killed_before_each_write(tmp_path: Path) -> None:
         folder = tmp_path / f"{name}{number}"
         folder.mkdir()
         under = strace("-o", "/dev/null", "-e", f"inject={name}:signal=SIGKILL:when={number}")
-        with writing(Place("sqlite", folder), "run", under=under) as writer:
+        with run_writer(StoreLocation("sqlite", folder), "run", under=under) as writer:
             said, _ = writer.communicate(timeout=60)
         assert "ack closed" not in said, f"nothing was killed at {name} {number}"
         await _check_run(folder, said.splitlines())
 
 
 async def _check_run(folder: Path, said: list[str]) -> None:
-    """Everything that was acknowledged is there, and what is there is whole; and the next process can go on."""
-    store = Place("sqlite", folder).open()
+    """Check that everything acknowledged is stored and complete, and that the next process can continue."""
+    store = StoreLocation("sqlite", folder).open()
     if "ack created" not in said:
         await _begin_anew(store)
     last = max([0, *(int(line.split()[-1]) for line in said if line.startswith(("ack appended", "ack took")))])
-    ends = whole(await read(store))
+    ends = complete_groups(await read_entries(store))
     assert last in (0, *ends)
     head = await store.head("ada", "t")
     assert head.last == (ends[-1] if ends else 0)
@@ -141,7 +141,7 @@ async def _check_run(folder: Path, said: list[str]) -> None:
         if line.startswith("ack blob"):
             assert await store.get_blob("ada", "t", line.split()[-1]) == b"blob" * 3000
         if line == "ack forked":
-            assert whole(await read(store, "fork")) == [1, 4]
+            assert complete_groups(await read_entries(store, "fork")) == [1, 4]
     await store.enqueue("ada", "t", {"next": True})
     await store.close()
     sound(folder)
@@ -151,4 +151,4 @@ async def _begin_anew(store: Store) -> None:
     try:
         await store.create("ada", "t")
     except StoreError as error:
-        assert error.code == "conflict"  # it was made, and nobody was told
+        assert error.code == "conflict"  # it was created but not acknowledged

@@ -1,4 +1,4 @@
-"""What can happen to a Postgres store and to no other: servers that restart, connections that break, schemas."""
+"""Postgres only: server restarts, broken connections, schemas."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from postgres import Server, new_server, server
-from store_fixtures import entries, entry, held, numbers, read, refused
+from postgres import PostgresServer, new_server, shared_server
+from store_fixtures import assert_refused, entry_numbers, hold_thread, make_entries, make_entry, read_entries
 from wick.errors import StoreError
 from wick.protocols import News
 from wick.stores import postgres_pool
@@ -24,18 +24,18 @@ FIXTURES = Path(__file__).parents[3] / "support" / "stores" / "fixtures"
 
 @pytest.fixture
 def schema() -> str:
-    return server().schema()
+    return shared_server().schema()
 
 
 @pytest.fixture
 async def store(schema: str) -> AsyncIterator[Postgres]:
-    made = Postgres(server().conninfo, schema=schema)
+    made = Postgres(shared_server().conninfo, schema=schema)
     yield made
     await made.close()
 
 
 @pytest.fixture
-def own() -> Iterator[Server]:
+def own() -> Iterator[PostgresServer]:
     """A server that may be stopped."""
     made = new_server()
     yield made
@@ -43,7 +43,9 @@ def own() -> Iterator[Server]:
 
 
 async def ask(query: str, conninfo: str = "") -> list[tuple[object, ...]]:
-    async with await psycopg.AsyncConnection.connect(conninfo or server().conninfo, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(
+        conninfo or shared_server().conninfo, autocommit=True
+    ) as connection:
         cursor = await connection.execute(query.encode())
         return await cursor.fetchall() if cursor.description else []
 
@@ -51,33 +53,33 @@ async def ask(query: str, conninfo: str = "") -> list[tuple[object, ...]]:
 # -- trouble --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_restarts(own: Server) -> None:
+async def test_a_server_that_restarts(own: PostgresServer) -> None:
     store = Postgres(own.conninfo, wait_seconds=60)
-    mine = await held(store)
+    mine = await hold_thread(store)
     await asyncio.gather(*(store.head("ada", "t") for _ in range(10)))  # several connections are open
     for seq in range(1, 4):
         await asyncio.to_thread(own.stop)
         await asyncio.to_thread(own.start)
-        assert await mine.append(entry(seq)) == seq  # the first that is asked, and no error
-    assert numbers(await read(store)) == [1, 2, 3]
+        assert await mine.append(make_entry(seq)) == seq  # the first that is asked, and no error
+    assert entry_numbers(await read_entries(store)) == [1, 2, 3]
     await store.close()
 
 
-async def test_a_server_that_is_gone_and_comes_back(own: Server) -> None:
+async def test_a_server_restart_is_survived(own: PostgresServer) -> None:
     store = Postgres(own.conninfo, wait_seconds=60)
-    mine = await held(store)
-    await mine.append(entry(1))
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
     await asyncio.to_thread(own.stop)
     waits(store, 0.5)
     for _ in range(2):
-        with refused("unavailable", "Postgres"):
-            await mine.append(entry(2))
-        with refused("unavailable", "Postgres"):
-            await read(store)
+        with assert_refused("unavailable", "Postgres"):
+            await mine.append(make_entry(2))
+        with assert_refused("unavailable", "Postgres"):
+            await read_entries(store)
     await asyncio.to_thread(own.start)
     waits(store, 60)
-    assert await mine.append(entry(2)) == 2
-    assert numbers(await read(store)) == [1, 2]
+    assert await mine.append(make_entry(2)) == 2
+    assert entry_numbers(await read_entries(store)) == [1, 2]
     await store.close()
 
 
@@ -88,19 +90,19 @@ def waits(store: Postgres, seconds: float) -> None:
     pool.timeout = pool.reconnect_timeout = seconds
 
 
-async def test_nobody_listens_there() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     store = Postgres("host=127.0.0.1 port=1 user=nobody password=sesame", wait_seconds=0.5)
     for _ in range(2):
-        with refused("unavailable", "is it running"):
+        with assert_refused("unavailable", "is it running"):
             await store.create("ada", "t")
     assert "sesame" not in repr(store)
     await store.close()
 
 
-async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema: str) -> None:
-    mine = await held(store)
-    row = entry(1)
-    async with await psycopg.AsyncConnection.connect(server().conninfo) as other:
+async def test_a_connection_lost_during_a_write(store: Postgres, schema: str) -> None:
+    mine = await hold_thread(store)
+    row = make_entry(1)
+    async with await psycopg.AsyncConnection.connect(shared_server().conninfo) as other:
         await other.execute(f"SELECT 1 FROM {schema}.threads FOR UPDATE".encode())
         waiting = asyncio.ensure_future(mine.append(row))
         behind = f"SELECT pid FROM pg_stat_activity WHERE {other.info.backend_pid} = ANY(pg_blocking_pids(pid))"
@@ -109,15 +111,15 @@ async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema:
             await asyncio.sleep(0.02)
         for (pid,) in stuck:
             await ask(f"SELECT pg_terminate_backend({pid})")
-        with refused("unavailable", "it may have been written or not: append exactly the same again"):
+        with assert_refused("unavailable", "it may have been written or not: append exactly the same again"):
             await waiting
     assert await mine.append(row) == 1
-    assert await read(store) == [row]
+    assert await read_entries(store) == [row]
 
 
 @asynccontextmanager
 async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """A way to the server; once it is `deaf`, what the server says is lost, and the connection with it."""
+    """A proxy to the server; once `deaf`, replies of the server are lost with the connection."""
     deaf, tasks = asyncio.Event(), set[asyncio.Future[None]]()
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, answers: bool) -> None:
@@ -135,7 +137,7 @@ async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", server().port)
+            there, back = await asyncio.open_connection("127.0.0.1", shared_server().port)
             tasks.add(asyncio.ensure_future(copy(reader, back, False)))
             await copy(there, writer, True)
         finally:
@@ -149,65 +151,65 @@ async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: str) -> None:
-    """It was written, and nobody knows: to append the same again finds it, and writes nothing twice."""
-    mine = await held(store)
-    some = entries(1, 3)
+async def test_a_lost_acknowledgement_of_a_write(store: Postgres, schema: str) -> None:
+    """It was written without acknowledgement: appending it again finds it and writes nothing twice."""
+    mine = await hold_thread(store)
+    some = make_entries(1, 3)
     async with proxy() as (port, deaf):
-        through = server().conninfo.replace(f"port={server().port}", f"port={port}")
+        through = shared_server().conninfo.replace(f"port={shared_server().port}", f"port={port}")
         far = Postgres(through, schema=schema, wait_seconds=60)
         await far.head("ada", "t")
         deaf.set()
-        with refused("unavailable", "may have been written or not"):
+        with assert_refused("unavailable", "may have been written or not"):
             await far.append("ada", "t", some, expect=0, fence=mine.lease.fence)
         deaf.clear()
-        assert len(await read(store)) == 3
+        assert len(await read_entries(store)) == 3
         assert await far.append("ada", "t", some, expect=0, fence=mine.lease.fence) == 3
         await far.close()
-    assert await read(store) == some
+    assert await read_entries(store) == some
 
 
-async def test_who_watches_hears_of_what_happened_while_the_server_was_gone(own: Server) -> None:
+async def test_a_watcher_receives_changes_made_during_an_outage(own: PostgresServer) -> None:
     store, other = Postgres(own.conninfo, wait_seconds=60), Postgres(own.conninfo, schema="wick", wait_seconds=60)
-    mine = await held(store)
+    mine = await hold_thread(store)
     async with aclosing(other.watch("ada", "t")) as news:
         assert await anext(news) == News(0, 0)
         await asyncio.to_thread(own.stop)
         await asyncio.to_thread(own.start)
-        await mine.append(entry(1))
+        await mine.append(make_entry(1))
         assert await asyncio.wait_for(anext(news), 60) == News(1, 0)
-        await mine.append(entry(2))
+        await mine.append(make_entry(2))
         assert await asyncio.wait_for(anext(news), 60) == News(2, 0)
     await store.close()
     await other.close()
 
 
 async def test_a_server_that_takes_no_writes(store: Postgres, schema: str) -> None:
-    await held(store)
-    standby = Postgres(server().conninfo + " options='-c default_transaction_read_only=on'", schema=schema)
+    await hold_thread(store)
+    standby = Postgres(shared_server().conninfo + " options='-c default_transaction_read_only=on'", schema=schema)
     assert (await standby.head("ada", "t")).last == 0
-    with refused("read_only", "takes no writes now"):
+    with assert_refused("read_only", "takes no writes now"):
         await standby.enqueue("ada", "t", {"n": 1})
     await standby.close()
 
 
 async def test_damage_is_found_out(store: Postgres, schema: str) -> None:
-    mine = await held(store)
-    await mine.append(*entries(1, 5))
+    mine = await hold_thread(store)
+    await mine.append(*make_entries(1, 5))
     await ask(f"UPDATE {schema}.entries SET data = convert_to('{{}}', 'UTF8') WHERE seq = 3")
-    with refused("corrupt", "thread t: entry 3 is damaged: its checksum is wrong"):
-        await read(store)
-    assert numbers(await read(store, limit=2)) == [1, 2]
+    with assert_refused("corrupt", "thread t: entry 3 is damaged: its checksum is wrong"):
+        await read_entries(store)
+    assert entry_numbers(await read_entries(store, limit=2)) == [1, 2]
     await ask(f"DELETE FROM {schema}.entries WHERE seq >= 3")
-    with refused("corrupt", "entry 3 is damaged: it is missing"):
-        await read(store)
+    with assert_refused("corrupt", "entry 3 is damaged: it is missing"):
+        await read_entries(store)
 
 
 # -- schemas --------------------------------------------------------------------------------------------------------
 
 
-async def test_stores_that_begin_at_once(schema: str) -> None:
-    stores = [Postgres(server().conninfo, schema=schema) for _ in range(8)]
+async def test_stores_can_start_at_once(schema: str) -> None:
+    stores = [Postgres(shared_server().conninfo, schema=schema) for _ in range(8)]
     await asyncio.gather(*(store.create("ada", f"t{number}") for number, store in enumerate(stores)))
     assert len((await stores[0].list("ada")).threads) == 8
     for store in stores:
@@ -218,23 +220,23 @@ async def test_a_schema_of_a_newer_version_is_refused(store: Postgres, schema: s
     await store.create("ada", "t")
     await store.close()
     await ask(f"UPDATE {schema}.version SET version = 99")
-    with refused("incompatible", "written by a newer wick .version 99; this one knows .*; update wick"):
+    with assert_refused("incompatible", "written by a newer wick .version 99; this one knows .*; update wick"):
         await store.head("ada", "t")
 
 
 async def test_a_schema_of_something_else_is_refused(store: Postgres, schema: str) -> None:
     await ask(f"CREATE SCHEMA {schema}")
     await ask(f"CREATE TABLE {schema}.threads (x int)")
-    with refused("incompatible", "belongs to something else"):
+    with assert_refused("incompatible", "belongs to something else"):
         await store.create("ada", "t")
-    with refused("invalid", "a schema is named by"):
-        Postgres(server().conninfo, schema="Robert'); DROP TABLE students;--")
+    with assert_refused("invalid", "a schema is named by"):
+        Postgres(shared_server().conninfo, schema="Robert'); DROP TABLE students;--")
 
 
 async def test_an_older_schema_is_brought_up_to_date(
     store: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await (await held(store)).append(*entries(1, 2))
+    await (await hold_thread(store)).append(*make_entries(1, 2))
     await store.close()
     steps = postgres_pool.STEPS
     bad = ("CREATE TABLE more (x int)", "DELETE FROM entries", "ALTER TABLE nowhere ADD COLUMN x int")
@@ -243,7 +245,7 @@ async def test_an_older_schema_is_brought_up_to_date(
         await store.head("ada", "t")
     assert await ask(f"SELECT version, to_regclass('{schema}.more') FROM {schema}.version") == [(len(steps), None)]
     monkeypatch.setattr(postgres_pool, "STEPS", (*steps, ("ALTER TABLE threads ADD COLUMN color text DEFAULT 'red'",)))
-    assert len(await read(store)) == 2
+    assert len(await read_entries(store)) == 2
     assert await ask(f"SELECT version, color FROM {schema}.version, {schema}.threads") == [(len(steps) + 1, "red")]
 
 
@@ -253,9 +255,9 @@ def _renamed(fixture: Path, schema: str) -> str:
 
 @pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("postgres-*.sql")), ids=lambda path: path.stem)
 async def test_threads_of_every_version_open(fixture: Path, store: Postgres, schema: str) -> None:
-    """What wick once wrote it reads for ever."""
+    """wick reads threads of every older version."""
     await ask(_renamed(fixture, schema))
-    log = await read(store)
+    log = await read_entries(store)
     assert [row["kind"] for row in log] == ["run_start", "message", "message", "asked"]
     assert log[1]["data"]["content"] == "Remember: Grüße, 世界 🙂" and log[3]["data"]["big"] == 2**80
     head = await store.head("ada", "t")
@@ -264,7 +266,7 @@ async def test_threads_of_every_version_open(fixture: Path, store: Postgres, sch
     assert (await store.lease("ada", "t", "me", 60)).fence > 1
 
 
-def test_without_its_client_it_says_what_to_install() -> None:
+def test_without_the_client_library_the_error_names_the_package() -> None:
     code = "import sys; sys.modules['psycopg'] = None; import wick.stores.postgres"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'wick-agent[postgres]'" in done.stderr

@@ -1,4 +1,4 @@
-"""Several processes use one store: they never interleave, and who was stopped for too long cannot write."""
+"""Several processes use one store: they never interleave, and an expired holder cannot write."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from store_fixtures import SHARED, Held, Place, place, read, whole, writing
+from store_fixtures import SHARED, HeldLease, StoreLocation, complete_groups, place, read_entries, run_writer
 from wick.errors import StoreError
 from wick.protocols import Lease, Store
 
 
 @pytest.fixture(params=SHARED)
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     return place(request.param, tmp_path)
 
 
-async def test_processes_never_interleave(shared: Place) -> None:
+async def test_processes_never_interleave(shared: StoreLocation) -> None:
     store = shared.open()
     await store.create("ada", "t")
     with ExitStack() as stack:
-        writers = [stack.enter_context(writing(shared, "contend", f"w{n}", "15")) for n in range(3)]
+        writers = [stack.enter_context(run_writer(shared, "contend", f"w{n}", "15")) for n in range(3)]
         said = [(await asyncio.to_thread(writer.stdout.readline)).strip() for writer in writers]  # type: ignore[union-attr]
         assert said == ["done 15"] * 3
         assert [writer.wait(60) for writer in writers] == [0] * 3
-    log = await read(store)
-    assert len(whole(log)) == 3 * 15 * 3
+    log = await read_entries(store)
+    assert len(complete_groups(log)) == 3 * 15 * 3
     fences = [row["data"]["fence"] for row in log]
     assert fences == sorted(fences)
     holders = {row["data"]["fence"]: row["data"]["by"] for row in log}
@@ -51,18 +51,18 @@ async def taken(store: Store) -> Lease:
     raise AssertionError("the lease never ran out")
 
 
-async def test_who_was_stopped_and_wakes_after_the_lease_was_taken_cannot_write(shared: Place) -> None:
+async def test_a_stopped_process_cannot_write_after_its_lease_expired(shared: StoreLocation) -> None:
     store = shared.open()
     await store.create("ada", "t")
-    with writing(shared, "wake", "1.0") as sleeper:
+    with run_writer(shared, "wake", "1.0") as sleeper:
         assert sleeper.stdin is not None and sleeper.stdout is not None
         assert await asyncio.to_thread(sleeper.stdout.readline) == "ack 1\n"
         os.kill(sleeper.pid, signal.SIGSTOP)
-        other = Held(store, await taken(store), last=1)
+        other = HeldLease(store, await taken(store), last=1)
         sleeper.stdin.write("go\n")
         sleeper.stdin.flush()
         os.kill(sleeper.pid, signal.SIGCONT)
         assert await asyncio.to_thread(sleeper.stdout.readline) == "fenced\n"
         await other.log("event", by="other")
-    assert [row["data"].get("by") for row in await read(store)] == [None, "other"]
+    assert [row["data"].get("by") for row in await read_entries(store)] == [None, "other"]
     await store.close()

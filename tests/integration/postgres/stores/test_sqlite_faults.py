@@ -1,6 +1,6 @@
-"""When its file cannot be written, a SQLite store says so, loses nothing, and goes on when that is over."""
+"""A SQLite store whose file cannot be written reports it, loses nothing, and recovers."""
 
-# ruff: noqa: ASYNC240  # nobody else waits in these event loops
+# ruff: noqa: ASYNC240  # no other task waits in these event loops
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from store_fixtures import Held, entries, entry, held, numbers, read, refused
+from store_fixtures import HeldLease, assert_refused, entry_numbers, hold_thread, make_entries, make_entry, read_entries
 from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 
@@ -37,7 +37,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def in_trouble(trouble: str, folder: Path, *rest: str) -> list[str]:
-    """What a process says to which this happens."""
+    """Return the reports of a process under this fault."""
     command = [sys.executable, "-W", "error", str(FAULTS), trouble, str(folder), *rest]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +45,7 @@ def in_trouble(trouble: str, folder: Path, *rest: str) -> list[str]:
 
 
 def recovered(said: list[str], *codes: str) -> None:
-    """It was refused with one of these codes, had what it had acknowledged, and went on by itself."""
+    """Check refusals with these codes, complete acknowledged data, and recovery."""
     refusals, last, end = said[:3], said[3].split(), said[4].split()
     assert all(line.split()[0] == "refused" and line.split()[1] in codes for line in refusals), said
     assert last == ["last", last[1], last[1]]
@@ -62,34 +62,34 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         try:
             stack.enter_context(small_disk(tmp_path))
         except (OSError, subprocess.CalledProcessError):
-            return  # not everybody can make disks; the next test has the same error without one
+            return  # mounting a disk needs privileges; the next test has the same error without one
         recovered(in_trouble("disk", tmp_path), "full")
 
 
 async def test_a_database_that_is_full(tmp_path: Path) -> None:
     store = Sqlite(tmp_path / "threads.db")
-    mine = await held(store)
+    mine = await hold_thread(store)
     db = _connection(store)
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages + 3}")
-    big = entry(1, "event", text="x" * 100_000)
-    with refused("full", "the disk is full; free some space"):
+    big = make_entry(1, "event", text="x" * 100_000)
+    with assert_refused("full", "the disk is full; free some space"):
         await mine.append(big)
-    await mine.append(big)  # what limited that connection is over, as it was opened anew
-    assert await read(store) == [big]
+    await mine.append(big)  # the limit of the old connection is gone after reopening
+    assert await read_entries(store) == [big]
     await store.close()
 
 
-async def test_what_is_too_large_is_only_its_own_problem(tmp_path: Path) -> None:
+async def test_an_oversized_append_fails_alone(tmp_path: Path) -> None:
     """Appends that are committed together fail apart."""
     store = Sqlite(tmp_path / "threads.db")
-    threads = [await held(store, f"t{n}") for n in range(5)]
+    threads = [await hold_thread(store, f"t{n}") for n in range(5)]
     db = _connection(store)
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     with closing(sqlite3.connect(tmp_path / "threads.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")  # so that they wait for each other
         db.execute(f"PRAGMA max_page_count = {pages + 8}")
-        rows = [entry(1, "event", text="x" * (200_000 if n == 2 else 10)) for n in range(5)]
+        rows = [make_entry(1, "event", text="x" * (200_000 if n == 2 else 10)) for n in range(5)]
         tries = [asyncio.ensure_future(mine.append(row)) for mine, row in zip(threads, rows, strict=True)]
         await asyncio.sleep(0.2)
         other.execute("ROLLBACK")
@@ -97,7 +97,7 @@ async def test_what_is_too_large_is_only_its_own_problem(tmp_path: Path) -> None
     assert [getattr(outcome, "code", outcome) for outcome in outcomes][:2] == [1, 1]
     assert [getattr(outcome, "code", outcome) for outcome in outcomes][3:] == [1, 1]
     for number in (0, 1, 3, 4):
-        assert await read(store, f"t{number}") == [rows[number]]
+        assert await read_entries(store, f"t{number}") == [rows[number]]
     await store.close()
 
 
@@ -110,15 +110,15 @@ def test_a_file_that_is_read_only(tmp_path: Path) -> None:
     recovered(in_trouble("read_only", tmp_path), "read_only")
 
 
-async def test_an_error_that_is_kept_does_not_keep_the_file_open(tmp_path: Path) -> None:
-    """It knows where it was raised, and what was going on there."""
+async def test_a_stored_error_does_not_hold_the_file_open(tmp_path: Path) -> None:
+    """Its traceback refers to the frame with the connection."""
     store = Sqlite(tmp_path / "threads.db")
-    mine = await held(store)
+    mine = await hold_thread(store)
     await store.put_blob(mine.owner, mine.id, b"x")
     kept = []
     for doing in (
-        mine.append(entry(9), expect=8),
-        store.append(mine.owner, mine.id, [entry(1)], expect=0, fence=99),
+        mine.append(make_entry(9), expect=8),
+        store.append(mine.owner, mine.id, [make_entry(1)], expect=0, fence=99),
         store.fork(mine.owner, mine.id, 5, "other"),
         store.get_blob(mine.owner, mine.id, "0" * 64),
         store.head(mine.owner, "nobody"),
@@ -142,82 +142,82 @@ sys.stdin.read()
 
 async def test_a_file_that_another_process_has_locked(tmp_path: Path) -> None:
     store = Sqlite(tmp_path / "threads.db", busy_seconds=0.1)
-    mine = await held(store)
-    await mine.append(entry(1))
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
     command = [sys.executable, "-c", HOLD, str(tmp_path / "threads.db")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:  # noqa: ASYNC220
         assert other.stdin is not None and other.stdout is not None
         assert other.stdout.readline() == "held\n"
         for _ in range(2):
-            with refused("locked", "is locked by another process; try again"):
-                await mine.append(entry(2))
-        assert numbers(await read(store)) == [1]  # it can be read meanwhile
+            with assert_refused("locked", "is locked by another process; try again"):
+                await mine.append(make_entry(2))
+        assert entry_numbers(await read_entries(store)) == [1]  # it can be read meanwhile
         other.stdin.close()
         other.wait(30)
-    await mine.append(entry(2))
-    assert numbers(await read(store)) == [1, 2]
+    await mine.append(make_entry(2))
+    assert entry_numbers(await read_entries(store)) == [1, 2]
     await store.close()
 
 
 async def test_a_file_that_is_moved_away_and_back(tmp_path: Path) -> None:
     path, away = tmp_path / "threads.db", tmp_path / "away.db"
     store = Sqlite(path)
-    mine = await held(store)
-    await mine.append(entry(1))
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
     path.rename(away)
-    with refused("unavailable", "was removed or replaced"):
-        await mine.append(entry(2))
-    with refused("unavailable"):
-        await mine.append(entry(2))
-    with refused("unavailable"):
-        await read(store)
+    with assert_refused("unavailable", "was removed or replaced"):
+        await mine.append(make_entry(2))
+    with assert_refused("unavailable"):
+        await mine.append(make_entry(2))
+    with assert_refused("unavailable"):
+        await read_entries(store)
     assert not path.exists()  # no empty one is made in its place
     away.rename(path)
-    await mine.append(entry(2))
-    assert numbers(await read(store)) == [1, 2]
+    await mine.append(make_entry(2))
+    assert entry_numbers(await read_entries(store)) == [1, 2]
     await store.close()
 
 
 async def test_a_file_that_is_deleted_is_not_written_to(tmp_path: Path) -> None:
-    """On Unix a deleted file can still be written, and what is written is lost: nobody may be told it was kept."""
+    """On Unix a deleted file can be written and the data is lost: such a write must not be acknowledged."""
     store = Sqlite(tmp_path / "threads.db")
-    mine = await held(store)
-    await mine.append(entry(1))
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
     for path in tmp_path.iterdir():
         path.unlink()
     for _ in range(3):
-        with refused("unavailable"):
-            await mine.append(entry(2))
+        with assert_refused("unavailable"):
+            await mine.append(make_entry(2))
     again = Sqlite(tmp_path / "threads.db")
     assert (await again.list("ada")).threads == ()
-    with refused("not_found"):  # there is a new file, and the store uses it
-        await mine.append(entry(2))
+    with assert_refused("not_found"):  # there is a new file, and the store uses it
+        await mine.append(make_entry(2))
     await store.close()
     await again.close()
 
 
 async def test_a_log_that_is_deleted(tmp_path: Path) -> None:
     store = Sqlite(tmp_path / "threads.db")
-    mine = await held(store)
+    mine = await hold_thread(store)
     (tmp_path / "threads.db-wal").unlink()
-    with refused("unavailable", "was removed or replaced"):
-        await mine.append(entry(1))
+    with assert_refused("unavailable", "was removed or replaced"):
+        await mine.append(make_entry(1))
     await store.close()
 
 
 async def test_a_file_that_is_replaced(tmp_path: Path) -> None:
     other = Sqlite(tmp_path / "other.db")
-    await (await held(other, "another")).append(*entries(1, 2))
+    await (await hold_thread(other, "another")).append(*make_entries(1, 2))
     await other.close()
     store = Sqlite(tmp_path / "threads.db")
-    mine = await held(store)
+    mine = await hold_thread(store)
     for left in tmp_path.glob("threads.db-*"):
         left.unlink()
     (tmp_path / "other.db").rename(tmp_path / "threads.db")
-    with refused("unavailable"):
-        await mine.append(entry(1))
-    with refused("not_found"):
-        await mine.append(entry(1))
+    with assert_refused("unavailable"):
+        await mine.append(make_entry(1))
+    with assert_refused("not_found"):
+        await mine.append(make_entry(1))
     assert [thread.id for thread in (await store.list("ada")).threads] == ["another"]
     await store.close()
 
@@ -225,9 +225,9 @@ async def test_a_file_that_is_replaced(tmp_path: Path) -> None:
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Sqlite(tmp_path / "file" / "threads.db")
-    with refused("unavailable", "cannot be made"):
+    with assert_refused("unavailable", "cannot be made"):
         await store.head("ada", "t")
-    with refused("unavailable"):
+    with assert_refused("unavailable"):
         await store.create("ada", "t")
     (tmp_path / "file").unlink()
     await store.create("ada", "t")
@@ -237,7 +237,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 async def test_a_folder_in_its_place(tmp_path: Path) -> None:
     store = Sqlite(tmp_path)
-    with refused("unavailable"):
+    with assert_refused("unavailable"):
         await store.create("ada", "t")
     await store.close()
 
@@ -251,13 +251,13 @@ def _connection(store: Sqlite) -> Any:
     return store._writer._connection.db
 
 
-async def test_many_who_wait_while_it_is_locked_are_all_told(tmp_path: Path) -> None:
+async def test_all_waiters_on_a_locked_file_get_an_error(tmp_path: Path) -> None:
     store = Sqlite(tmp_path / "threads.db", busy_seconds=0.05)
-    threads: list[Held] = [await held(store, f"t{n}") for n in range(30)]
+    threads: list[HeldLease] = [await hold_thread(store, f"t{n}") for n in range(30)]
     with closing(sqlite3.connect(tmp_path / "threads.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        outcomes = await asyncio.gather(*(mine.append(entry(1)) for mine in threads), return_exceptions=True)
+        outcomes = await asyncio.gather(*(mine.append(make_entry(1)) for mine in threads), return_exceptions=True)
         assert {getattr(outcome, "code", "") for outcome in outcomes} == {"locked"}
         other.execute("ROLLBACK")
-    assert await asyncio.gather(*(mine.append(entry(1)) for mine in threads)) == [1] * 30
+    assert await asyncio.gather(*(mine.append(make_entry(1)) for mine in threads)) == [1] * 30
     await store.close()

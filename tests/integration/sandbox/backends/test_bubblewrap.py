@@ -1,4 +1,4 @@
-"""Bubblewrap's profile, and finding out whether it works here."""
+"""The bubblewrap profile and its detection."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_only_the_workspace_can_be_written() -> None:
     assert not [path for path in shown if "shadow" in path or "ssh" in path or path in ("/etc", "/etc/ssl")]
 
 
-def test_a_network_brings_what_it_needs() -> None:
+def test_network_access_mounts_its_config_files() -> None:
     flags = profile(SandboxView("/srv/project", "/srv/project", network=True))
     assert "--share-net" in flags and ["/etc/resolv.conf", "/etc/resolv.conf"] in options_of(flags, "--ro-bind", 2)
 
 
-def test_a_terminal_keeps_its_session() -> None:
+def test_a_terminal_has_its_own_session() -> None:
     assert "--new-session" not in profile(SandboxView("/srv/project", "/srv/project", terminal=True))
 
 
@@ -97,7 +97,7 @@ async def test_an_older_version_does_with_less(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("anew")
-def test_what_works_is_found_by_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capabilities_are_detected_by_probing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_bubblewrap()
     assert os.path.basename(found.program) == "bwrap" and find_bubblewrap() is found
 
@@ -110,7 +110,7 @@ def test_what_works_is_found_by_trying(tmp_path: Path, monkeypatch: pytest.Monke
         ("exit 3", "exit code 3"),
     ],
 )
-def test_one_that_does_not_work_says_why(
+def test_a_broken_bubblewrap_reports_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, sentence: str
 ) -> None:
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
@@ -145,7 +145,7 @@ def test_one_in_the_folder_that_we_happen_to_be_in_is_not_taken(
 
 
 @pytest.mark.usefixtures("anew")
-def test_one_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bubblewrap_reports_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda *_, **__: None)
     with pytest.raises(SandboxUnavailable, match="apt install bubblewrap"):
         find_bubblewrap()

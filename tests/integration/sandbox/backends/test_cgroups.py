@@ -1,4 +1,4 @@
-"""Control groups: found among what is mounted, made, reached, removed."""
+"""Control groups: detect, create, join and remove them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_processes_are_limited() -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_removing_a_group_kills_what_is_in_it() -> None:
+def test_removing_a_group_kills_its_processes() -> None:
     group = create_group({"pids": 5})
     assert group is not None
     with subprocess.Popen(["sleep", "600"]) as sleeper:
@@ -120,11 +120,11 @@ def test_a_group_that_cannot_be_made_is_none(tmp_path: Path) -> None:
     "size, text",
     [(512 * MB, "512 MB"), (2_000 * MB, "2 GB"), (1_500 * MB, "1.5 GB"), (5_000, "5 kB"), (12, "12 bytes")],
 )
-def test_amounts_are_written_as_people_write_them(size: int, text: str) -> None:
+def test_amounts_are_parsed(size: int, text: str) -> None:
     assert format_bytes(size) == text
 
 
-# -- the second version, whose files are imitated: a kernel has a controller in one version only ----------------------
+# -- version 2, with imitated files: a kernel has a controller in one version only ------------------------------------
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_version_2_uses_the_nearest_group_that_gives_its_controllers_on(unified: Path) -> None:
+def test_version_2_uses_the_nearest_delegating_group(unified: Path) -> None:
     mounts = f"proc /proc proc rw 0 0\ncgroup2 {unified} cgroup2 rw,nosuid 0 0\n"
     found = detect_controllers(mounts, "0::/app/wick\n")
     assert found == {name: Controller(name, 2, f"{unified}/app") for name in ("memory", "pids")}
@@ -181,7 +181,7 @@ def test_version_1_uses_the_own_group_of_each_controller(tmp_path: Path) -> None
     assert detect_controllers("", "") == {}
 
 
-def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
+def test_an_empty_group_is_reused_with_reset_counters() -> None:
     if not cgroups.get_controllers():
         pytest.skip("no control group can be made here; run the tests as root")
     cgroups.remove_idle_groups()
@@ -201,7 +201,7 @@ def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
     assert not any(map(os.path.exists, second.folders))
 
 
-def test_a_group_with_somebody_in_it_is_not_kept() -> None:
+def test_a_group_with_processes_is_not_reused() -> None:
     group = cgroups.create_group({"pids": 8})
     if group is None:
         pytest.skip("no control group can be made here; run the tests as root")

@@ -1,4 +1,4 @@
-"""Commands by the wickd of this host: what they give, how they end, and that nothing of them is left."""
+"""Commands through wickd on the host: their results, their end, and no leftover process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from wick import constants
 from wick.backends import daemon_client as daemons
 from wick.backends.daemon_client import Daemon, DaemonLost, get_host_daemon
 from wick.errors import BackendError
-from wickd_process import Wickd, environment, eventually, kill, marked, wickd
+from wickd_process import WickdProcess, becomes_true, kill, marked_environment, marked_processes, wickd
 
 FULL = bool(os.environ.get("WICK_FULL"))
 BIG = 1_000_000_000 if FULL else 100_000_000
 
 
 async def soon(true: Callable[[], Any], seconds: float = 30.0) -> bool:
-    """Whether it comes true, while other tasks go on."""
+    """Return True if the condition becomes true, while other tasks run."""
     for _ in range(int(seconds * 100)):
         if true():
             return True
@@ -52,14 +52,14 @@ def _launched_with(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to have ended has ended, however long that takes."""
+    """Wait without limit for reported ends."""
     _launched_with(monkeypatch, END_SECONDS=30.0)
 
 
 # -- running --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_command_gives_what_it_printed() -> None:
+async def test_a_command_returns_its_output() -> None:
     daemon = await get_host_daemon()
     done = await daemon.run("cat; echo oops >&2; exit 3", stdin=b"in\n", workdir="/tmp")
     assert done.pop("seconds") >= 0  # type: ignore[misc]
@@ -76,7 +76,7 @@ async def test_a_command_gives_what_it_printed() -> None:
 
 
 async def test_output_is_streamed_in_order(tmp_path: Path) -> None:
-    """The command goes on when what it said has come."""
+    """The command continues after its output arrived."""
     seen: list[tuple[str, bytes]] = []
     daemon = await get_host_daemon()
 
@@ -97,7 +97,7 @@ async def test_many_at_once() -> None:
     assert [one["stdout"] for one in done] == [f"{number}\n" for number in range(60)]
 
 
-async def test_more_than_can_run_at_once_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_excess_commands_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "COMMANDS_AT_ONCE", 3)
     with wickd() as one:
         reader, writer = await _streams(one)
@@ -107,7 +107,7 @@ async def test_more_than_can_run_at_once_wait_their_turn(monkeypatch: pytest.Mon
         await daemon.close()
 
 
-async def _streams(one: Wickd) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _streams(one: WickdProcess) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     pipe = os.fdopen(os.dup(one.reads), "rb")
@@ -135,7 +135,7 @@ async def test_over_tcp_with_a_token() -> None:
     with own_port() as port, wickd("--tcp", f"127.0.0.1:{port}", "--token-stdin") as one:
         one.say(token.encode())
         loop = asyncio.get_running_loop()
-        await asyncio.to_thread(eventually, lambda: _listens(port))
+        await asyncio.to_thread(becomes_true, lambda: _listens(port))
         _, daemon = await loop.create_connection(lambda: Daemon(token=token), "127.0.0.1", port)
         assert (await daemon.run("echo by port"))["stdout"] == "by port\n"
         _, stranger = await loop.create_connection(lambda: Daemon(token="wrong"), "127.0.0.1", port)
@@ -155,15 +155,15 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_the_time_limit_ends_everything_and_keeps_the_output() -> None:
+async def test_a_time_limit_kills_all_processes_and_returns_the_output() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    done = await daemon.run("echo begun; setsid sleep 100 & sleep 100", timeout=3.5, env=environment(mark))
+    done = await daemon.run("echo begun; setsid sleep 100 & sleep 100", timeout=3.5, env=marked_environment(mark))
     assert (done["exit_code"], done["stdout"]) == (124, "begun\n")
     assert done["error"].startswith("the command was stopped after 3.5 s, its time limit; ")
-    assert not marked(mark)
+    assert not marked_processes(mark)
 
 
-async def test_a_command_may_say_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_can_handle_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
     _launched_with(monkeypatch, COMMAND_GRACE_SECONDS=30.0)
     daemon = await get_host_daemon()
     done = await daemon.run("trap 'echo bye; exit 0' TERM; sleep 100 & wait", timeout=3.0)
@@ -177,26 +177,26 @@ async def test_a_signal_is_named() -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_it_returns_when_the_command_ends_and_its_children_with_it() -> None:
+async def test_a_command_returns_at_its_end_and_its_children_are_killed() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    done = await daemon.run("sleep 100 & setsid sleep 100 & (sleep 100 &); echo $!", env=environment(mark))
+    done = await daemon.run("sleep 100 & setsid sleep 100 & (sleep 100 &); echo $!", env=marked_environment(mark))
     assert done["exit_code"] == 0 and done["seconds"] < 50
-    assert not marked(mark)
+    assert not marked_processes(mark)
 
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("times", [1, 3])
-async def test_cancelling_waits_until_all_of_it_is_dead(times: int) -> None:
+async def test_cancelling_waits_until_all_processes_are_dead(times: int) -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     script = "trap '' TERM; setsid sleep 100 & while :; do sleep 1; done"
-    task = asyncio.create_task(daemon.run(script, env=environment(mark)))
-    assert await soon(lambda: len(marked(mark)) >= 3)
+    task = asyncio.create_task(daemon.run(script, env=marked_environment(mark)))
+    assert await soon(lambda: len(marked_processes(mark)) >= 3)
     for _ in range(times):
         task.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not marked(mark)
+    assert not marked_processes(mark)
     assert (await daemon.run("echo on"))["stdout"] == "on\n"
 
 
@@ -205,8 +205,8 @@ async def test_a_time_limit_of_the_caller() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
-            await daemon.run("sleep 100; true", env=environment(mark))
-    assert not marked(mark)
+            await daemon.run("sleep 100; true", env=marked_environment(mark))
+    assert not marked_processes(mark)
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -217,8 +217,8 @@ async def test_a_reader_that_fails_ends_the_command() -> None:
         raise LookupError("no room for it")
 
     with pytest.raises(LookupError, match="no room"):
-        await daemon.run("yes", on_output=fail, env=environment(mark))
-    assert not marked(mark)
+        await daemon.run("yes", on_output=fail, env=marked_environment(mark))
+    assert not marked_processes(mark)
 
 
 # -- hostile commands -----------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ RABBIT = "import os\nwhile True:\n    if os.fork(): os._exit(0)"
 BROOD = (
     "import os, time\nfor _ in range(60):\n    if os.fork() == 0:\n        os.setsid(); os.fork(); time.sleep(1000)\n"
 )
-# What it does, and how it ends: an exit code, "limit" or "killed".
+# A behaviour and its end: an exit code, "limit" or "killed".
 HOSTILE: dict[str, tuple[str, Any]] = {
     "leaves a child": ("sleep 1000 & exit 5", 5),
     "leaves a session": ("setsid sleep 1000 & exit 5", 5),
@@ -260,7 +260,7 @@ async def test_hostile_commands_leave_nothing() -> None:
     async def one(name: str) -> None:
         script, ends = HOSTILE[name]
         async with room:
-            done = await daemon.run(script, timeout=0.5 if ends == "limit" else 60, env=environment(mark))
+            done = await daemon.run(script, timeout=0.5 if ends == "limit" else 60, env=marked_environment(mark))
         if ends == "killed":
             assert done["exit_code"] == 137 and "its supervisor was killed" in done["error"], (name, done)
         else:
@@ -269,19 +269,19 @@ async def test_hostile_commands_leave_nothing() -> None:
 
     for _ in range(ROUNDS):
         await asyncio.gather(*map(one, HOSTILE))
-        assert await soon(lambda: not marked(mark)), marked(mark)
+        assert await soon(lambda: not marked_processes(mark)), marked_processes(mark)
     assert daemon is await get_host_daemon() and daemon.alive
     assert (await daemon.run("echo still here"))["stdout"] == "still here\n"
 
 
 async def test_cancelled_hostile_commands_leave_nothing() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    tasks = [asyncio.create_task(daemon.run(script, env=environment(mark))) for script, _ in HOSTILE.values()]
+    tasks = [asyncio.create_task(daemon.run(script, env=marked_environment(mark))) for script, _ in HOSTILE.values()]
     await asyncio.sleep(0.3)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    assert await soon(lambda: not marked(mark))
+    assert await soon(lambda: not marked_processes(mark))
     assert (await daemon.run("echo still here"))["stdout"] == "still here\n"
 
 
@@ -315,16 +315,16 @@ async def test_there_is_one_for_each_loop() -> None:
 
 
 @pytest.mark.parametrize("whom", ["wickd", "guard"])
-async def test_it_is_started_again_when_it_died(whom: str) -> None:
+async def test_a_dead_daemon_is_restarted(whom: str) -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    running = asyncio.create_task(daemon.run("setsid sleep 100 & sleep 100; true", env=environment(mark)))
-    assert await soon(lambda: len(marked(mark)) >= 3)
+    running = asyncio.create_task(daemon.run("setsid sleep 100 & sleep 100; true", env=marked_environment(mark)))
+    assert await soon(lambda: len(marked_processes(mark)) >= 3)
     pid = (await daemon.ping())["pid"]
     kill(pid if whom == "wickd" else _parent(pid))
     with pytest.raises(DaemonLost) as caught:
         await running
     assert caught.value.began and caught.value.code == "unavailable"
-    assert await soon(lambda: not marked(mark))
+    assert await soon(lambda: not marked_processes(mark))
     with pytest.raises(DaemonLost) as caught:
         await daemon.run("true")
     assert not caught.value.began
@@ -342,12 +342,12 @@ async def test_one_that_was_stopped_is_left_and_replaced(monkeypatch: pytest.Mon
     mark, daemon = uuid4().hex, await get_host_daemon()
     os.kill((await daemon.ping())["pid"], signal.SIGSTOP)
     with pytest.raises(DaemonLost, match="did not answer within"):
-        await daemon.run("setsid sleep 100 & sleep 100", timeout=0.2, env=environment(mark))
-    assert await soon(lambda: not marked(mark))
+        await daemon.run("setsid sleep 100 & sleep 100", timeout=0.2, env=marked_environment(mark))
+    assert await soon(lambda: not marked_processes(mark))
     assert (await (await get_host_daemon()).run("echo new"))["stdout"] == "new\n"
 
 
-async def test_a_python_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(DaemonLost, match="/no/such/python") as caught:
         await get_host_daemon()
@@ -387,7 +387,7 @@ def test_one_loop_after_another() -> None:
     asyncio.run(use())
     asyncio.run(use())
     assert len(set(pids)) == 2
-    assert eventually(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()])
+    assert becomes_true(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()])
 
 
 PROGRAM = """
@@ -410,28 +410,28 @@ asyncio.run(main())
 def test_when_the_host_dies_everything_does(number: signal.Signals) -> None:
     mark = uuid4().hex
     command = [sys.executable, "-c", PROGRAM]
-    env = {**os.environ, **environment(mark)}
+    env = {**os.environ, **marked_environment(mark)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env) as host:
         assert host.stdout
         pid = int(host.stdout.readline())
-        assert eventually(lambda: len(marked(mark)) >= 8)
+        assert becomes_true(lambda: len(marked_processes(mark)) >= 8)
         os.kill(host.pid, number)
         host.wait(60)
-    assert eventually(lambda: not marked(mark))
-    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+    assert becomes_true(lambda: not marked_processes(mark))
+    assert becomes_true(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_when_the_host_dies_a_stopped_wickd_does_too() -> None:
     mark = uuid4().hex
-    env = {**os.environ, **environment(mark)}
+    env = {**os.environ, **marked_environment(mark)}
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=env) as host:
         assert host.stdout
         pid = int(host.stdout.readline())
-        assert eventually(lambda: len(marked(mark)) >= 8)
+        assert becomes_true(lambda: len(marked_processes(mark)) >= 8)
         os.kill(pid, signal.SIGSTOP)
         host.kill()
-    assert eventually(lambda: not marked(mark))
-    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
+    assert becomes_true(lambda: not marked_processes(mark))
+    assert becomes_true(lambda: not Path(f"/proc/{pid}").exists())
 
 
 MEMORY = """
@@ -469,7 +469,7 @@ def test_much_output_takes_little_memory_here_too() -> None:
 async def test_a_job_is_listed_read_and_ended() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     script = "for i in 1 2 3; do echo line $i; done; setsid sleep 100 & sleep 100"
-    job = await daemon.job(script, label="my job", env=environment(mark))
+    job = await daemon.job(script, label="my job", env=marked_environment(mark))
     assert job["running"] and job["exit_code"] == -1 and job["command"] == "my job"
     assert job in await daemon.jobs()
     output = await daemon.job_output(job["id"])
@@ -478,7 +478,7 @@ async def test_a_job_is_listed_read_and_ended() -> None:
     assert output["output"] == "line 1\nline 2\nline 3\n"
     assert (await daemon.job_output(job["id"], offset=14))["output"] == "line 3\n"
     ended = await daemon.end_job(job["id"])
-    assert not ended["running"] and not marked(mark)
+    assert not ended["running"] and not marked_processes(mark)
     assert await daemon.end_job(job["id"]) == ended
     assert not (await daemon.job_output(job["id"]))["running"]
 
@@ -486,13 +486,13 @@ async def test_a_job_is_listed_read_and_ended() -> None:
 @pytest.mark.usefixtures("unhurried")
 async def test_a_job_that_ends_by_itself_takes_its_children_along() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    job = await daemon.job("setsid sleep 100 & exit 7", env=environment(mark))
+    job = await daemon.job("setsid sleep 100 & exit 7", env=marked_environment(mark))
     while job["running"]:
         (job,) = (one for one in await daemon.jobs() if one["id"] == job["id"])
-    assert job["exit_code"] == 7 and not marked(mark)
+    assert job["exit_code"] == 7 and not marked_processes(mark)
 
 
-async def test_what_cannot_become_a_job_is_an_error() -> None:
+async def test_an_invalid_job_is_an_error() -> None:
     daemon = await get_host_daemon()
     before = await daemon.jobs()
     for start in ({"argv": ["no-such-program"]}, {"cmd": "true", "workdir": "/no/such"}):
@@ -505,16 +505,16 @@ async def test_what_cannot_become_a_job_is_an_error() -> None:
     assert await daemon.jobs() == before
 
 
-async def test_a_job_whose_start_is_cancelled_does_not_stay() -> None:
+async def test_a_job_cancelled_at_start_is_removed() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     for moment in (0, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01):
-        task = asyncio.create_task(daemon.job("sleep 100; true", env=environment(mark)))
+        task = asyncio.create_task(daemon.job("sleep 100; true", env=marked_environment(mark)))
         await asyncio.sleep(moment)
         task.cancel()
         await asyncio.wait([task])
         if not task.cancelled():
             await daemon.end_job(task.result()["id"])
-    assert await soon(lambda: not marked(mark))
+    assert await soon(lambda: not marked_processes(mark))
 
 
 # -- terminals ------------------------------------------------------------------------------------------------------
@@ -533,7 +533,7 @@ async def _until(read: Callable[[], Awaitable[bytes]], wanted: bytes) -> bytes:
 @pytest.mark.usefixtures("unhurried")
 async def test_a_terminal_is_typed_into_resized_and_closed() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
-    terminal = await daemon.terminal(argv=["sh"], rows=30, columns=100, env={**environment(mark), "PS1": "> "})
+    terminal = await daemon.terminal(argv=["sh"], rows=30, columns=100, env={**marked_environment(mark), "PS1": "> "})
     await _until(terminal.read, b"> ")
     await terminal.write(b"stty size; tty\n")
     assert b"/dev/pts/" in await _until(terminal.read, b"/dev/pts/")
@@ -543,9 +543,9 @@ async def test_a_terminal_is_typed_into_resized_and_closed() -> None:
     await terminal.write(b"\n")
     await _until(terminal.read, b"now 50 132")
     await terminal.write(b"setsid sleep 100 & sleep 100\n")
-    assert await soon(lambda: len(marked(mark)) >= 3)
+    assert await soon(lambda: len(marked_processes(mark)) >= 3)
     await terminal.close()
-    assert not marked(mark)
+    assert not marked_processes(mark)
     assert await terminal.read() == b""
     with pytest.raises(BackendError) as caught:
         await terminal.write(b"x")
@@ -572,13 +572,13 @@ async def test_control_c_reaches_the_program() -> None:
     await terminal.close()
 
 
-async def test_what_cannot_be_opened_is_an_error() -> None:
+async def test_a_terminal_that_cannot_open_is_an_error() -> None:
     daemon = await get_host_daemon()
     with pytest.raises(BackendError, match="there is no program"):
         await daemon.terminal(argv=["no-such-program"])
 
 
-async def test_a_terminal_that_is_not_read_waits_and_the_rest_goes_on() -> None:
+async def test_an_unread_terminal_blocks_only_itself() -> None:
     daemon = await get_host_daemon()
     terminal = await daemon.terminal("yes")
     await asyncio.sleep(0.5)
@@ -636,7 +636,7 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
     assert (await daemon.run("echo on"))["stdout"] == "on\n"
 
 
-async def test_what_wickd_refuses_is_an_error() -> None:
+async def test_a_refusal_of_wickd_is_an_error() -> None:
     daemon = await get_host_daemon()
     for wrong in ({"cmd": ""}, {"cmd": "true", "limits": {"luck": 1}}, {"cmd": "true", "timeout": -1}, {"cmd": "a\0b"}):
         with pytest.raises(BackendError) as caught:
@@ -709,7 +709,7 @@ async def test_nonsense_ends_the_connection(said: bytes) -> None:
     assert caught.value.began
 
 
-async def test_replies_that_nobody_asked_for_are_passed_over() -> None:
+async def test_unsolicited_replies_are_ignored() -> None:
     def answer(request: dict[str, Any]) -> bytes:
         return b'{"id":"stranger","stdout":"x"}\n{"id":"other","chunk":1}\n' + _reply(stdout="mine")(request)
 
@@ -759,7 +759,7 @@ async def test_one_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -
         await daemon.close()
 
 
-async def test_one_that_does_not_end_what_was_cancelled_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_daemon_that_does_not_end_cancelled_commands_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 0.2)
     server, daemon = await _liar(lambda request: b"")
     task = asyncio.create_task(daemon.run("true"))
@@ -787,7 +787,7 @@ async def test_one_that_sends_too_much_of_a_terminal_is_left() -> None:
     await server.wait_closed()
 
 
-async def test_a_daemon_without_a_connection_says_so() -> None:
+async def test_a_daemon_without_connection_reports_it() -> None:
     daemon = Daemon(name="nobody")
     assert not daemon.alive
     with pytest.raises(DaemonLost) as caught:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_sandbox import refused
+from local_sandbox import assert_refused
 from wick import Thread
 from wick.backends.files import HostFolder, files_for_thread, read_bytes
 from wick.backends.state import State
@@ -27,7 +27,7 @@ async def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     folder, before = HostFolder(tmp_path), len(os.listdir("/dev/fd"))
     for _ in range(20):
         await folder.write("a", "x")
-        await refused("not_found", folder.read("b"))
+        await assert_refused("not_found", folder.read("b"))
     assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -36,16 +36,16 @@ async def test_a_path_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link").symlink_to("../secret")
     folder = HostFolder(tmp_path / "in")
-    await refused("escapes", folder.read("../secret"))
-    await refused("escapes", folder.read("link"))
-    await refused("escapes", folder.write("/etc/passwd", "x"))
+    await assert_refused("escapes", folder.read("../secret"))
+    await assert_refused("escapes", folder.read("link"))
+    await assert_refused("escapes", folder.write("/etc/passwd", "x"))
 
 
 async def test_one_that_is_not_there(tmp_path: Path) -> None:
-    assert "cannot be opened" in await refused("not_found", HostFolder(tmp_path / "no").read("x"))
+    assert "cannot be opened" in await assert_refused("not_found", HostFolder(tmp_path / "no").read("x"))
 
 
-async def test_home_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_home_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert HostFolder("~/x").workdir == str(tmp_path / "x")
 
@@ -57,10 +57,10 @@ async def test_data(tmp_path: Path, data: bytes) -> None:
     assert await read_bytes(HostFolder(tmp_path), "a", 3) == (data[:3], len(data))
 
 
-async def test_files_that_are_kept_in_a_conversation() -> None:
+async def test_files_are_stored_in_a_thread() -> None:
     backend, thread = State(), Thread()
     await backend.of(thread).write("a", "x")
     assert await read_bytes(files_for_thread(backend, thread), "a", 9) == (b"x", 1)
-    await refused("not_found", files_for_thread(backend, Thread()).read("a"))
+    await assert_refused("not_found", files_for_thread(backend, Thread()).read("a"))
     own = State({"a": "y"})
     assert files_for_thread(own, thread) is own and files_for_thread(own, None) is own

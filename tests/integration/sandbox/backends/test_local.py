@@ -15,16 +15,16 @@ import pytest
 from local_sandbox import (
     PYTHON,
     Make,
+    assert_refused,
     command_lines,
-    fill,
+    control_groups,
+    fill_folder,
     folder,
-    gone,
-    groups,
+    is_running,
     local,
     needs_bubblewrap,
-    refused,
-    said,
-    there,
+    run_successfully,
+    wait_until_ended,
 )
 from wick import constants
 from wick.backends.local import Local
@@ -48,7 +48,7 @@ async def test_a_backend_is_one(local: Make, folder: Path) -> None:
     assert backend.name == "local" and backend.workdir == str(folder / "not" / "there")
 
 
-async def test_it_is_idle_until_it_is_used(local: Make) -> None:
+async def test_the_backend_starts_lazily(local: Make) -> None:
     backend = local()
     assert backend.status.state == "idle"
     await backend.ls()
@@ -59,7 +59,7 @@ async def test_it_is_idle_until_it_is_used(local: Make) -> None:
     await backend.start()
     await backend.start()
     assert backend.status.state == "launched"
-    assert await said(backend, "echo again") == "again\n"
+    assert await run_successfully(backend, "echo again") == "again\n"
 
 
 @pytest.mark.parametrize("path", ["/", "/usr", "/etc", "/tmp", "/proc", "/home", "~", "~/.."])
@@ -89,7 +89,7 @@ def test_wrong_limits_are_refused(folder: Path, limits: dict[str, float], senten
 async def test_wrong_time_limits_are_refused(local: Make, timeout: float) -> None:
     with pytest.raises(ConfigError, match="at most a day"):
         local(timeout=timeout)
-    await refused("invalid", local().execute("true", timeout=timeout))
+    await assert_refused("invalid", local().execute("true", timeout=timeout))
 
 
 @pytest.mark.parametrize(
@@ -97,25 +97,25 @@ async def test_wrong_time_limits_are_refused(local: Make, timeout: float) -> Non
 )
 async def test_a_workspace_may_have_an_odd_name(local: Make, folder: Path, name: str) -> None:
     backend = local(path=folder / name)
-    assert await said(backend, "pwd; mkdir 'in side'; echo x > 'in side/f'") == f"{folder / name}\n"
-    assert await said(backend, "pwd; cat f", workdir="in side") == f"{folder / name}/in side\nx\n"
+    assert await run_successfully(backend, "pwd; mkdir 'in side'; echo x > 'in side/f'") == f"{folder / name}\n"
+    assert await run_successfully(backend, "pwd; cat f", workdir="in side") == f"{folder / name}/in side\nx\n"
 
 
 async def test_a_link_to_a_workspace_is_resolved_once(local: Make, folder: Path, tmp_path: Path) -> None:
-    fill(folder, {"here": ""})
-    fill(tmp_path / "other", {"there": ""})
+    fill_folder(folder, {"here": ""})
+    fill_folder(tmp_path / "other", {"there": ""})
     (tmp_path / "link").symlink_to(folder)
     backend = local(path=tmp_path / "link")
     assert backend.workdir == str(folder)
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to(tmp_path / "other")
-    assert await said(backend, "ls") == "here\n"
+    assert await run_successfully(backend, "ls") == "here\n"
 
 
 # -- which sandbox --------------------------------------------------------------------------------------------------
 
 
-async def test_the_strongest_sandbox_is_chosen_and_says_what_it_does(local: Make) -> None:
+async def test_the_strongest_sandbox_is_chosen_and_described(local: Make) -> None:
     protection = local(sandbox="auto").protection
     assert (protection.level, protection.by, protection.asks) == ("strong", "bubblewrap", False)
     assert "no network" in protection.says and "no files but the workspace" in protection.says
@@ -131,10 +131,10 @@ async def test_without_any_sandbox_every_command_asks(local: Make, monkeypatch: 
     backend = local(sandbox="auto")
     assert (backend.protection.level, backend.protection.asks) == ("none", True)
     assert "install it" in backend.protection.says
-    assert "echo hi" in await refused("needs_approval", backend.execute("echo hi"))
-    await refused("needs_approval", backend.background("echo hi"))
-    await refused("needs_approval", backend.terminal())
-    assert await said(backend, "echo hi", approved=True) == "hi\n"
+    assert "echo hi" in await assert_refused("needs_approval", backend.execute("echo hi"))
+    await assert_refused("needs_approval", backend.background("echo hi"))
+    await assert_refused("needs_approval", backend.terminal())
+    assert await run_successfully(backend, "echo hi", approved=True) == "hi\n"
     with pytest.raises(ConfigError, match="install it"):
         local(sandbox="bubblewrap")
     with pytest.raises(ConfigError, match="no sandbox 'jail'; give one of auto"):
@@ -145,7 +145,7 @@ async def test_an_operator_can_do_without(local: Make, folder: Path, monkeypatch
     monkeypatch.setenv("WICK_PLANTED", "secret")
     backend = local(sandbox="none")
     assert (backend.protection.level, backend.protection.asks) == ("none", False)
-    assert await said(backend, "pwd; echo $WICK_PLANTED") == f"{folder}\n\n"
+    assert await run_successfully(backend, "pwd; echo $WICK_PLANTED") == f"{folder}\n\n"
     assert (await backend.execute("kill -9 $$"))["exit_code"] == 137
 
 
@@ -155,7 +155,9 @@ async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_pa
     backend = local(sandbox="landlock")
     assert backend.protection.level == "weak" and "see other processes" in backend.protection.says
     assert (
-        await said(backend, "echo x > f; cat f; echo y > $TMPDIR/t; cat $TMPDIR/t; cat /dev/null; ls /usr >/dev/null")
+        await run_successfully(
+            backend, "echo x > f; cat f; echo y > $TMPDIR/t; cat $TMPDIR/t; cat /dev/null; ls /usr >/dev/null"
+        )
         == "x\ny\n"
     )
     new = f"touch /tmp/{uuid4().hex}"
@@ -163,16 +165,18 @@ async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_pa
         result = await backend.execute(command)
         refused = "denied" in result["stderr"] or "Read-only file system" in result["stderr"]  # by rules, or by mounts
         assert result["exit_code"] != 0 and refused, (version, result)
-    scratch = (await said(backend, "echo $TMPDIR")).strip()
+    scratch = (await run_successfully(backend, "echo $TMPDIR")).strip()
     await backend.stop()
-    assert not there(scratch)
+    assert not is_running(scratch)
 
 
-async def test_landlock_holds_root_and_what_others_remember(
+async def test_landlock_confines_root_and_protected_paths(
     local: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = local(sandbox="landlock")
-    assert set((await said(backend, "grep -E 'Cap(Eff|Bnd)' /proc/self/status")).split()[1::2]) == {"0" * 16}
+    assert set((await run_successfully(backend, "grep -E 'Cap(Eff|Bnd)' /proc/self/status")).split()[1::2]) == {
+        "0" * 16
+    }
     for command in (
         "mknod disk b 254 0 && cat disk",
         f"cat /proc/{os.getpid()}/environ",
@@ -185,7 +189,7 @@ async def test_landlock_holds_root_and_what_others_remember(
             local(sandbox="landlock")
 
 
-async def test_landlock_keeps_commands_off_the_network(local: Make) -> None:
+async def test_landlock_blocks_the_network(local: Make) -> None:
     if landlock.find_landlock().version < landlock.TCP:
         pytest.skip("this kernel's Landlock knows no network: use Linux 6.7 or newer")
     server = socket.create_server(("127.0.0.1", 0))
@@ -203,15 +207,15 @@ async def test_a_command_sees_a_plain_small_world(local: Make, folder: Path, mon
     monkeypatch.setenv("WICK_PLANTED", "secret")
     backend = local(env={"COLOR": "blue"})
     assert (
-        await said(backend, "id -un; id -u; hostname; pwd; echo $HOME $COLOR")
+        await run_successfully(backend, "id -un; id -u; hostname; pwd; echo $HOME $COLOR")
         == f"wick\n1000\nwick\n{folder}\n/tmp blue\n"
     )
-    found = dict(line.split("=", 1) for line in (await said(backend, "env")).splitlines())
+    found = dict(line.split("=", 1) for line in (await run_successfully(backend, "env")).splitlines())
     assert found.keys() == {"PATH", "HOME", "TMPDIR", "LANG", "USER", "SHELL", "COLOR", "PWD"}
-    assert await said(backend, "echo $COLOR $SIZE", env={"COLOR": "red", "SIZE": "a b"}) == "red a b\n"
+    assert await run_successfully(backend, "echo $COLOR $SIZE", env={"COLOR": "red", "SIZE": "a b"}) == "red a b\n"
     above = folder.relative_to("/tmp").parts[0]  # of the workspace, which is there to be seen
-    assert await said(backend, f"echo x > /tmp/f; ls -A /tmp | grep -vx {above}") == "f\n"
-    assert await said(backend, f"ls -A /tmp | grep -vx {above} || true") == ""
+    assert await run_successfully(backend, f"echo x > /tmp/f; ls -A /tmp | grep -vx {above}") == "f\n"
+    assert await run_successfully(backend, f"ls -A /tmp | grep -vx {above} || true") == ""
 
 
 async def test_the_environment_never_reaches_bubblewrap_itself(local: Make, folder: Path) -> None:
@@ -226,15 +230,15 @@ async def test_the_environment_never_reaches_bubblewrap_itself(local: Make, fold
 
 
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A": "\ud800"}])
-async def test_what_cannot_be_in_an_environment_is_refused(local: Make, env: dict[str, str]) -> None:
-    await refused("invalid", local().execute("true", env=env))
+async def test_invalid_environment_values_are_refused(local: Make, env: dict[str, str]) -> None:
+    await assert_refused("invalid", local().execute("true", env=env))
     with pytest.raises(ConfigError, match="none can have"):
         local(env=env)
 
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0"])
-async def test_what_is_no_command_is_refused(local: Make, command: str) -> None:
-    await refused("invalid", local().execute(command))
+async def test_invalid_commands_are_refused(local: Make, command: str) -> None:
+    await assert_refused("invalid", local().execute(command))
 
 
 @pytest.mark.parametrize(
@@ -250,21 +254,23 @@ async def test_what_is_no_command_is_refused(local: Make, command: str) -> None:
     ],
 )
 async def test_a_working_directory_is_in_the_workspace(local: Make, folder: Path, workdir: str, code: str) -> None:
-    fill(folder, {"file": "", "a/f": ""})
+    fill_folder(folder, {"file": "", "a/f": ""})
     (folder / "out").symlink_to("/etc")
     (folder / "loop").symlink_to("loop")
     (folder / "in").symlink_to("a")
-    await refused(code, local().execute("pwd", workdir=workdir))
+    await assert_refused(code, local().execute("pwd", workdir=workdir))
     assert (
-        await said(local(), "pwd", workdir="in")
-        == await said(local(), "pwd", workdir=f"{folder}/a/../a")
+        await run_successfully(local(), "pwd", workdir="in")
+        == await run_successfully(local(), "pwd", workdir=f"{folder}/a/../a")
         == f"{folder}/a\n"
     )
 
 
-async def test_a_command_is_taken_as_it_is(local: Make) -> None:
+async def test_a_command_is_passed_verbatim(local: Make) -> None:
     odd = "$HOME \\ ' \" ` ; & | ü \udcff"
-    assert (await said(local(), "cat <<'END'\n" + odd + "\nEND")).rstrip() == odd.replace("\udcff", "\ufffd")
+    assert (await run_successfully(local(), "cat <<'END'\n" + odd + "\nEND")).rstrip() == odd.replace(
+        "\udcff", "\ufffd"
+    )
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
@@ -287,24 +293,24 @@ if os.uname().machine == "x86_64":  # the others have no such way
         assert result["exit_code"] == 159 and "SIGSYS" in result["error"], result
 
 
-async def test_the_network_is_there_when_it_is_given(local: Make) -> None:
+async def test_the_network_is_available_on_request(local: Make) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
     connect = f"{PYTHON} -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'"
     assert (await local().execute(connect))["exit_code"] == 1
     assert (await local(network=True).execute(connect))["exit_code"] == 0
-    assert await said(local(network=True), "cat /etc/resolv.conf") == RESOLVERS
+    assert await run_successfully(local(network=True), "cat /etc/resolv.conf") == RESOLVERS
     server.close()
 
 
 async def test_folders_outside_can_be_made_readable(local: Make, tmp_path: Path) -> None:
-    fill(tmp_path / "tools", {"a.txt": "tool"})
+    fill_folder(tmp_path / "tools", {"a.txt": "tool"})
     backend = local(readable=[tmp_path / "tools"])
-    assert await said(backend, f"cat {tmp_path}/tools/a.txt") == "tool"
+    assert await run_successfully(backend, f"cat {tmp_path}/tools/a.txt") == "tool"
     assert (await backend.execute(f"touch {tmp_path}/tools/new"))["exit_code"] == 1
 
 
-async def test_cancelling_ends_a_command_and_all_of_it(local: Make, folder: Path) -> None:
+async def test_cancelling_kills_a_command_and_its_children(local: Make, folder: Path) -> None:
     backend = local()
     running = asyncio.create_task(backend.execute("(setsid sleep 31.7 &) ; touch began; trap '' TERM; sleep 31.7"))
     while not (folder / "began").exists():
@@ -312,11 +318,11 @@ async def test_cancelling_ends_a_command_and_all_of_it(local: Make, folder: Path
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await gone("sleep 31.7")
-    assert not groups()
+    await wait_until_ended("sleep 31.7")
+    assert not control_groups()
 
 
-async def test_stopping_ends_what_runs(local: Make, folder: Path) -> None:
+async def test_stopping_kills_running_commands(local: Make, folder: Path) -> None:
     backend = local()
     running = asyncio.create_task(backend.execute("touch began; sleep 32.7"))
     job = await backend.background("sleep 32.7")
@@ -325,10 +331,10 @@ async def test_stopping_ends_what_runs(local: Make, folder: Path) -> None:
     while not (folder / "began").exists():
         await asyncio.sleep(0.01)
     await backend.stop()
-    assert "stopped" in await refused("not_running", running)
+    assert "stopped" in await assert_refused("not_running", running)
     assert await backend.jobs() == [] and job["running"]
-    await gone("sleep 32.7")
-    assert not groups()
+    await wait_until_ended("sleep 32.7")
+    assert not control_groups()
 
 
 HOSTILE = [
@@ -352,9 +358,9 @@ async def test_hostile_commands_leave_nothing(local: Make) -> None:
     for _ in range(ROUNDS):
         results = await asyncio.gather(*(backend.execute(command, timeout=2) for command in HOSTILE * 2))
         assert all(result["seconds"] < 40 for result in results)
-        await gone("38.7")
-        assert not groups()
-    assert await said(backend, "echo fine") == "fine\n"
+        await wait_until_ended("38.7")
+        assert not control_groups()
+    assert await run_successfully(backend, "echo fine") == "fine\n"
 
 
 KILLED = """
@@ -376,17 +382,17 @@ async def test_nothing_is_left_when_wick_is_killed(folder: Path) -> None:
         await asyncio.sleep(0.01)
     process.kill()
     await process.wait()
-    await gone("39.7")
+    await wait_until_ended("39.7")
 
 
-async def test_a_workspace_that_is_gone_is_no_place_for_commands(local: Make, folder: Path) -> None:
+async def test_commands_in_a_deleted_workspace_are_refused(local: Make, folder: Path) -> None:
     backend = local()
-    assert await said(backend, "echo here") == "here\n"
+    assert await run_successfully(backend, "echo here") == "here\n"
     os.rename(folder, f"{folder}-elsewhere")
-    assert "not there any more" in await refused("not_running", backend.execute("echo here"))
+    assert "not there any more" in await assert_refused("not_running", backend.execute("echo here"))
     os.symlink("/etc", folder)
-    await refused("not_running", backend.background("cat passwd"))
-    assert not groups()
+    await assert_refused("not_running", backend.background("cat passwd"))
+    assert not control_groups()
 
 
 async def test_old_jobs_are_forgotten(local: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +409,7 @@ def test_several_event_loops_one_after_another(folder: Path) -> None:
 
     async def run() -> str:
         await backend.background("sleep 33.7")
-        return await said(backend, "echo x >> f; cat f")
+        return await run_successfully(backend, "echo x >> f; cat f")
 
     assert asyncio.run(run()) == "x\n"
     assert asyncio.run(run()) == "x\nx\n"
@@ -414,15 +420,17 @@ def test_several_event_loops_one_after_another(folder: Path) -> None:
         return found
 
     assert asyncio.run(look()) == [False, False]
-    asyncio.run(gone("sleep 33.7"))
+    asyncio.run(wait_until_ended("sleep 33.7"))
 
 
 async def test_many_commands_at_once(local: Make, folder: Path) -> None:
-    fill(folder, {".env": "x", ".git/config": "", ".git/hooks/pre-commit": ""})
+    fill_folder(folder, {".env": "x", ".git/config": "", ".git/hooks/pre-commit": ""})
     backend = local()
-    results = await asyncio.gather(*(said(backend, f"echo {number} | tee {number}") for number in range(20)))
+    results = await asyncio.gather(
+        *(run_successfully(backend, f"echo {number} | tee {number}") for number in range(20))
+    )
     assert results == [f"{number}\n" for number in range(20)]
-    assert not groups()
+    assert not control_groups()
 
 
 # -- jobs and terminals ---------------------------------------------------------------------------------------------
@@ -441,9 +449,9 @@ async def test_a_job_runs_in_the_sandbox_and_is_listed(local: Make, folder: Path
     assert ".env" in ended["error"] and "moved aside" in ended["error"] and (folder / "env.moved-1").exists()
     assert (await backend.job_output(job["id"]))["output"] == "wick\n"
     assert (await backend.end_job(job["id"]))["exit_code"] == 3
-    assert not groups()
-    assert job["id"] in await refused("not_found", backend.job_output("job-99"))
-    await refused("not_found", other.end_job(job["id"]))
+    assert not control_groups()
+    assert job["id"] in await assert_refused("not_found", backend.job_output("job-99"))
+    await assert_refused("not_found", other.end_job(job["id"]))
 
 
 async def test_a_job_can_be_ended(local: Make) -> None:
@@ -451,8 +459,8 @@ async def test_a_job_can_be_ended(local: Make) -> None:
     job = await backend.background("trap '' TERM; sleep 34.7 & wait; sleep 34.7")
     ended = await backend.end_job(job["id"])
     assert not ended["running"] and ended["exit_code"] != 0
-    await gone("sleep 34.7")
-    assert not groups()
+    await wait_until_ended("sleep 34.7")
+    assert not control_groups()
 
 
 async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
@@ -469,11 +477,11 @@ async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
     assert b"20 80" in shown and b"/root\r\n" not in shown and b"no job control" not in shown, shown
     assert terminal.moved == [".envrc"] and (folder / ".envrc.moved-1").exists()
     await terminal.close()
-    assert not groups()
+    assert not control_groups()
 
 
-async def test_a_command_that_comes_as_the_workspace_is_let_go_of_is_told_so(local: Make) -> None:
+async def test_a_command_during_release_of_the_workspace_is_refused(local: Make) -> None:
     backend = local()
     await backend.start()
     (await backend._ensure_workspace()).tree.close()
-    assert "not there any more" in await refused("not_running", backend.execute("echo here"))
+    assert "not there any more" in await assert_refused("not_running", backend.execute("echo here"))

@@ -1,4 +1,4 @@
-"""Limits of commands on this machine, with control groups and without, as root and as somebody else."""
+"""Limits of commands on the host, with and without control groups, as root and as another user."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from local_sandbox import (
     MB,
     PYTHON,
     Make,
-    fill,
+    control_groups,
+    fill_folder,
     folder,
-    gone,
-    groups,
     local,
     needs_bubblewrap,
-    said,
+    run_successfully,
+    wait_until_ended,
 )
 from wick.backends.sandbox import cgroups
 
@@ -50,10 +50,10 @@ async def test_a_command_that_eats_memory_is_ended_and_the_cause_named(local: Ma
     result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=60)
     assert result["exit_code"] == 137, result
     assert result["error"] == "the command reached its memory limit of 100 MB and was ended"
-    assert not groups()
+    assert not control_groups()
     for hog in ("head -c 300000000 /dev/zero > /tmp/file", "head -c 300000000 /dev/zero > /dev/shm/file"):
         assert (await backend.execute(hog, timeout=60))["exit_code"] != 0  # both are memory
-    assert await said(backend, "echo fine") == "fine\n"
+    assert await run_successfully(backend, "echo fine") == "fine\n"
 
 
 async def test_a_command_that_forks_without_end_is_held(local: Make) -> None:
@@ -69,8 +69,8 @@ async def test_a_command_that_forks_without_end_is_held(local: Make) -> None:
     assert "temporarily unavailable" in result["stdout"]
     shell = await backend.execute("bomb() { bomb | bomb & }; bomb; sleep 36.7", timeout=6)
     assert "limit of 40 processes" in shell["error"]
-    await gone("35.7")
-    assert not groups()
+    await wait_until_ended("35.7")
+    assert not control_groups()
 
 
 async def test_limits_without_control_groups_hold_for_each_process(
@@ -81,14 +81,14 @@ async def test_limits_without_control_groups_hold_for_each_process(
     assert "memory 100 MB for each process" in backend.protection.says
     result = await backend.execute(f"{PYTHON} -", stdin=EATER.encode(), timeout=60)
     assert "MemoryError" in result["stderr"] and result["exit_code"] == 1
-    assert await said(backend, "ulimit -n; ulimit -t") == "64\n20\n"
+    assert await run_successfully(backend, "ulimit -n; ulimit -t") == "64\n20\n"
     assert (await backend.execute("head -c 9000000 /dev/zero > big"))["exit_code"] == 153
 
 
 async def test_limits_can_be_lifted(local: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = local(limits={"memory": None, "pids": None})
     assert "no limits" in backend.protection.says
-    assert await said(backend, "ulimit -d") == "unlimited\n"
+    assert await run_successfully(backend, "ulimit -d") == "unlimited\n"
 
 
 # -- as another user ------------------------------------------------------------------------------------------------
@@ -119,14 +119,14 @@ def python_for_others() -> str:
     pytest.skip(f"no other user can start {sys.executable}: install a system-wide Python of this version")
 
 
-def test_it_works_as_another_user(tmp_path: Path) -> None:
+def test_limits_work_for_an_unprivileged_user(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become another user: run the tests as root")
     program = python_for_others()
     folder = Path(tempfile.mkdtemp())
     try:
         os.chown(folder, NOBODY, NOBODY)
-        fill(folder, {".env": "secret"})
+        fill_folder(folder, {".env": "secret"})
         commands = [
             "id -un; echo x > new; cat new",
             "cat .env; cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern",

@@ -1,4 +1,4 @@
-"""Protected paths stay protected from commands, and searching in the sandbox finds what it finds outside."""
+"""Protected paths are protected from commands, and search in the sandbox finds the same as outside."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from local_sandbox import (
     PROJECT,
     PYTHON,
     Make,
-    fill,
+    assert_refused,
+    control_groups,
+    fill_folder,
     folder,
-    groups,
+    is_running,
     local,
     needs_bubblewrap,
-    refused,
-    said,
-    there,
-    tree,
+    read_tree,
+    run_successfully,
 )
 from wick import constants
 
@@ -31,25 +31,25 @@ pytestmark = needs_bubblewrap
 __all__ = ["folder", "local"]  # fixtures
 
 
-async def test_a_command_leaves_the_workspace_as_it_is(local: Make, folder: Path) -> None:
-    fill(folder, PROJECT)
+async def test_a_command_does_not_change_the_workspace_layout(local: Make, folder: Path) -> None:
+    fill_folder(folder, PROJECT)
     (folder / "linked").mkdir()
     (folder / "linked" / ".env").symlink_to("../.env")
     (folder / ".git" / "link").symlink_to("/etc")
-    before = tree(folder)
+    before = read_tree(folder)
     backend = local()
-    assert await said(backend, "true") == ""
+    assert await run_successfully(backend, "true") == ""
     assert (await backend.execute("ls -A; git status; find . > /dev/null"))["moved"] == []
-    assert tree(folder) == before
+    assert read_tree(folder) == before
 
 
 async def test_an_empty_workspace_stays_empty(local: Make, folder: Path) -> None:
     assert (await local().execute("true"))["moved"] == []
-    assert tree(folder) == {}
+    assert read_tree(folder) == {}
 
 
 async def test_dot_env_files_cannot_be_read(local: Make, folder: Path) -> None:
-    fill(folder, PROJECT)
+    fill_folder(folder, PROJECT)
     (folder / "plain").write_text("KEY=secret\n")
     (folder / ".env.linked").symlink_to("plain")
     for path in (".env", ".env.local", ".envrc", "packages/one/.env", ".env.linked", "plain"):
@@ -57,11 +57,11 @@ async def test_dot_env_files_cannot_be_read(local: Make, folder: Path) -> None:
         assert result["exit_code"] == 1 and "denied" in result["stderr"] and not result["stdout"], path
     everything = await local().execute("grep -r secret . ; rg -uu secret; cat .env*")
     assert "secret" not in everything["stdout"]
-    assert await said(local(), "cat .env.example") == "KEY=\n"
+    assert await run_successfully(local(), "cat .env.example") == "KEY=\n"
 
 
 async def test_a_link_to_secrets_cannot_be_taken_away(local: Make, folder: Path) -> None:
-    fill(folder, {"plain": "KEY=secret\n", "other": ""})
+    fill_folder(folder, {"plain": "KEY=secret\n", "other": ""})
     (folder / ".env").symlink_to("plain")
     for command in ("rm .env", "ln -sf other .env", "mv .env x"):
         await local().execute(command)
@@ -89,19 +89,19 @@ async def test_a_link_to_secrets_cannot_be_taken_away(local: Make, folder: Path)
         "rm -rf packages/one/.claude",
     ],
 )
-async def test_what_is_protected_stays_as_it_is(local: Make, folder: Path, command: str) -> None:
-    fill(folder, PROJECT)
-    before = tree(folder)
+async def test_protected_files_are_unchanged(local: Make, folder: Path, command: str) -> None:
+    fill_folder(folder, PROJECT)
+    before = read_tree(folder)
     result = await local().execute(command)
     assert result["exit_code"] != 0, result
-    assert {path: text for path, text in tree(folder).items() if ".git/" not in path or path in before} == before
+    assert {path: text for path, text in read_tree(folder).items() if ".git/" not in path or path in before} == before
 
 
-async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, folder: Path) -> None:
-    fill(folder, PROJECT)
+async def test_protected_files_are_readable_unless_secret(local: Make, folder: Path) -> None:
+    fill_folder(folder, PROJECT)
     paths = ".git/config .git/hooks/pre-commit .wick/agents.yaml .claude/settings.json packages/one/.git/config"
-    assert await said(local(), f"cat {paths}") == "".join(PROJECT[path] for path in paths.split())
-    assert await said(local(), "ls -A packages/one/.git/hooks packages/one/.claude") == (
+    assert await run_successfully(local(), f"cat {paths}") == "".join(PROJECT[path] for path in paths.split())
+    assert await run_successfully(local(), "ls -A packages/one/.git/hooks packages/one/.claude") == (
         "packages/one/.claude:\n\npackages/one/.git/hooks:\n"
     )
 
@@ -137,43 +137,43 @@ async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, fo
         ("mkdir .ENV.d && touch .Env", [".Env"]),
     ],
 )
-async def test_what_appeared_is_moved_aside_and_named(
+async def test_new_protected_files_are_moved_aside_and_named(
     local: Make, folder: Path, command: str, moved: list[str]
 ) -> None:
-    fill(folder, {"main.py": ""})
+    fill_folder(folder, {"main.py": ""})
     backend = local()
     result = await backend.execute(command)
     assert result["exit_code"] == 0 and result["error"] == "", result
     assert sorted(result["moved"]) == moved
     for path in moved:
         name = path.rpartition("/")[2]
-        assert there(folder / path).__bool__() is (name == "config")
+        assert is_running(folder / path).__bool__() is (name == "config")
         dot_env = name.lower() == ".env" or name.lower().startswith(".env.")  # `.env.moved-1` is protected again
         bare = name.lstrip(".") if dot_env else name
-        assert there((folder / path).parent / f"{bare}.moved-1")
+        assert is_running((folder / path).parent / f"{bare}.moved-1")
     if (folder / ".git/config").exists():
         assert not {"fsmonitor", "ext::", "alias"} & set(re.findall(r"[\w:]+", (folder / ".git/config").read_text()))
     assert (await backend.execute("true"))["moved"] == []
 
 
 async def test_a_repository_can_be_worked_with(local: Make, folder: Path) -> None:
-    fill(folder, PROJECT)
+    fill_folder(folder, PROJECT)
     shutil.rmtree(folder / ".git")
     backend = local(env={f"GIT_{who}_{what}": "ada@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")})
     assert (await backend.execute("git init -q -b main"))["moved"] == []
-    assert "main.py" in await said(backend, "git add main.py && git commit -qm one && git ls-files")
+    assert "main.py" in await run_successfully(backend, "git add main.py && git commit -qm one && git ls-files")
     command = "git checkout -qb more && echo x > b && git add b && git commit -qm two && git log --oneline | wc -l"
-    assert await said(backend, command) == "2\n"
+    assert await run_successfully(backend, command) == "2\n"
     assert (await backend.execute("git stash -q; git gc -q; git status"))["moved"] == []
 
 
-async def test_what_cannot_be_moved_by_itself_is_helped(local: Make, folder: Path) -> None:
+async def test_unmovable_protected_files_are_made_movable(local: Make, folder: Path) -> None:
     result = await local().execute("mkdir a; touch a/.env; chmod 555 a")
     assert result["moved"] == ["a/.env"] and (folder / "a").stat().st_mode & 0o777 == 0o555
 
 
-async def test_what_is_moved_aside_never_replaces_anything(local: Make, folder: Path) -> None:
-    fill(folder, {".wick.moved-1": "there"})
+async def test_moving_aside_never_overwrites(local: Make, folder: Path) -> None:
+    fill_folder(folder, {".wick.moved-1": "there"})
     backend = local()
     for number in (2, 3):
         assert (await backend.execute("mkdir .wick"))["moved"] == [".wick"]
@@ -181,34 +181,34 @@ async def test_what_is_moved_aside_never_replaces_anything(local: Make, folder: 
     assert (folder / ".wick.moved-1").read_text() == "there"
 
 
-async def test_moving_the_repository_away_helps_nobody(local: Make, folder: Path) -> None:
-    """Where it is not held in its place by a mount, what comes in its stead is new."""
-    fill(folder, PROJECT)
+async def test_moving_the_repository_does_not_bypass_protection(local: Make, folder: Path) -> None:
+    """Without a mount that holds it in place, its replacement is new."""
+    fill_folder(folder, PROJECT)
     command = "mv packages/one/.git x; mkdir -p packages/one/.git/hooks; echo evil > packages/one/.git/hooks/pre-commit"
     assert (await local().execute(command))["moved"] == ["packages/one/.git/hooks"]
     assert not (folder / "packages/one/.git/hooks").exists()
 
 
-async def test_what_comes_along_with_its_folder_is_not_new(local: Make, folder: Path) -> None:
-    fill(folder, PROJECT)
+async def test_protected_files_moved_with_their_folder_are_not_new(local: Make, folder: Path) -> None:
+    fill_folder(folder, PROJECT)
     result = await local().execute("mv packages/one packages/two && cat packages/two/.env")
     assert "denied" in result["stderr"] and result["moved"] == []
     assert (folder / "packages/two/.env").read_text() == PROJECT[".env"]
 
 
-async def test_while_another_command_runs_what_it_made_is_not_shown(local: Make, folder: Path) -> None:
-    """A mount is looked up by its path, and whoever runs meanwhile could make that lead elsewhere."""
+async def test_files_of_a_running_command_are_hidden(local: Make, folder: Path) -> None:
+    """A mount is looked up by path, which a running command could redirect."""
     backend = local()
-    fill(folder, {".wick/old": "old"})
+    fill_folder(folder, {".wick/old": "old"})
     job = await backend.background("git init -q; mkdir -p sub/.claude; echo x > sub/.claude/f; touch made; sleep 37.7")
     while not (folder / "made").exists():
         await asyncio.sleep(0.01)
     assert (
-        await said(backend, "cat .wick/old; ls .git/hooks; ls -A sub/.claude; cat .git/config | head -1")
+        await run_successfully(backend, "cat .wick/old; ls .git/hooks; ls -A sub/.claude; cat .git/config | head -1")
         == "old[core]\n"
     )
     await backend.end_job(job["id"])
-    assert "pre-commit.sample" in await said(backend, "ls .git/hooks")
+    assert "pre-commit.sample" in await run_successfully(backend, "ls .git/hooks")
 
 
 SWAPPING = """
@@ -229,9 +229,11 @@ async def test_a_path_that_is_swapped_for_a_link_shows_nothing_of_the_host(
     local: Make, folder: Path, tmp_path: Path
 ) -> None:
     """A job exchanges folders with links to the outside, as fast as it can, while other commands start."""
-    fill(tmp_path / "outside", {".claude/secret": "planted", ".wick/secret": "planted", ".git/hooks/secret": "planted"})
+    fill_folder(
+        tmp_path / "outside", {".claude/secret": "planted", ".wick/secret": "planted", ".git/hooks/secret": "planted"}
+    )
     backend = local()
-    fill(folder, {"swap.py": SWAPPING})
+    fill_folder(folder, {"swap.py": SWAPPING})
     job = await backend.background(f"{PYTHON} swap.py {tmp_path}/outside")
     while not (folder / "ready").exists():
         await asyncio.sleep(0.01)
@@ -243,14 +245,14 @@ async def test_a_path_that_is_swapped_for_a_link_shows_nothing_of_the_host(
 
 
 @pytest.mark.parametrize("sandbox", ["landlock", "none"])
-async def test_what_appeared_is_moved_aside_without_mounts_too(local: Make, folder: Path, sandbox: str) -> None:
+async def test_new_protected_files_are_moved_aside_without_mounts(local: Make, folder: Path, sandbox: str) -> None:
     result = await local(sandbox=sandbox).execute("echo x > .env; mkdir .wick")
     assert sorted(result["moved"]) == [".env", ".wick"]
-    assert sorted(tree(folder)) == [".wick.moved-1", "env.moved-1"]
+    assert sorted(read_tree(folder)) == [".wick.moved-1", "env.moved-1"]
 
 
-async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> None:
-    fill(folder, {"deploy.key": "k", ".wick/a": "a"})
+async def test_protected_patterns_are_configurable(local: Make, folder: Path) -> None:
+    fill_folder(folder, {"deploy.key": "k", ".wick/a": "a"})
     backend = local(protect=["*.key", "deploy"])
     assert (await backend.execute("echo x > deploy.key"))["exit_code"] != 0
     assert (await backend.execute("echo x > .wick/a; mkdir deploy; touch new.key"))["moved"] == ["deploy", "new.key"]
@@ -258,17 +260,17 @@ async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> Non
 
 async def test_a_large_workspace_is_no_problem(local: Make, folder: Path) -> None:
     for number in range(60):
-        fill(folder, {f"d{number}/e{inner}/file": "" for inner in range(50)})
-    fill(folder, {f"d{number}/e1/.env": "KEY=secret" for number in range(60)})
+        fill_folder(folder, {f"d{number}/e{inner}/file": "" for inner in range(50)})
+    fill_folder(folder, {f"d{number}/e1/.env": "KEY=secret" for number in range(60)})
     backend = local()
     result = await backend.execute("touch .env; cat d1/e1/.env")
     assert result["moved"] == [".env"] and "secret" not in result["stdout"]
 
 
 async def test_more_secrets_than_can_be_hidden_and_nothing_runs(local: Make, folder: Path) -> None:
-    fill(folder, {f"d{number}/.env": "KEY=secret" for number in range(constants.PROTECTED_MOUNTS + 1)})
+    fill_folder(folder, {f"d{number}/.env": "KEY=secret" for number in range(constants.PROTECTED_MOUNTS + 1)})
     backend = local()
-    assert f"{constants.PROTECTED_MOUNTS + 1} protected paths" in await refused(
+    assert f"{constants.PROTECTED_MOUNTS + 1} protected paths" in await assert_refused(
         "protected", backend.execute("cat d*/.env")
     )
     (folder / "d0/.env").unlink()
@@ -294,14 +296,14 @@ async def test_more_secrets_than_can_be_hidden_and_nothing_runs(local: Make, fol
         ("nothing like this", {}),
     ],
 )
-async def test_ripgrep_in_the_sandbox_finds_what_re2_finds(
+async def test_ripgrep_in_the_sandbox_matches_re2(
     local: Make, folder: Path, pattern: str, options: dict[str, Any]
 ) -> None:
     if not shutil.which("rg", path="/usr/bin:/usr/local/bin"):
         pytest.skip("ripgrep is not installed: apt-get install ripgrep")
-    fill(folder, PROJECT)
-    fill(folder, {"src/a.py": "def f():\n  x = 1 # secret\n", "src/b.txt": "x\n\nüx\n", ".gitignore": "*.log\n"})
-    fill(folder, {"x.log": "secret\n", "node_modules/m.js": "secret\n", "src/.claude/notes": "a secret\n"})
+    fill_folder(folder, PROJECT)
+    fill_folder(folder, {"src/a.py": "def f():\n  x = 1 # secret\n", "src/b.txt": "x\n\nüx\n", ".gitignore": "*.log\n"})
+    fill_folder(folder, {"x.log": "secret\n", "node_modules/m.js": "secret\n", "src/.claude/notes": "a secret\n"})
     (folder / "binary").write_bytes(b"secret\0secret")
     (folder / os.fsdecode(b"odd\xff\nname")).write_text("secret x\n")
     (folder / "link").symlink_to("/etc")
@@ -311,16 +313,16 @@ async def test_ripgrep_in_the_sandbox_finds_what_re2_finds(
     found = await confined.grep(pattern, **options)
     assert found == await free.grep(pattern, **options)
     assert "KEY=secret" not in str(found)
-    assert not groups()
+    assert not control_groups()
 
 
 async def test_a_search_is_bounded_and_refused_in_the_same_words(local: Make, folder: Path) -> None:
-    fill(folder, {"many.txt": "line\n" * 5_000, "deep/.env": "line\n"})
+    fill_folder(folder, {"many.txt": "line\n" * 5_000, "deep/.env": "line\n"})
     confined, free = local(), local(sandbox="none")
     for backend in (confined, free):
         found = await backend.grep("line")
         assert found["truncated"] and len(found["matches"]) == 1_000
-        assert "RE2" in await refused("invalid", backend.grep("(?=x)"))
-        await refused("escapes", backend.grep("x", "../.."))
-        await refused("not_found", backend.grep("x", "gone"))
-        await refused("protected", backend.grep("x", "deep/.env"))
+        assert "RE2" in await assert_refused("invalid", backend.grep("(?=x)"))
+        await assert_refused("escapes", backend.grep("x", "../.."))
+        await assert_refused("not_found", backend.grep("x", "gone"))
+        await assert_refused("protected", backend.grep("x", "deep/.env"))

@@ -40,7 +40,7 @@ def fill(tree: RootedFolder, *paths: str, text: str = "") -> None:
 
 
 def walked(tree: RootedFolder, patterns: tuple[str, ...] = PROTECTED) -> ProtectedIndex:
-    """An index that the kernel tells nothing: it walks."""
+    """An index without kernel support: it walks."""
 
     def watch(folder: WatchedFolder, fd: int) -> None:
         assert os.fstat(fd).st_ino
@@ -58,7 +58,7 @@ def found(tree: RootedFolder) -> dict[str, str]:
     return {path: entry.type for path, entry in scan(tree, PROTECTED).items() if not entry.leads}
 
 
-def test_what_is_protected_is_found_at_any_depth(tree: RootedFolder) -> None:
+def test_protected_paths_are_found_at_any_depth(tree: RootedFolder) -> None:
     fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/d/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
     fill(tree, ".wick/deep/.env", "node_modules/a/.env", "node_modules/a/.git/config", "plain/file", ".git/x/.env")
     fill(tree, "bare/HEAD", "bare/config", "bare/objects/x", "bare/refs/x", "no/HEAD", "no/config", "no/objects/x")
@@ -89,7 +89,7 @@ def test_a_git_that_is_no_folder_counts_itself(tree: RootedFolder) -> None:
     assert found(tree) == {".git": "link", "a/.git": "file"}
 
 
-def test_a_link_leads_to_what_is_protected_too(tree: RootedFolder) -> None:
+def test_links_to_protected_paths_are_protected(tree: RootedFolder) -> None:
     fill(tree, "plain", "deep/plain")
     Path(tree.path, ".env").symlink_to("plain")
     Path(tree.path, ".wick").symlink_to("deep")
@@ -120,7 +120,7 @@ def planned(tree: RootedFolder, firm: bool = True) -> dict[str, str]:
     return {cover.path: cover.how for cover in plan_covers(tree, entries, identities)}
 
 
-def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: RootedFolder) -> None:
+def test_firm_paths_are_mounted_and_others_hidden_or_copied(tree: RootedFolder) -> None:
     fill(tree, ".git/config", "a/.git/config", text=CONFIG)
     fill(tree, ".git/hooks/x", ".wick/x", ".env", "a/.git/hooks/x", "a/.claude/x", "a/.env")
     below = {"a/.git": "leave", "a/.git/config": "copy", "a/.git/hooks": "hide", "a/.claude": "hide", "a/.env": "hide"}
@@ -140,13 +140,13 @@ def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: RootedFold
     }
 
 
-def test_what_is_in_a_hidden_folder_is_hidden_with_it(tree: RootedFolder) -> None:
+def test_paths_in_a_hidden_folder_are_hidden(tree: RootedFolder) -> None:
     fill(tree, "a/.claude/.env", "a/.claude/.git/config", ".wick/.env")
     assert planned(tree) == {"a/.claude": "hide", ".wick": "show", ".wick/.env": "hide"}
     assert planned(tree, firm=False) == {"a/.claude": "hide", ".wick": "hide"}
 
 
-def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: RootedFolder) -> None:
+def test_a_copy_has_the_content_of_a_small_file(tree: RootedFolder) -> None:
     fill(tree, "a/.git/config", text=CONFIG)
     fill(tree, "b/.git/config", text="x" * 100_000)
     made = {cover.path: cover for cover in plan_covers(tree, scan(tree, PROTECTED), set())}
@@ -175,7 +175,7 @@ def test_links_are_not_covered_but_put_back(tree: RootedFolder) -> None:
     assert os.readlink(f"{tree.path}/.env") == "plain"
 
 
-# -- what appeared --------------------------------------------------------------------------------------------------
+# -- new paths ------------------------------------------------------------------------------------------------------
 
 
 def planted(tree: RootedFolder, index: ProtectedIndex) -> list[str]:
@@ -189,7 +189,7 @@ def armed(tree: RootedFolder) -> ProtectedIndex:
     return index
 
 
-def test_what_was_there_has_not_appeared(tree: RootedFolder) -> None:
+def test_existing_paths_are_not_new(tree: RootedFolder) -> None:
     fill(tree, ".env", ".wick/a", ".git/hooks/pre-commit")
     index = armed(tree)
     assert planted(tree, index) == []
@@ -198,7 +198,7 @@ def test_what_was_there_has_not_appeared(tree: RootedFolder) -> None:
     assert planted(tree, index) == [".git/hooks"]
 
 
-def test_what_appeared_gets_another_name(tree: RootedFolder) -> None:
+def test_new_protected_paths_are_renamed(tree: RootedFolder) -> None:
     index = armed(tree)
     fill(tree, ".env", "env.moved-1", "a/.wick/x")
     assert planted(tree, index) == [".env", "a/.wick"]
@@ -283,7 +283,7 @@ RUNS = ("fsmonitor", "sshcommand", "pager", "hookspath", "path")
 @example(lines=["[core]", "\tfsmonitor = x"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_git_finds_no_program_in_a_config_that_is_plain(tree: RootedFolder, lines: list[str]) -> None:
-    """Git itself reads what passed: none of the settings that run something may be in it."""
+    """Git reads the accepted config: it contains no setting that runs a program."""
     place = Path(tree.path, "config")
     place.write_text(filter_git_config("\n".join(lines)), newline="")
     listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)
@@ -340,7 +340,7 @@ def test_data_in_a_git_config_is_not_protected(tree: RootedFolder) -> None:
     assert find_trusted_paths(tree, ".") == set()
 
 
-def test_a_config_whose_settings_are_not_read_is_noticed(tree: RootedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unread_config_is_detected(tree: RootedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_executed, "find_trusted_paths", lambda tree, folder: set())
     fill(tree, ".git/config", text=CONFIG + "\thooksPath = hooks\n")
     index = armed(tree)
@@ -355,7 +355,7 @@ def test_a_folder_named_like_data_of_git_is_walked(tree: RootedFolder, name: str
     assert f"w/{name}/x/.git/config" in walked(tree).list_entries()
 
 
-def test_a_git_file_may_come_before_its_git_directory(tree: RootedFolder) -> None:
+def test_a_git_file_may_precede_its_git_directory(tree: RootedFolder) -> None:
     """As `git worktree add` creates them."""
     fill(tree, ".git/config", text=CONFIG)
     index = armed(tree)
@@ -367,7 +367,7 @@ def test_a_git_file_may_come_before_its_git_directory(tree: RootedFolder) -> Non
     assert planted(tree, index) == [".git/worktrees/w/commondir"]
 
 
-def test_a_git_file_whose_folder_becomes_a_link_is_moved(tree: RootedFolder) -> None:
+def test_a_git_file_is_moved_if_its_folder_becomes_a_link(tree: RootedFolder) -> None:
     index = armed(tree)
     fill(tree, "g/file", "h/file")
     fill(tree, "s/.git", text="gitdir: ../g\n")

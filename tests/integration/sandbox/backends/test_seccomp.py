@@ -1,4 +1,4 @@
-"""The filter of system calls: what it answers, read as the kernel reads it, and what the kernel then does."""
+"""The seccomp filter: its verdicts, interpreted as the kernel does, and its effect in the kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADERS = [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/inc
 
 
 def verdict(machine: str, number: int, *args: int, arch: int | None = None, code: bytes | None = None) -> int:
-    """What a kernel that runs the filter answers to a call."""
+    """Return the verdict of the filter for a call."""
     told = struct.pack("=IIQ6Q", number, ARCHITECTURES[machine] if arch is None else arch, 0, *_six(args))
     code = build_filter(machine) if code is None else code
     assert code is not None and len(code) % 8 == 0
@@ -68,7 +68,7 @@ def number(machine: str, name: str) -> int | None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_is_denied_is_denied_and_the_rest_is_not(machine: str) -> None:
+def test_exactly_the_denied_calls_are_denied(machine: str) -> None:
     denied = {number(machine, name) for name in DENIED} - {None}
     missing = {number(machine, name) for name in MISSING}
     choosy = {number(machine, name) for name in [*CALLS, *MODES]} - {number(machine, "read")}
@@ -80,7 +80,7 @@ def test_what_is_denied_is_denied_and_the_rest_is_not(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("call", [NEWEST + 1, 512, 0x40000000, 0x40000000 + 16, 0xFFFFFFFF])
-def test_calls_that_nobody_has_looked_at_do_not_exist(machine: str, call: int) -> None:
+def test_unknown_calls_return_enosys(machine: str, call: int) -> None:
     assert verdict(machine, call) == ERRNO | ENOSYS
 
 
@@ -114,7 +114,7 @@ def test_sockets_are_for_files_the_internet_and_routes(machine: str, family: int
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", MODES)
 @given(mode=st.integers(0, 2**32 - 1))
-def test_no_file_becomes_somebody_elses_program(machine: str, name: str, mode: int) -> None:
+def test_no_file_gets_a_setuid_bit(machine: str, name: str, mode: int) -> None:
     call = number(machine, name)
     if call is not None:
         args = [0] * 6
@@ -133,7 +133,7 @@ def test_terminals_and_personalities(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_without_a_namespace_of_its_own_a_command_makes_nothing_that_outlives_it(machine: str) -> None:
+def test_without_a_namespace_no_ipc_object_outlives_its_command(machine: str) -> None:
     code = build_filter_without_ipc(machine)
     denied = {numbers[MACHINES.index(machine)] for numbers in SHARED.values()}
     for call in range(NEWEST + 1):
@@ -165,11 +165,11 @@ def test_containers_may_make_no_call_that_is_denied_here() -> None:
     assert "SCMP_ARCH_X32" not in profile()
 
 
-def test_there_is_no_filter_for_a_machine_that_nobody_wrote_one_for() -> None:
+def test_an_unknown_architecture_has_no_filter() -> None:
     assert build_filter("riscv64") is None
 
 
-def test_a_filter_is_as_short_as_the_kernel_wants_it() -> None:
+def test_a_filter_fits_the_kernel_limit() -> None:
     for machine in MACHINES:
         steps = seccomp.build_instructions(machine)
         assert len(steps) < 4096
@@ -179,7 +179,7 @@ def test_a_filter_is_as_short_as_the_kernel_wants_it() -> None:
 OF_THIS = [column for column, machine in enumerate(MACHINES) if column == 1 or machine == os.uname().machine]
 
 
-@pytest.mark.parametrize("column", OF_THIS, ids=lambda column: MACHINES[column])  # ARM's are everybody's headers
+@pytest.mark.parametrize("column", OF_THIS, ids=lambda column: MACHINES[column])  # ARM uses the generic headers
 def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
     if not HEADERS[column].exists():
         pytest.skip("the kernel's headers are not installed: apt-get install linux-libc-dev")

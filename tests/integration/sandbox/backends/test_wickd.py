@@ -24,13 +24,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leak_checks import lasting
+from leak_checks import allow_leaks
 from ports import own_port
 from wick import constants
 from wick.wickd import zipapp
 from wick.wickd.event_loop import EventLoop
 from wick.wickd.output_buffers import HeadTailBuffer, RingBuffer, trim_partial_end, trim_partial_start
-from wickd_process import Wickd, connected, environment, eventually, kill, marked, wickd
+from wickd_process import (
+    WickdProcess,
+    becomes_true,
+    connect_when_ready,
+    kill,
+    marked_environment,
+    marked_processes,
+    wickd,
+)
 
 FULL = bool(os.environ.get("WICK_FULL"))
 TOKEN = "a token that nobody guesses"
@@ -60,7 +68,7 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert len(zipapp.compute_digest()) == 64
 
 
-def test_what_is_packed_imports_only_itself_and_the_standard_library() -> None:
+def test_the_bundle_imports_only_itself_and_the_standard_library() -> None:
     packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in zipapp.read_sources()}
     for name, source in zipapp.read_sources().items():
         for node in ast.walk(ast.parse(source, name, feature_version=(3, 8))):
@@ -78,7 +86,7 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
+def test_the_bundle_runs_on_python_3_8(tmp_path: Path) -> None:
     paths = []
     for name, source in zipapp.read_sources().items():
         paths.append(tmp_path / name)
@@ -90,10 +98,10 @@ def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("python", [path for path in PYTHONS if path.exists()] or [Path(sys.executable)], ids=str)
-def test_it_runs_on_every_python_that_is_here(python: Path) -> None:
+def test_wickd_runs_on_every_installed_python(python: Path) -> None:
     version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     if tuple(map(int, version.split()[1].split("."))) < (3, 8):
-        return  # older than what is promised
+        return  # older than supported
     with wickd(python=str(python)) as one:
         done = one.ask({"id": "r1", "cmd": "cat; sleep 100 & echo $PWD", "stdin": "in ", "workdir": "/tmp"})
         assert (done["stdout"], done["exit_code"]) == ("in /tmp\n", 0)
@@ -102,17 +110,19 @@ def test_it_runs_on_every_python_that_is_here(python: Path) -> None:
         assert found["result"]["files"] == ["hostname"]
 
 
-def test_it_does_its_best_where_linux_is_not() -> None:
-    """Without subreapers, prctl and /proc: what stays in the command's process group, or below it, is ended."""
+def test_wickd_degrades_without_linux_features() -> None:
+    """Without subreapers, prctl and /proc: processes in the command's group, or below it, are killed."""
     mark = uuid4().hex
     with wickd(platform="darwin") as one:
         script = "sleep 100 & (sleep 100 &) ; echo $PWD"
-        done = one.ask({"id": "r", "cmd": script, "workdir": "/tmp", "env": environment(mark)})
+        done = one.ask({"id": "r", "cmd": script, "workdir": "/tmp", "env": marked_environment(mark)})
         assert (done["stdout"], done["exit_code"]) == ("/tmp\n", 0)
-        assert eventually(lambda: not marked(mark))
-        late = one.ask({"id": "r", "cmd": "setsid sleep 100 & sleep 100", "timeout": 2.5, "env": environment(mark)})
+        assert becomes_true(lambda: not marked_processes(mark))
+        late = one.ask(
+            {"id": "r", "cmd": "setsid sleep 100 & sleep 100", "timeout": 2.5, "env": marked_environment(mark)}
+        )
         assert late["exit_code"] == 124
-        assert eventually(lambda: not marked(mark))
+        assert becomes_true(lambda: not marked_processes(mark))
         limited = one.ask({"id": "r", "cmd": "ulimit -n", "limits": {"files": 50}})
         assert limited["stdout"] == "50\n"
         assert "no Landlock" in one.ask({"id": "r", "cmd": "true", "landlock": {}})["error"]
@@ -123,7 +133,7 @@ def test_it_does_its_best_where_linux_is_not() -> None:
 # -- the plain form, and every field --------------------------------------------------------------------------------
 
 
-def test_the_plain_form(shared: Wickd) -> None:
+def test_the_plain_form(shared: WickdProcess) -> None:
     reply = shared.ask(
         {"id": "r1", "cmd": "cat; echo oops >&2; exit 3", "workdir": "/tmp", "stdin": "hé", "timeout": 120}
     )
@@ -141,19 +151,19 @@ def test_the_plain_form(shared: Wickd) -> None:
     }
 
 
-def test_a_reply_is_plain_ascii(shared: Wickd) -> None:
+def test_a_reply_is_plain_ascii(shared: WickdProcess) -> None:
     shared.say({"id": "r1", "argv": ["printf", "h\u00e9 \u2713 \\377"]})
     line = os.read(shared.reads, 65_536)
     assert line.isascii() and line.endswith(b"\n")
     assert json.loads(line)["stdout"] == "h\u00e9 \u2713 \ufffd"
 
 
-def test_arguments_are_not_seen_by_a_shell(shared: Wickd) -> None:
+def test_arguments_are_not_seen_by_a_shell(shared: WickdProcess) -> None:
     argv = ["printf", "%s|", "a b", "$HOME", "`id`", "", "*"]
     assert shared.ask({"id": "r", "argv": argv})["stdout"] == "a b|$HOME|`id`||*|"
 
 
-def test_the_environment_is_clean_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_empty_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "planted")
     monkeypatch.setenv("LC_TIME", "C")
     with wickd() as one:
@@ -170,14 +180,14 @@ def test_the_environment_is_clean_unless_given(monkeypatch: pytest.MonkeyPatch) 
         assert everything["exit_code"] == 0
 
 
-def test_a_command_has_nothing_open_but_its_own(shared: Wickd) -> None:
+def test_a_command_has_nothing_open_but_its_own(shared: WickdProcess) -> None:
     for extra in ({}, {"limits": {"files": 100}}):  # spawned, and forked
         shown = shared.ask({"id": "r", "cmd": "ls /proc/self/fd", **extra})["stdout"].split()
         assert set(shown) <= {"0", "1", "2", "3"}, extra  # 3 is the folder that ls reads
 
 
 @pytest.mark.parametrize("extra", [{}, {"limits": {"files": 100}}], ids=["spawned", "forked"])
-def test_a_command_starts_with_clean_signals_in_its_own_session(shared: Wickd, extra: dict[str, Any]) -> None:
+def test_a_command_starts_with_clean_signals_in_its_own_session(shared: WickdProcess, extra: dict[str, Any]) -> None:
     wanted = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ps -o sid= -p $$; echo $$"
     out = shared.ask({"id": "r", "cmd": wanted, **extra})["stdout"].split()
     internal = 0b11 << 31  # signals 32 and 33, the C library's own
@@ -185,7 +195,7 @@ def test_a_command_starts_with_clean_signals_in_its_own_session(shared: Wickd, e
     assert out[4] == out[5]
 
 
-def test_data_is_read_from_descriptors(shared: Wickd) -> None:
+def test_data_is_read_from_descriptors(shared: WickdProcess) -> None:
     first, second = b64encode(b"one\0").decode(), b64encode(b"x" * 300_000).decode()
     for extra in ({}, {"limits": {"files": 100}}):
         request = {
@@ -203,8 +213,8 @@ def test_data_is_read_from_descriptors(shared: Wickd) -> None:
         assert said == ["one", "300000\n%fd0% x%fd1%\n"], "a command that only looks like it is left as it is"
 
 
-def test_output_comes_in_chunks_when_asked(shared: Wickd, tmp_path: Path) -> None:
-    """The command goes on when what it said has come."""
+def test_output_is_streamed_on_request(shared: WickdProcess, tmp_path: Path) -> None:
+    """The command continues after its output arrived."""
     said = "echo a; until test -e 1; do sleep 0.01; done; echo b >&2; until test -e 2; do sleep 0.01; done; printf c"
     shared.say({"id": "s", "cmd": said, "stream": True, "workdir": str(tmp_path)})
     chunks = []
@@ -216,7 +226,7 @@ def test_output_comes_in_chunks_when_asked(shared: Wickd, tmp_path: Path) -> Non
     assert (final["stdout"], final["stderr"]) == ("a\nc", "b\n")
 
 
-def test_head_and_tail_are_kept_and_the_size_is_true(shared: Wickd) -> None:
+def test_head_and_tail_are_kept_with_the_true_size(shared: WickdProcess) -> None:
     reply = shared.ask({"id": "r", "cmd": "seq 1 200000", "head": 20, "tail": 14})
     assert reply["stdout"].startswith("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n[… ")
     assert reply["stdout"].endswith(" bytes were left out here …]\n199999\n200000\n")
@@ -242,12 +252,12 @@ def test_head_and_tail_are_kept_and_the_size_is_true(shared: Wickd) -> None:
         ),
     ],
 )
-def test_limits(shared: Wickd, limits: dict[str, int], command: str, said: str) -> None:
+def test_limits(shared: WickdProcess, limits: dict[str, int], command: str, said: str) -> None:
     reply = shared.ask({"id": "r", "cmd": command, "limits": limits, "timeout": 80}, 100)
     assert said in reply["stdout"] + reply["error"], reply
 
 
-def test_what_cannot_be_started_is_said(shared: Wickd, tmp_path: Path) -> None:
+def test_a_start_failure_is_reported(shared: WickdProcess, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("not a program")
     for extra in ({}, {"limits": {"files": 100}}):
         missing = shared.ask({"id": "r", "argv": ["no-such-program"], **extra})
@@ -260,7 +270,7 @@ def test_what_cannot_be_started_is_said(shared: Wickd, tmp_path: Path) -> None:
     assert "cannot be joined" in group["error"]
 
 
-def test_landlock_leaves_only_what_is_allowed(shared: Wickd, tmp_path: Path) -> None:
+def test_landlock_allows_only_listed_paths(shared: WickdProcess, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret").write_text("planted")
     system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
@@ -332,14 +342,14 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("request_", "id"), BAD, ids=range(len(BAD)))
-def test_bad_input_is_answered_in_a_sentence(shared: Wickd, request_: Any, id: str) -> None:
+def test_bad_input_is_answered_in_a_sentence(shared: WickdProcess, request_: Any, id: str) -> None:
     reply = shared.ask(request_)
     assert reply["id"] == id and len(reply["error"]) > 10 and reply["code"]
     assert shared.ask({"id": "after", "cmd": "echo still here"})["stdout"] == "still here\n"
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda s: st.lists(s, max_size=3)))
-def test_no_value_breaks_it(value: Any) -> None:
+def test_no_value_crashes_wickd(value: Any) -> None:
     for field in ("op", "cmd", "argv", "workdir", "timeout", "env", "limits", "cgroup", "data", "landlock", "protect"):
         Fuzzed.one().say({"id": "f", "cmd": "true", field: value} if field != "cmd" else {"id": "f", field: value})
         assert Fuzzed.one().hear()["id"] == "f"
@@ -348,12 +358,12 @@ def test_no_value_breaks_it(value: Any) -> None:
 class Fuzzed:
     """The wickd that takes generated values; made when first needed."""
 
-    _one: Wickd | None = None
+    _one: WickdProcess | None = None
 
     @classmethod
-    def one(cls) -> Wickd:
-        with lasting("module"):
-            cls._one = cls._one or Wickd()
+    def one(cls) -> WickdProcess:
+        with allow_leaks("module"):
+            cls._one = cls._one or WickdProcess()
         return cls._one
 
     @classmethod
@@ -369,7 +379,7 @@ def _end_fuzzed() -> Any:
     Fuzzed.end()
 
 
-def test_empty_lines_are_nothing(shared: Wickd) -> None:
+def test_empty_lines_are_nothing(shared: WickdProcess) -> None:
     shared.say(b"\n  \n")
     assert shared.ask({"id": "r", "cmd": "echo x"})["stdout"] == "x\n"
 
@@ -382,7 +392,7 @@ def test_a_line_that_is_too_long_is_passed_over() -> None:
         assert one.ask({"id": "r", "cmd": "echo x"})["stdout"] == "x\n"
 
 
-def test_an_id_that_is_in_use_is_refused_and_the_first_goes_on(shared: Wickd, tmp_path: Path) -> None:
+def test_a_duplicate_id_is_refused_and_the_first_continues(shared: WickdProcess, tmp_path: Path) -> None:
     waits = "until test -e go; do sleep 0.01; done; echo first"
     shared.say({"id": "twice", "cmd": waits, "workdir": str(tmp_path)})
     refused = shared.ask({"id": "twice", "cmd": "echo second"})
@@ -395,27 +405,27 @@ def test_an_id_that_is_in_use_is_refused_and_the_first_goes_on(shared: Wickd, tm
 # -- ending ---------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_by_id(shared: Wickd) -> None:
+def test_cancel_by_id(shared: WickdProcess) -> None:
     mark = uuid4().hex
-    shared.say({"id": "long", "cmd": "sleep 100 & sleep 100", "env": environment(mark)})
-    assert eventually(lambda: len(marked(mark)) >= 3)
+    shared.say({"id": "long", "cmd": "sleep 100 & sleep 100", "env": marked_environment(mark)})
+    assert becomes_true(lambda: len(marked_processes(mark)) >= 3)
     replies = [shared.ask({"id": "c", "op": "cancel", "target": "long"}), shared.hear()]
     by_id = {reply["id"]: reply for reply in replies}
     assert by_id["c"]["result"] == {"found": True}
     assert "cancelled" in by_id["long"]["error"]
-    assert eventually(lambda: not marked(mark))
+    assert becomes_true(lambda: not marked_processes(mark))
     assert shared.ask({"id": "c", "op": "cancel", "target": "long"})["result"] == {"found": False}
 
 
 @pytest.mark.parametrize("how", ["eof", "term", "kill wickd", "kill guard", "kill both", "stop and kill"])
 def test_when_wickd_ends_everything_does(how: str) -> None:
     mark = uuid4().hex
-    one = Wickd()
+    one = WickdProcess()
     pid = one.pid
-    one.say({"id": "a", "cmd": "setsid sleep 100 & (sleep 100 &) ; sleep 100", "env": environment(mark)})
-    one.say({"id": "b", "op": "job", "cmd": "trap '' TERM; sleep 100; sleep 100", "env": environment(mark)})
-    one.say({"id": "c", "op": "pty", "cmd": "sleep 100; true", "env": environment(mark)})
-    assert eventually(lambda: len(marked(mark)) >= 8)
+    one.say({"id": "a", "cmd": "setsid sleep 100 & (sleep 100 &) ; sleep 100", "env": marked_environment(mark)})
+    one.say({"id": "b", "op": "job", "cmd": "trap '' TERM; sleep 100; sleep 100", "env": marked_environment(mark)})
+    one.say({"id": "c", "op": "pty", "cmd": "sleep 100; true", "env": marked_environment(mark)})
+    assert becomes_true(lambda: len(marked_processes(mark)) >= 8)
     tree = one.tree()
     if how == "eof":
         assert one.process.stdin
@@ -430,26 +440,28 @@ def test_when_wickd_ends_everything_does(how: str) -> None:
     else:
         for victim in {"kill wickd": [pid], "kill guard": [tree[0]], "kill both": [pid, tree[0]]}[how]:
             kill(victim)
-    assert eventually(lambda: not marked(mark))
-    assert eventually(lambda: not [left for left in tree if left != one.process.pid and Path(f"/proc/{left}").exists()])
+    assert becomes_true(lambda: not marked_processes(mark))
+    assert becomes_true(
+        lambda: not [left for left in tree if left != one.process.pid and Path(f"/proc/{left}").exists()]
+    )
     one.end()
 
 
 def test_when_supervisors_and_wickd_are_killed_the_guard_ends_the_rest() -> None:
     mark = uuid4().hex
-    one = Wickd()
+    one = WickdProcess()
     pid = one.pid
-    one.say({"id": "a", "cmd": "setsid sleep 100 & sleep 100; true", "env": environment(mark)})
-    assert eventually(lambda: len(marked(mark)) >= 3)
-    supervisors = [child for child in one.tree()[1:] if child != pid and child not in marked(mark)]
+    one.say({"id": "a", "cmd": "setsid sleep 100 & sleep 100; true", "env": marked_environment(mark)})
+    assert becomes_true(lambda: len(marked_processes(mark)) >= 3)
+    supervisors = [child for child in one.tree()[1:] if child != pid and child not in marked_processes(mark)]
     for victim in [*supervisors, pid]:
         with suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
-    assert eventually(lambda: not marked(mark))
+    assert becomes_true(lambda: not marked_processes(mark))
     one.end()
 
 
-def test_it_ends_with_its_parent_though_the_pipe_stays_open(tmp_path: Path) -> None:
+def test_wickd_ends_with_its_parent_though_the_pipe_is_open(tmp_path: Path) -> None:
     """A parent that has forked leaves its end of the pipe open in its child."""
     (tmp_path / "wickd.pyz").write_bytes(zipapp.build_zipapp())
     program = f"""
@@ -464,12 +476,12 @@ print(one.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     mark = uuid4().hex
-    environ = {**os.environ, **environment(mark)}
+    environ = {**os.environ, **marked_environment(mark)}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environ) as parent:
         assert parent.stdout
         guard = int(parent.stdout.readline())
-        assert eventually(lambda: not Path(f"/proc/{guard}/cmdline").exists() or not _cmdline(guard))
-        for pid in marked(mark):
+        assert becomes_true(lambda: not Path(f"/proc/{guard}/cmdline").exists() or not _cmdline(guard))
+        for pid in marked_processes(mark):
             kill(pid)  # the child that holds the pipe
 
 
@@ -509,26 +521,26 @@ def test_a_client_that_does_not_read_is_not_in_the_way_of_the_time_limit(tmp_pat
     mark, begun = uuid4().hex, tmp_path / "begun"
     with wickd() as one:
         command = f"touch {begun}; cat /dev/zero"
-        one.say({"id": "s", "cmd": command, "stream": True, "timeout": 4, "env": environment(mark)})
-        assert eventually(begun.exists)
-        assert eventually(lambda: not marked(mark))
+        one.say({"id": "s", "cmd": command, "stream": True, "timeout": 4, "env": marked_environment(mark)})
+        assert becomes_true(begun.exists)
+        assert becomes_true(lambda: not marked_processes(mark))
         final = one.all_of("s")[-1]
         assert final["exit_code"] == 124
 
 
-def test_large_input_is_fed_while_output_is_read(shared: Wickd) -> None:
+def test_large_input_is_fed_while_output_is_read(shared: WickdProcess) -> None:
     reply = shared.ask({"id": "r", "argv": ["cat"], "stdin64": b64encode(b"y" * 20_000_000).decode()}, 60)
     assert reply["stdout_bytes"] == 20_000_000
 
 
-def test_input_that_nobody_reads_is_dropped(shared: Wickd) -> None:
+def test_unread_input_is_dropped(shared: WickdProcess) -> None:
     reply = shared.ask({"id": "r", "cmd": "exec 0<&-; echo done", "stdin64": b64encode(b"y" * 5_000_000).decode()})
     assert (reply["stdout"], reply["exit_code"]) == ("done\n", 0)
     late = shared.ask({"id": "r", "cmd": "sleep 0.2; echo done", "stdin64": b64encode(b"y" * 5_000_000).decode()})
     assert late["stdout"] == "done\n"
 
 
-def test_many_at_once(shared: Wickd) -> None:
+def test_many_at_once(shared: WickdProcess) -> None:
     for number in range(200):
         shared.say({"id": f"m{number}", "cmd": f"echo {number}"})
     assert {reply["id"]: reply["stdout"] for reply in (shared.hear() for _ in range(200))} == {
@@ -536,22 +548,22 @@ def test_many_at_once(shared: Wickd) -> None:
     }
 
 
-def test_supervisors_that_are_not_needed_go() -> None:
+def test_idle_supervisors_end() -> None:
     with wickd() as one:
         for number in range(20):
             one.say({"id": f"m{number}", "cmd": "sleep 0.3"})
         assert all(one.hear()["exit_code"] == 0 for _ in range(20))
-        assert eventually(lambda: len(one.tree()) <= 5), one.tree()
+        assert becomes_true(lambda: len(one.tree()) <= 5), one.tree()
         assert one.ask({"id": "r", "cmd": "echo x"})["stdout"] == "x\n"
 
 
 # -- jobs and terminals ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_keeps_the_last_of_its_output_with_true_offsets(shared: Wickd) -> None:
+def test_a_job_keeps_the_tail_of_its_output_with_true_offsets(shared: WickdProcess) -> None:
     job = shared.ask({"id": "j", "op": "job", "cmd": "seq 1 400000"})["result"]["id"]
     ask = {"id": "o", "op": "job_output", "job": job}
-    assert eventually(lambda: not shared.ask(ask)["result"]["running"])
+    assert becomes_true(lambda: not shared.ask(ask)["result"]["running"])
     found = shared.ask(ask)["result"]
     assert found["next_offset"] == 2_688_895
     assert found["offset"] == found["next_offset"] - constants.JOB_OUTPUT_BYTES
@@ -561,7 +573,7 @@ def test_a_job_keeps_the_last_of_its_output_with_true_offsets(shared: Wickd) -> 
     assert shared.ask({**ask, "offset": 10**9})["result"]["output"] == ""
 
 
-def test_jobs_that_end_at_once_have_begun(shared: Wickd) -> None:
+def test_short_jobs_are_reported_as_started(shared: WickdProcess) -> None:
     begun = set()
     for _ in range(4):
         for number in range(10):
@@ -599,7 +611,7 @@ def test_a_terminal_waits_for_its_reader() -> None:
         assert "data" in one.hear()
 
 
-def test_a_terminal_that_does_not_take_input_says_so(shared: Wickd) -> None:
+def test_a_terminal_with_full_input_reports_it(shared: WickdProcess) -> None:
     shared.say({"id": "t", "op": "pty", "cmd": "stty raw -echo; echo ready; sleep 100"})
     assert shared.hear()["result"] == {}
     said = b""
@@ -622,7 +634,7 @@ def test_a_terminal_that_does_not_take_input_says_so(shared: Wickd) -> None:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def test_file_operations(shared: Wickd, tmp_path: Path) -> None:
+def test_file_operations(shared: WickdProcess, tmp_path: Path) -> None:
     odd = os.fsdecode(b"odd \xff\n'name")
 
     def do(op: str, **args: Any) -> Any:
@@ -647,7 +659,7 @@ def test_file_operations(shared: Wickd, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["rg", "grep", ""])
-def test_grep_uses_what_is_there(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grep_uses_available_programs(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a.txt").write_text("one\ntwo 2\n")
     (tmp_path / "bin").mkdir()
@@ -668,7 +680,7 @@ def test_grep_uses_what_is_there(tmp_path: Path, engine: str, monkeypatch: pytes
         assert one.ask({**ask, "pattern": "("})["code"] == "invalid"
 
 
-def test_a_search_can_be_cancelled_and_has_a_time_limit(shared: Wickd, tmp_path: Path) -> None:
+def test_a_search_can_be_cancelled_and_has_a_time_limit(shared: WickdProcess, tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as file:
         for _ in range(60):
             file.write(b"abcdefgh " * 100_000 + b"\n")
@@ -696,8 +708,8 @@ def listening(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             assert not Path(path).exists()
 
 
-def test_the_token_opens_it(listening: Any) -> None:
-    with connected(listening) as one:
+def test_a_valid_token_is_accepted(listening: Any) -> None:
+    with connect_when_ready(listening) as one:
         one.say({"token": TOKEN})
         assert one.ask({"id": "r", "cmd": "echo in"})["stdout"] == "in\n"
     if isinstance(listening, str):
@@ -708,28 +720,30 @@ def test_the_token_opens_it(listening: Any) -> None:
     "first",
     [{"token": "wrong"}, {"token": ""}, {"token": None}, {}, [], b"nonsense", {"id": "r", "cmd": "true"}, b"x" * 9_000],
 )
-def test_without_the_token_not_a_word_is_said(listening: Any, first: Any) -> None:
-    with connected(listening) as one:
+def test_without_the_token_no_reply_is_sent(listening: Any, first: Any) -> None:
+    with connect_when_ready(listening) as one:
         assert one.ask(first) == {}
 
 
 def test_each_connection_sees_only_its_own(listening: Any) -> None:
     mark = uuid4().hex
-    with connected(listening) as one:
+    with connect_when_ready(listening) as one:
         one.say({"token": TOKEN})
-        with connected(listening) as other:
+        with connect_when_ready(listening) as other:
             other.say({"token": TOKEN})
-            other.say({"id": "long", "cmd": "sleep 100", "env": environment(mark)})
-            assert other.ask({"id": "j", "op": "job", "cmd": "sleep 100", "env": environment(mark)})["result"]["id"]
-            assert eventually(lambda: len(marked(mark)) >= 2)
+            other.say({"id": "long", "cmd": "sleep 100", "env": marked_environment(mark)})
+            assert other.ask({"id": "j", "op": "job", "cmd": "sleep 100", "env": marked_environment(mark)})["result"][
+                "id"
+            ]
+            assert becomes_true(lambda: len(marked_processes(mark)) >= 2)
             assert one.ask({"id": "c", "op": "cancel", "target": "long"})["result"] == {"found": False}
             assert one.ask({"id": "j", "op": "jobs"})["result"] == {"jobs": []}
             assert one.ask({"id": "long", "cmd": "echo mine"})["stdout"] == "mine\n"
-        assert eventually(lambda: not marked(mark)), "what a connection started ends with it"
+        assert becomes_true(lambda: not marked_processes(mark)), "what a connection started ends with it"
         assert one.ask({"id": "r", "cmd": "echo still"})["stdout"] == "still\n"
 
 
-def test_it_does_not_listen_without_a_token(tmp_path: Path) -> None:
+def test_wickd_does_not_listen_without_a_token(tmp_path: Path) -> None:
     file = tmp_path / "wickd.pyz"
     file.write_bytes(zipapp.build_zipapp())
     (tmp_path / "short").write_text("short")
@@ -745,13 +759,13 @@ def test_it_does_not_listen_without_a_token(tmp_path: Path) -> None:
 def test_the_token_may_be_in_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
     with wickd("--unix", str(tmp_path / "a"), "--token-file", str(tmp_path / "token")) as one:
-        with connected(str(tmp_path / "a")) as client:
+        with connect_when_ready(str(tmp_path / "a")) as client:
             client.say({"token": TOKEN})
             assert client.ask({"id": "r", "cmd": "echo in"})["stdout"] == "in\n"
         one.process.terminate()
     monkeypatch.setenv("WICK_DAEMON_TOKEN", TOKEN)
     with wickd("--unix", str(tmp_path / "b")) as one:
-        with connected(str(tmp_path / "b")) as client:
+        with connect_when_ready(str(tmp_path / "b")) as client:
             client.say({"token": TOKEN})
             seen = client.ask({"id": "r", "cmd": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'"})
             assert TOKEN not in seen["stdout"].replace("cat: ", "") or os.getuid() == 0
@@ -761,7 +775,7 @@ def test_the_token_may_be_in_a_file_or_the_environment(tmp_path: Path, monkeypat
 # -- the loop -------------------------------------------------------------------------------------------------------
 
 
-def test_timers_come_in_order_unless_cancelled() -> None:
+def test_timers_fire_in_order_unless_cancelled() -> None:
     loop, seen = EventLoop(), []
     for number, seconds in enumerate((0.02, 0.0, 0.01, 0.005)):
         timer = loop.call_later(seconds, lambda number=number: seen.append(number))
@@ -772,14 +786,14 @@ def test_timers_come_in_order_unless_cancelled() -> None:
     assert seen == [1, 2, 0]
 
 
-def test_cancelled_timers_are_not_kept() -> None:
+def test_cancelled_timers_are_released() -> None:
     loop = EventLoop()
     for _ in range(10_000):
         loop.call_later(1_000, list).cancel()
     assert len(loop._timers) < 600
 
 
-def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
+def test_reader_and_writer_of_one_descriptor_are_distinguished() -> None:
     loop, seen = EventLoop(), []
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -797,7 +811,7 @@ def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
     assert seen == [("write", b""), ("read", b"x")]
 
 
-# -- what is kept of an output --------------------------------------------------------------------------------------
+# -- stored output --------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 60), st.integers(0, 60))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo, execute, result_of, user_of
+from kit import echo, execute, tool_agent, tool_call, tool_calls_reply, tool_result
 from local_sandbox import needs_bubblewrap
 from programs import Programs
 from wick import Agent, Scripted
@@ -41,15 +41,15 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     assert made.left() == []
 
 
-async def test_programs_of_every_kind_stand_in_one_agent(programs: Programs) -> None:
-    programs.keeping("watch", "after_tool_call")
+async def test_programs_of_every_protocol_work_in_one_agent(programs: Programs) -> None:
+    programs.recording("watch", "after_tool_call")
     programs.write("warm", WARM)
     programs.write("deny.sh", "#!/bin/sh\ncat >/dev/null; echo no deletes >&2; exit 2\n", programs.folder)
     settings = {
         "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": f"{programs.folder}/deny.sh"}]}]
     }
     executables = programs.executables(settings=settings)
-    model = Scripted(calls(call("execute", "c1", command="rm x"), call("add", "c2", a=1)), "done")
+    model = Scripted(tool_calls_reply(tool_call("execute", "c1", command="rm x"), tool_call("add", "c2", a=1)), "done")
     result = await Agent(model, tools=[execute], hooks=[executables]).run("go")
     await executables.close()
     told = {message.tool_call_id: message.text for message in result.messages if message.role == "tool"}
@@ -73,7 +73,7 @@ def test_programs_are_found_by_point_and_by_name(programs: Programs) -> None:
     assert made.program("c") is None and made.program("broken") is not None
 
 
-def test_events_that_share_a_point_have_programs_of_their_own(programs: Programs) -> None:
+def test_events_at_one_point_have_separate_programs(programs: Programs) -> None:
     programs.sh("turn", "turn_end")
     programs.sh("stop", "agent_stop")
     programs.sh("both", '{"points": ["after_step"]}')
@@ -98,21 +98,21 @@ def test_every_program_is_listed_with_all_that_matters(programs: Programs) -> No
     ]
 
 
-async def test_a_program_has_the_time_and_the_variables_that_it_is_given(programs: Programs) -> None:
+async def test_a_program_gets_its_timeout_and_environment(programs: Programs) -> None:
     programs.sh("slow", "before_tool_call", "cat >/dev/null; sleep 600")
-    agent = user_of(execute, programs.executables(timeout=3), args={"command": "ls"})
-    assert "did not answer within 3 s" in result_of(await agent.run("go"))
+    agent = tool_agent(execute, programs.executables(timeout=3), args={"command": "ls"})
+    assert "did not answer within 3 s" in tool_result(await agent.run("go"))
     programs.sh("slow", "before_tool_call", 'cat >/dev/null; echo "{\\"blocked\\": true, \\"reason\\": \\"$WHO\\"}"')
     executables = programs.executables(env={"WHO": "ada", MARK: programs.mark})
-    assert result_of(await user_of(execute, executables, args={"command": "ls"}).run("go")) == "ada"
+    assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == "ada"
 
 
-async def test_a_program_runs_where_it_is_told_to(programs: Programs) -> None:
+async def test_a_program_runs_in_its_configured_folder(programs: Programs) -> None:
     place = programs.folder / "place"
     place.mkdir()
-    programs.keeping("check", "before_tool_call", 'echo "{\\"blocked\\": true, \\"reason\\": \\"$(pwd)\\"}"')
-    agent = user_of(execute, programs.executables(cwd=place), args={"command": "ls"})
-    assert result_of(await agent.run("go")) == str(place)
+    programs.recording("check", "before_tool_call", 'echo "{\\"blocked\\": true, \\"reason\\": \\"$(pwd)\\"}"')
+    agent = tool_agent(execute, programs.executables(cwd=place), args={"command": "ls"})
+    assert tool_result(await agent.run("go")) == str(place)
     assert programs.told("check")[0]["cwd"] == str(place)
 
 
@@ -127,7 +127,7 @@ async def test_in_the_sandbox_programs_find_and_answer_but_see_nothing_else(prog
     programs.sh("check", "before_tool_call", body)
     for sandbox, seen in ((True, "saw nothing"), (False, "saw sesame")):
         executables = programs.executables(sandbox=sandbox, cwd=project)
-        assert result_of(await user_of(execute, executables, args={"command": "ls"}).run("go")) == seen
+        assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == seen
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,17 @@ def test_a_choice_for_a_program_that_is_not_there_is_refused(programs: Programs)
         programs.executables(fail={"chekc": "closed"})
 
 
-async def test_a_program_for_a_tool_stands_also_where_that_tool_is_not(programs: Programs) -> None:
+async def test_a_program_for_a_missing_tool_is_registered(programs: Programs) -> None:
     programs.write("warm", WARM)
     executables = programs.executables()
-    assert result_of(await user_of(echo, executables).run("go")) == "hi"
+    assert tool_result(await tool_agent(echo, executables).run("go")) == "hi"
     await executables.close()
 
 
-async def test_closing_it_ends_what_is_kept(programs: Programs) -> None:
+async def test_closing_ends_workers(programs: Programs) -> None:
     programs.write("warm", WARM)
     executables = programs.executables()
-    assert result_of(await user_of(execute, executables, args={"command": "ls"}).run("go")) == "warm no"
+    assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == "warm no"
     await executables.close()
     assert programs.left() == []
 
@@ -180,7 +180,7 @@ def named(agent: Agent) -> list[str]:
     return [hook.name for hook in agent.hooks if "@" in hook.name]
 
 
-def test_a_config_names_directories_beside_it(programs: Programs) -> None:
+def test_config_directories_are_relative_to_the_config(programs: Programs) -> None:
     programs.sh("check", "before_tool_call")
     trust = str(programs.folder / "trust.json")
     keys = {"dirs": [{"dir": "hooks", "prefix": "team/"}], "timeout": 5, "trust": trust, "fail": {"team/check": "open"}}
@@ -189,7 +189,7 @@ def test_a_config_names_directories_beside_it(programs: Programs) -> None:
     assert named(configured(programs.folder, executables={"dirs": ["./hooks"], "trust": trust}))[0].startswith("check@")
 
 
-def test_a_folder_in_a_config_is_looked_through_as_far_as_it_is_trusted(programs: Programs) -> None:
+def test_a_configured_folder_is_searched_as_far_as_trusted(programs: Programs) -> None:
     programs.sh("check", "turn_end", path=programs.folder / ".wick" / "hooks")
     home = programs.folder / "home"
     keys = {"folder": ".", "home": str(home), "trust": "trust.json"}
@@ -235,4 +235,6 @@ async def test_in_the_sandbox_programs_of_the_folder_run_and_cannot_change_each_
     options = {"dirs": (), "folder": project, "home": programs.folder / "home", "sandbox": True}
     programs.executables(**options).trust.trust([program])
     executables = programs.executables(**options)
-    assert "ended with exit code 7" in result_of(await user_of(execute, executables, args={"command": "ls"}).run("go"))
+    assert "ended with exit code 7" in tool_result(
+        await tool_agent(execute, executables, args={"command": "ls"}).run("go")
+    )

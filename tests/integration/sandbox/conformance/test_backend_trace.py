@@ -1,4 +1,4 @@
-"""No file of a workspace is opened except beneath the workspace's descriptor: the kernel's own record says so.
+"""Files of a workspace are opened only beneath its descriptor, checked by a kernel trace.
 
 The tests of files run under strace against Local. They reach into the workspace themselves, but by another name of it
 (`backends.BESIDE`), so that what they do is told from what the backend does.
@@ -41,7 +41,7 @@ class Call:
     @property
     def paths(self) -> list[str]:
         found = TEXT.findall(self.args)
-        return found[:1] if self.name.startswith("readlink") else found  # the second is what it answered
+        return found[:1] if self.name.startswith("readlink") else found  # the second is the result
 
 
 def calls(trace: Path) -> Iterator[Call]:
@@ -57,7 +57,7 @@ def within(path: str, root: Path) -> bool:
 
 
 def wrong(call: Call, root: Path) -> bool:
-    """Whether a path of the workspace was reached from anywhere but a descriptor of the workspace."""
+    """Return True if a path of the workspace was opened without its descriptor."""
     if any(BESIDE in path for path in call.paths):  # the tests themselves
         return False
     if any(path.startswith(f"{root}/") for path in call.paths):
@@ -77,7 +77,7 @@ def strace(command: list[str], trace: Path, **options: object) -> subprocess.Com
     return subprocess.run(whole, capture_output=True, text=True, timeout=300, check=False, **options)  # type: ignore[call-overload, no-any-return]
 
 
-WAYS = {  # how to open a.txt, and whether that is found
+WAYS = {  # a way to open a.txt, and True if it is detected
     "by its whole path": ("os.open(root + '/a.txt', os.O_RDONLY)", True),
     "from the working directory": ("os.chdir(root); os.open('a.txt', os.O_RDONLY)", True),
     "by the working directory of a process": ("os.chdir(root); os.open('/proc/self/cwd/a.txt', os.O_RDONLY)", True),
@@ -93,7 +93,7 @@ WAYS = {  # how to open a.txt, and whether that is found
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_opened_otherwise_is_found(way: str, tmp_path: Path) -> None:
+def test_unexpected_open_calls_are_detected(way: str, tmp_path: Path) -> None:
     code, found = WAYS[way]
     root, trace = (tmp_path / "root").resolve(), tmp_path / "trace"
     root.mkdir()

@@ -1,4 +1,4 @@
-"""What the tests of hook programs share."""
+"""Fixtures of the hook program tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from executables.worker_kit import Kept, Make, gone
+from executables.worker_kit import Make, WorkerProgram, wait_until_ended
 from programs import Programs
 from wick import constants
 
@@ -58,7 +58,7 @@ async def _no_task_stays() -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is remembered in the home of who runs the tests."""
+    """Use a temporary home for trust and settings."""
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
@@ -79,15 +79,15 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def program(tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes programs that are kept; afterwards none of their processes is left."""
-    made: list[Kept] = []
+    """Create worker programs; afterwards none of their processes is left."""
+    made: list[WorkerProgram] = []
 
-    def make(body: str = "", **hook: Any) -> Kept:
-        made.append(Kept(tmp_path, body, **hook))
+    def make(body: str = "", **hook: Any) -> WorkerProgram:
+        made.append(WorkerProgram(tmp_path, body, **hook))
         return made[-1]
 
     yield make
     for kept in made:
         for what in filter(None, (kept.serving, kept.capability)):
             await what.close()
-        assert await gone(*kept.starts)
+        assert await wait_until_ended(*kept.starts)

@@ -1,11 +1,11 @@
-"""A verdict holds for exactly what it was about, in every copy of an operation and for nothing else."""
+"""A verdict holds for exactly its operation, in every copy of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from kit import call, calls, echo, execute
+from kit import echo, execute, tool_call, tool_calls_reply
 from programs import Programs
 from wick import Agent, Run, Scripted, Step, Tool, ToolCall, ToolUse, before, tool, user
 from wick.capabilities.executables import Executables
@@ -14,18 +14,18 @@ from wick.hook_programs.agreements import fingerprint, has_agreed, record_agreem
 
 
 def use(**args: str) -> ToolUse:
-    made = ToolUse(Run(), call("execute", **args), execute, dict(args))
+    made = ToolUse(Run(), tool_call("execute", **args), execute, dict(args))
     made.validate()
     return made
 
 
-def test_what_was_agreed_to_is_agreed_to_in_every_copy() -> None:
+def test_an_agreement_covers_every_copy() -> None:
     op = use(command="ls")
     record_agreement(op, "check")
     assert has_agreed(op, "check") and has_agreed(op.fork(), "check") and has_agreed(op.seal(), "check")
 
 
-def test_what_is_otherwise_is_not() -> None:
+def test_an_agreement_does_not_cover_changes() -> None:
     op = use(command="ls")
     record_agreement(op, "check")
     assert not has_agreed(op, "other") and not has_agreed(op.fork(args={"command": "rm"}), "check")
@@ -40,14 +40,14 @@ def test_both_of_two_agreements_hold() -> None:
     assert has_agreed(op, "check") and has_agreed(changed, "check")
 
 
-def test_a_run_is_what_it_is_to_answer() -> None:
+def test_a_run_is_identified_by_its_input() -> None:
     run = Run(input=[user("hello")])
     record_agreement(run, "filter")
     assert has_agreed(run.seal(), "filter") and not has_agreed(run.fork(input=[user("other")]), "filter")
     assert fingerprint(run) == fingerprint(run.fork(system="Be kind."))
 
 
-def test_other_operations_are_what_they_say_of_themselves() -> None:
+def test_other_operations_are_identified_by_their_json() -> None:
     run = Run()
     step = Step(run, 1)
     assert fingerprint(step) == step.hash != fingerprint(Step(run, 2))
@@ -73,16 +73,16 @@ def change(op: ToolUse) -> None:
 def with_a_child(above: Executables, *below: Any, tools: Sequence[Tool] = (execute,)) -> tuple[Agent, Scripted]:
     """An agent under programs of its own that has a child use a tool, and the child's model."""
     wanted = ToolCall("c1", tools[0].name, {"command": "ls"} if tools[0] is execute else {})
-    model = Scripted(calls(wanted), "done", spare=True)
+    model = Scripted(tool_calls_reply(wanted), "done", spare=True)
     child = {"name": "helper", "description": "Helps.", "prompt": "Help.", "model": model}
     child |= {"tools": [*tools], "hooks": [*below]}
-    task = call("task", agent="helper", prompt="help")
-    return Agent(Scripted(calls(task), "over", spare=True), hooks=[above, Subagents([child])]), model
+    task = tool_call("task", agent="helper", prompt="help")
+    return Agent(Scripted(tool_calls_reply(task), "over", spare=True), hooks=[above, Subagents([child])]), model
 
 
 async def test_a_program_of_a_child_does_not_agree_for_one_of_the_same_name_above(programs: Programs) -> None:
-    programs.keeping("check", "before_tool_call", NO_RM, path=programs.folder / "strict")
-    programs.keeping("check", "before_tool_call", path=programs.folder / "lax")
+    programs.recording("check", "before_tool_call", NO_RM, path=programs.folder / "strict")
+    programs.recording("check", "before_tool_call", path=programs.folder / "lax")
     strict, lax = (programs.executables(dirs=[programs.folder / name]) for name in ("strict", "lax"))
     agent, below = with_a_child(strict, change, lax)
     await agent.run("go")
@@ -102,15 +102,15 @@ async def test_settings_of_a_child_do_not_agree_for_the_same_settings_above(prog
     assert below.requests[-1].messages[-1].text == "no rm"
 
 
-async def test_both_of_two_filters_of_one_name_look_at_what_is_said_meanwhile(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", NO_SECRETS, path=programs.folder / "strict")
-    programs.keeping("filter", "user_message_send", path=programs.folder / "lax")
+async def test_two_filters_of_one_name_both_screen_inbox_messages(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", NO_SECRETS, path=programs.folder / "strict")
+    programs.recording("filter", "user_message_send", path=programs.folder / "lax")
     strict, lax = (programs.executables(dirs=[programs.folder / name]) for name in ("strict", "lax"))
     said: list[str] = []
 
     @tool
     async def wait(run: Run) -> str:
-        """Wait while the user goes on talking."""
+        """Wait while the user sends messages."""
         run.send("my password is 1234")
         said.extend(run.progress.inbox.screens)
         return "waited"

@@ -13,15 +13,23 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from executables.claude_kit import Json, agent, asked, decides, on, says, specific
-from kit import call, calls, entries, result_of
+from executables.claude_kit import (
+    Json,
+    agent,
+    decision_output,
+    event_hooks,
+    last_prompt,
+    recording_handler,
+    specific_output,
+)
+from kit import thread_entries, tool_call, tool_calls_reply, tool_result
 from wick import Result, Scripted
 
 PROGRAMS = Path(__file__).parents[3] / "support" / "executables" / "programs"
 
 
 async def used(folder: Path, hooks: Any, *replies: Any, command: str = "ls") -> Result:
-    model = Scripted(calls(call("execute", command=command)), *(replies or ("done",)), spare=True)
+    model = Scripted(tool_calls_reply(tool_call("execute", command=command)), *(replies or ("done",)), spare=True)
     return await agent(folder, hooks, model).run("go")
 
 
@@ -30,11 +38,13 @@ async def used(folder: Path, hooks: Any, *replies: Any, command: str = "ls") -> 
 
 @pytest.mark.shows("claude", "settings", "type-command", "command")
 async def test_a_command_is_one_for_the_shell(tmp_path: Path) -> None:
-    hooks = on("PreToolUse", {"type": "command", "command": f"python3 '{PROGRAMS}/claude_blocker.py' | cat; exit 0"})
-    assert result_of(await used(tmp_path, hooks, command="rm -rf /")) == "ran rm -rf /"  # for the pipe hides the code
-    hooks = on("PreToolUse", {"type": "command", "command": f"python3 '{PROGRAMS}/claude_blocker.py'"})
-    assert result_of(await used(tmp_path, hooks, command="rm -rf /")) == "Deleting everything is not allowed here."
-    assert result_of(await used(tmp_path, hooks)) == "ran ls"
+    hooks = event_hooks(
+        "PreToolUse", {"type": "command", "command": f"python3 '{PROGRAMS}/claude_blocker.py' | cat; exit 0"}
+    )
+    assert tool_result(await used(tmp_path, hooks, command="rm -rf /")) == "ran rm -rf /"  # for the pipe hides the code
+    hooks = event_hooks("PreToolUse", {"type": "command", "command": f"python3 '{PROGRAMS}/claude_blocker.py'"})
+    assert tool_result(await used(tmp_path, hooks, command="rm -rf /")) == "Deleting everything is not allowed here."
+    assert tool_result(await used(tmp_path, hooks)) == "ran ls"
 
 
 @pytest.mark.shows("claude", "settings", "args")
@@ -42,22 +52,22 @@ async def test_a_command_is_one_for_the_shell(tmp_path: Path) -> None:
 async def test_args_are_a_program_without_a_shell(tmp_path: Path) -> None:
     program = str(PROGRAMS / "claude_rewriter.mjs")
     for handler in ({"command": "node", "args": [program, "$HOME; -l"]}, {"args": ["node", program, "$HOME; -l"]}):
-        result = await used(tmp_path, on("PreToolUse", {"type": "command", **handler}))
-        assert result_of(result) == "ran ls $HOME; -l"
+        result = await used(tmp_path, event_hooks("PreToolUse", {"type": "command", **handler}))
+        assert tool_result(result) == "ran ls $HOME; -l"
 
 
 @pytest.mark.shows("claude", "*", "CLAUDE_PROJECT_DIR")
 async def test_args_may_name_the_folder(tmp_path: Path) -> None:
     (tmp_path / "no").write_text("not here")
     handler = {"type": "command", "args": ["sh", "-c", 'cat "$0" >&2; exit 2', "${CLAUDE_PROJECT_DIR}/no"]}
-    assert result_of(await used(tmp_path, on("PreToolUse", handler))) == "not here"
+    assert tool_result(await used(tmp_path, event_hooks("PreToolUse", handler))) == "not here"
 
 
 @pytest.mark.shows("claude", "settings", "timeout")
 async def test_a_command_has_a_time_limit(tmp_path: Path) -> None:
     handler = {"type": "command", "command": "sleep 60", "timeout": 0.2}
-    assert "did not answer within 0.2 s, so it has not agreed" in result_of(
-        await used(tmp_path, on("PreToolUse", handler))
+    assert "did not answer within 0.2 s, so it has not agreed" in tool_result(
+        await used(tmp_path, event_hooks("PreToolUse", handler))
     )
 
 
@@ -96,10 +106,10 @@ async def serving(answer: Any, got: list[tuple[Any, Json]] | None = None) -> Asy
 @pytest.mark.shows("claude", "settings", "type-http", "url", "headers")
 async def test_a_server_decides_by_2xx_and_a_json_object(tmp_path: Path) -> None:
     got: list[tuple[Any, Json]] = []
-    async with serving(decides("deny", "says the server"), got) as url:
+    async with serving(decision_output("deny", "says the server"), got) as url:
         handler = {"type": "http", "url": url, "headers": {"X-Team": "blue"}}
-        result = await used(tmp_path, on("PreToolUse", handler))
-    assert result_of(result) == "says the server"
+        result = await used(tmp_path, event_hooks("PreToolUse", handler))
+    assert tool_result(result) == "says the server"
     ((headers, payload),) = got
     assert headers["X-Team"] == "blue" and headers["Content-Type"] == "application/json"
     assert (payload["tool_name"], payload["tool_input"]) == ("Bash", {"command": "ls"})
@@ -107,16 +117,16 @@ async def test_a_server_decides_by_2xx_and_a_json_object(tmp_path: Path) -> None
 
 @pytest.mark.shows("claude", "settings", "type-http")
 @pytest.mark.parametrize("body", ["", "all good", {}])
-async def test_a_server_that_says_nothing_lets_pass(tmp_path: Path, body: Any) -> None:
+async def test_an_empty_server_response_passes(tmp_path: Path, body: Any) -> None:
     async with serving(body) as url:
-        assert result_of(await used(tmp_path, on("PreToolUse", {"type": "http", "url": url}))) == "ran ls"
+        assert tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "http", "url": url}))) == "ran ls"
 
 
 @pytest.mark.shows("claude", "settings", "type-http")
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ((500, decides("allow")), "answered with status 500"),
+        ((500, decision_output("allow")), "answered with status 500"),
         ((302, ""), "answered with status 302"),
         ((404, "not here"), "answered with status 404"),
         ('{"hookSpecificOutput": ', "did not answer with JSON|answered with"),
@@ -128,23 +138,23 @@ async def test_a_server_that_says_nothing_lets_pass(tmp_path: Path, body: Any) -
 async def test_a_server_that_fails_has_not_agreed(tmp_path: Path, answer: Any, problem: str) -> None:
     async with serving(answer) as url:
         handler = {"type": "http", "url": url, "timeout": 1 if answer is None else 20}
-        said = result_of(await used(tmp_path, on("PreToolUse", handler)))
+        said = tool_result(await used(tmp_path, event_hooks("PreToolUse", handler)))
         assert "so it has not agreed" in said and any(part in said for part in problem.split("|"))
-        assert result_of(await used(tmp_path, on("PreToolUse", {**handler, "fail": "open"}))) == "ran ls"
+        assert tool_result(await used(tmp_path, event_hooks("PreToolUse", {**handler, "fail": "open"}))) == "ran ls"
 
 
 async def test_a_server_that_is_not_there_has_not_agreed(tmp_path: Path) -> None:
     async with serving({}) as url:
         pass
-    said = result_of(await used(tmp_path, on("PreToolUse", {"type": "http", "url": url})))
+    said = tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "http", "url": url})))
     assert "cannot be reached" in said and "so it has not agreed" in said
 
 
-async def test_what_a_server_says_about_a_prompt_is_context(tmp_path: Path) -> None:
+async def test_a_server_response_to_a_prompt_is_context(tmp_path: Path) -> None:
     model = Scripted("done")
     async with serving("it is Monday") as url:
-        await agent(tmp_path, on("UserPromptSubmit", {"type": "http", "url": url}), model).run("go")
-    assert "it is Monday" in asked(model)
+        await agent(tmp_path, event_hooks("UserPromptSubmit", {"type": "http", "url": url}), model).run("go")
+    assert "it is Monday" in last_prompt(model)
 
 
 # -- prompts --------------------------------------------------------------------------------------------------------
@@ -152,46 +162,50 @@ async def test_what_a_server_says_about_a_prompt_is_context(tmp_path: Path) -> N
 
 @pytest.mark.shows("claude", "settings", "type-prompt", "prompt")
 async def test_a_prompt_asks_the_model(tmp_path: Path) -> None:
-    model = Scripted(calls(call("execute", command="rm x")), '{"ok": false, "reason": "it deletes"}', "done")
-    hooks = on("PreToolUse", {"type": "prompt", "prompt": "Is it safe? $ARGUMENTS Say so."})
+    model = Scripted(
+        tool_calls_reply(tool_call("execute", command="rm x")), '{"ok": false, "reason": "it deletes"}', "done"
+    )
+    hooks = event_hooks("PreToolUse", {"type": "prompt", "prompt": "Is it safe? $ARGUMENTS Say so."})
     result = await agent(tmp_path, hooks, model).run("go")
-    assert result_of(result) == "it deletes"
+    assert tool_result(result) == "it deletes"
     question = model.requests[1].messages[0].text
     assert question.startswith("Is it safe? <event>") and question.endswith("Say so.") and '"rm x"' in question
 
 
 @pytest.mark.shows("claude", "settings", "type-prompt")
 @pytest.mark.parametrize("reply", ['{"ok": true}', '```json\n{"ok": true, "reason": ""}\n```'])
-async def test_a_model_that_agrees_lets_pass(tmp_path: Path, reply: str) -> None:
-    hooks = on("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
-    assert result_of(await used(tmp_path, hooks, reply, "done")) == "ran ls"
+async def test_an_approving_model_passes(tmp_path: Path, reply: str) -> None:
+    hooks = event_hooks("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
+    assert tool_result(await used(tmp_path, hooks, reply, "done")) == "ran ls"
 
 
 @pytest.mark.shows("claude", "settings", "type-prompt")
 @pytest.mark.parametrize("reply", ["yes", "{}", '{"ok": "true"}', '{"ok": true} {"ok": false}', RuntimeError("down")])
-async def test_a_model_that_says_anything_else_has_not_agreed(tmp_path: Path, reply: Any) -> None:
-    hooks = on("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
-    assert "so it has not agreed" in result_of(await used(tmp_path, hooks, reply, "done"))
+async def test_any_other_model_answer_denies(tmp_path: Path, reply: Any) -> None:
+    hooks = event_hooks("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
+    assert "so it has not agreed" in tool_result(await used(tmp_path, hooks, reply, "done"))
 
 
 async def test_a_prompt_at_the_end_sends_back(tmp_path: Path) -> None:
     model = Scripted("first", '{"ok": false, "reason": "the tests are missing"}', "second", '{"ok": true}')
-    result = await agent(tmp_path, on("Stop", {"type": "prompt", "prompt": "Is it complete?"}), model).run("go")
+    result = await agent(tmp_path, event_hooks("Stop", {"type": "prompt", "prompt": "Is it complete?"}), model).run(
+        "go"
+    )
     assert result.text == "second" and "the tests are missing" in "".join(m.text for m in result.messages)
 
 
-# -- what wick cannot run -------------------------------------------------------------------------------------------
+# -- unsupported handlers -------------------------------------------------------------------------------------------
 
 
 async def test_a_kind_of_handler_that_wick_does_not_know_has_not_agreed(tmp_path: Path) -> None:
-    said = result_of(await used(tmp_path, on("PreToolUse", {"type": "agent", "prompt": "look"})))
+    said = tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "agent", "prompt": "look"})))
     assert "is of the type 'agent', which wick cannot run, so it has not agreed" in said
-    result = await used(tmp_path, on("PostToolUse", {"type": "agent", "prompt": "look"}))
-    (event,) = [data["data"] for data in entries(result.thread, "event") if data["name"] == "hook_failed"]
+    result = await used(tmp_path, event_hooks("PostToolUse", {"type": "agent", "prompt": "look"}))
+    (event,) = [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
     assert "which wick cannot run" in event["problem"]
 
 
 async def test_an_if_where_there_is_no_tool_denies(tmp_path: Path) -> None:
-    hooks = on("UserPromptSubmit", says(specific("UserPromptSubmit"), **{"if": "Bash"}))
+    hooks = event_hooks("UserPromptSubmit", recording_handler(specific_output("UserPromptSubmit"), **{"if": "Bash"}))
     result = await agent(tmp_path, hooks, Scripted("never", spare=True)).run("go")
     assert result.reason.startswith("blocked: the hook program") and "it is for events of tools" in result.reason

@@ -1,4 +1,4 @@
-"""Where programs are found: directories, precedence, names, what each says of itself, and trust."""
+"""Discovery of programs: directories, precedence, names, queries and trust."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import execute, result_of, user_of
+from kit import execute, tool_agent, tool_result
 from programs import Programs
 from wick import constants
 from wick.capabilities.executables import Executables
@@ -57,7 +57,7 @@ def rows(executables: Executables) -> dict[str, tuple[str, str, str]]:
 @pytest.mark.shows("kodelet", "discovery", "precedence")
 @pytest.mark.shows("kodelet", "discovery", "prefix")
 @pytest.mark.shows("kodelet", "discovery", "order")
-def test_directories_have_their_order_and_plugins_their_prefix(programs: Programs, places: Places) -> None:
+def test_directories_are_ordered_and_plugins_prefixed(programs: Programs, places: Places) -> None:
     for path in (places.own_plugin, places.own, places.local_plugin, places.local, programs.path):
         programs.sh("b", TURN, path=path)
         programs.sh(f"a-{path.parent.name}-{path.parent.parent.name}", TURN, path=path)
@@ -95,7 +95,7 @@ def test_a_name_that_is_not_loaded_hides_nothing(programs: Programs, places: Pla
 
 @pytest.mark.shows("kodelet", "discovery", "disable")
 @pytest.mark.shows("kodelet", "discovery", "execute-bit")
-def test_what_is_no_program_is_left_out(programs: Programs) -> None:
+def test_non_programs_are_ignored(programs: Programs) -> None:
     programs.sh("good", TURN)
     programs.sh("off.disable", TURN)
     programs.sh("plain", TURN).chmod(0o644)
@@ -105,7 +105,7 @@ def test_what_is_no_program_is_left_out(programs: Programs) -> None:
 
 
 @pytest.mark.shows("kodelet", "discovery", "query-timeout")
-def test_who_does_not_say_in_time_what_it_hooks_is_broken(
+def test_a_program_whose_query_times_out_is_broken(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(constants, "HOOK_TYPE_SECONDS", 5)  # the other one has to be faster, on any machine
@@ -135,7 +135,7 @@ def test_who_does_not_say_in_time_what_it_hooks_is_broken(
         ("kill -9 $$", "was ended by SIGKILL"),
     ],
 )
-def test_who_does_not_say_what_it_hooks_is_listed_as_broken(programs: Programs, text: str, problem: str) -> None:
+def test_a_program_without_valid_query_answer_is_listed_as_broken(programs: Programs, text: str, problem: str) -> None:
     programs.write("odd", f"#!/bin/sh\n{text}\n")
     made = programs.executables()
     assert made.hooks() == [] and made.programs() == []
@@ -144,13 +144,13 @@ def test_who_does_not_say_what_it_hooks_is_listed_as_broken(programs: Programs, 
 
 
 @pytest.mark.shows("kodelet", "discovery", "last-known-type")
-async def test_who_no_longer_says_what_it_hooks_stands_where_it_stood_and_denies(programs: Programs) -> None:
+async def test_a_program_whose_query_fails_later_keeps_its_hooks_and_denies(programs: Programs) -> None:
     programs.sh("check", CALL)
     programs.executables()
     programs.write("check", "#!/bin/sh\nexit 1\n")
     made = programs.executables()
     assert rows(made) == {"check": (str(programs.path), "trusted", CALL)}
-    told = result_of(await user_of(execute, made, args={"command": "ls"}).run("go"))
+    told = tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go"))
     assert told == "the hook program check does not say what it hooks: it ended with exit code 1, so it has not agreed"
 
 
@@ -170,7 +170,7 @@ def test_points_have_many_names(programs: Programs) -> None:
     assert [row.point for row in made.listed() if row.name == "json"] == ["before_run", "after_run"]
 
 
-def test_nothing_of_a_folder_runs_before_it_is_trusted(programs: Programs, places: Places) -> None:
+def test_no_program_of_an_untrusted_folder_runs(programs: Programs, places: Places) -> None:
     flag = programs.folder / "ran"
     for path in (places.local, places.local_plugin, places.own_plugin):
         programs.write("evil", f"#!/bin/sh\ntouch {flag}\necho {CALL}\n", path)
@@ -181,21 +181,19 @@ def test_nothing_of_a_folder_runs_before_it_is_trusted(programs: Programs, place
     assert flag.exists()
 
 
-def test_what_is_the_users_own_needs_no_trust(programs: Programs, places: Places) -> None:
+def test_the_users_own_programs_need_no_trust(programs: Programs, places: Places) -> None:
     programs.sh("mine", TURN, path=places.own)
     assert rows(places.executables()) == {"mine": (f"{places.home}/hooks", "trusted", TURN)}
 
 
-async def test_a_changed_program_that_was_trusted_stands_where_it_stood_and_denies(
-    programs: Programs, places: Places
-) -> None:
+async def test_a_changed_trusted_program_keeps_its_hooks_and_denies(programs: Programs, places: Places) -> None:
     flag = programs.folder / "ran"
     program = programs.sh("check", CALL, path=places.local)
     places.trusted()
     program.write_text(f"#!/bin/sh\ntouch {flag}\n")
     made = places.executables()
     assert rows(made) == {"check": (".wick/hooks", "changed", CALL)}
-    told = result_of(await user_of(execute, made, args={"command": "ls"}).run("go"))
+    told = tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go"))
     assert told == "the hook program check was changed after it was trusted, so it has not agreed"
     assert not flag.exists()
 
@@ -234,7 +232,7 @@ def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatc
         programs.executables()
 
 
-def test_what_cannot_be_remembered_is_no_reason_to_stop(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unwritable_trust_file_is_not_fatal(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
     programs.sh("good", TURN)
     made = programs.executables(trust="/proc/no/trust.json")
     assert names(made) == ["good"] and "cannot be stored" in caplog.text
@@ -243,7 +241,7 @@ def test_what_cannot_be_remembered_is_no_reason_to_stop(programs: Programs, capl
 LOADS = '[ "$1" = hook ] && echo before_tool_call && exit; cat >/dev/null; . "$(dirname "$0")/lib"\n'
 
 
-async def test_a_program_is_not_trusted_without_what_lies_beside_it(programs: Programs, places: Places) -> None:
+async def test_a_program_is_trusted_together_with_its_folder(programs: Programs, places: Places) -> None:
     programs.write("check", f"#!/bin/sh\n{LOADS}", places.local)
     lib = places.local / "lib"
     lib.write_text("exit 0\n")
@@ -251,16 +249,16 @@ async def test_a_program_is_not_trusted_without_what_lies_beside_it(programs: Pr
     assert made.untrusted() == [places.local / "check", lib]
     made.trust.trust(made.untrusted())
     made = places.executables()
-    assert result_of(await user_of(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
+    assert tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
     lib.write_text(f"touch '{programs.folder}/ran'\n")
-    for again in (made, places.executables()):  # one that has looked already, and one that looks now
-        told = result_of(await user_of(execute, again, args={"command": "ls"}).run("go"))
+    for again in (made, places.executables()):  # one with a cache, and one without
+        told = tool_result(await tool_agent(execute, again, args={"command": "ls"}).run("go"))
         beside = "stands beside lib, which was changed after it was trusted"
         assert told == f"the hook program check {beside}, so it has not agreed"
     assert [row.trust for row in again.listed()] == ["changed"] and not (programs.folder / "ran").exists()
 
 
-def test_what_python_would_write_beside_a_program_is_not_written(programs: Programs, places: Places) -> None:
+def test_python_bytecode_is_not_written_beside_a_program(programs: Programs, places: Places) -> None:
     programs.write("check", f"#!{sys.executable}\nimport lib\nprint('turn_end')\n", places.local)
     (places.local / "lib.py").write_text("")
     made = places.executables()

@@ -1,4 +1,4 @@
-"""The programs of examples/programs do what examples/README.md says of them."""
+"""The programs of examples/programs behave as examples/README.md documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, execute, result_of
+from kit import ScriptedUser, execute, tool_call, tool_calls_reply, tool_result
 from wick import Agent, Scripted, Tool, tool
 from wick.capabilities.executables import Executables
 
@@ -26,23 +26,23 @@ async def write_file(path: str, content: str) -> str:
 
 @tool
 async def whois(person: str) -> str:
-    """Say who somebody is."""
+    """Return a description of a person."""
     return f"{person} <{person}@example.org>"
 
 
 @pytest.fixture
 def said(tmp_path: Path) -> Callable[..., Any]:
-    """What a model is told about its call, with one of the programs in an agent."""
+    """Return the result that the model gets, with one of the programs in an agent."""
 
-    async def said(program: str, tool: Tool, ask: User | None = None, **args: Any) -> str:
+    async def said(program: str, tool: Tool, ask: ScriptedUser | None = None, **args: Any) -> str:
         shutil.copy(PROGRAMS / program, tmp_path)
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # the Python that has wick
         hooks = Executables([tmp_path], env={"PATH": path})
         assert [found.problem for found in hooks.found] == [""]
-        model = Scripted(calls(call(tool.name, **args)), "done")
+        model = Scripted(tool_calls_reply(tool_call(tool.name, **args)), "done")
         result = await Agent(model, tools=[tool], hooks=[hooks], ask=ask).run("go")
         await hooks.close()
-        return result_of(result)
+        return tool_result(result)
 
     return said
 
@@ -58,7 +58,7 @@ async def test_no_force(said: Any, command: str, told: str) -> None:
 
 
 async def test_no_force_asks_about_any_other_push(said: Any) -> None:
-    user = User(True)
+    user = ScriptedUser(True)
     assert await said("no_force.py", execute, user, command="git push") == "ran git push"
     assert user.question.question == "Push?"
 
@@ -69,7 +69,7 @@ async def test_no_secrets(said: Any, secret: str) -> None:
     assert told == "there is a key in it; read it from the environment"
 
 
-async def test_no_secrets_lets_all_else_pass(said: Any) -> None:
+async def test_no_secrets_passes_other_calls(said: Any) -> None:
     assert await said("no_secrets.sh", write_file, path="a", content="hello") == "wrote a"
     assert await said("no_secrets.sh", execute, command="echo " + "AKIA" + "A1" * 8) == "ran echo " + "AKIA" + "A1" * 8
 

@@ -1,4 +1,4 @@
-"""A program that fails: who decides has not agreed, who only looks is logged, and nothing of it is left behind."""
+"""A failing program: a decider denies, an observer is logged, and no process is left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import entries, execute, result_of, talker, user_of
+from kit import execute, hello_agent, thread_entries, tool_agent, tool_result
 from programs import Programs
 from wick import Result
 from wick.capabilities.executables import Executables
@@ -18,7 +18,7 @@ READ = "cat >/dev/null\n"
 SCHEMA = '{"blocked": "no", "decision": 5, "output": 7, "follow_up_messages": 1}'
 DEEP = "yes '[' | head -n 100000 | tr -d '\\n'"
 
-# What a program does, and what is said about it.
+# The behaviour of a program and its message.
 FAILURES = {
     "crashes": (f"{READ}echo broken >&2; exit 1", "ended with exit code 1: broken"),
     "exits with 2": (f"{READ}exit 2", "ended with exit code 2"),
@@ -47,14 +47,14 @@ SLOW = ("hangs", "answers too late", "ignores that it is to end")
 
 
 def deciding(failure: str) -> tuple[str, ...]:
-    """All who decide, or where nobody wants all of it three of them; one of each for what takes its time."""
+    """All deciders; a sample of three without WICK_FULL, and one of each for slow failures."""
     if os.environ.get("WICK_FULL"):
         return DECIDING
     return DECIDING[SLOW.index(failure) :][:1] if failure in SLOW else DECIDING[:3]
 
 
 def watching(failure: str) -> tuple[str, ...]:
-    """Those for whom it is a failure: who only looks need not look, and at the end of a turn nothing is answered."""
+    """Events where it is a failure: observers need not read, and the end of a turn has no answer."""
     if failure == "closes stdin early":
         return ()
     events = tuple(event for event in WATCHING if failure != "breaks the schema" or event != "turn_end")
@@ -62,30 +62,30 @@ def watching(failure: str) -> tuple[str, ...]:
 
 
 def made(programs: Programs, event: str, failure: str, **options: Any) -> Executables:
-    """A program that says what it hooks and fails when it is asked."""
+    """A program that declares its hooks and fails when called."""
     path = programs.folder / event
     program = programs.sh("check", event, FAILURES[failure][0] or READ, path)
     executables = programs.executables(dirs=[path], **options)
     if failure in SLOW:
-        executables.runner.timeout = 1  # from now on: it had the time to say what it hooks
+        executables.runner.timeout = 1  # from now on: it had the time to declare its hooks
     if failure == "has no interpreter":
         program.write_text(program.read_text().replace("#!/bin/sh", "#!/bin/no-such-shell"))
     return executables
 
 
 async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
-    """What the model or the user was told, and how the run ended."""
+    """Return the message to the model or the user, and the outcome of the run."""
     if "tool" in event:
-        result = await user_of(execute, executables, args={"command": "ls"}).run("go")
-        return result_of(result), result
-    result = await talker(executables).run("go")
+        result = await tool_agent(execute, executables, args={"command": "ls"}).run("go")
+        return tool_result(result), result
+    result = await hello_agent(executables).run("go")
     return result.reason.removeprefix("blocked: "), result
 
 
 @pytest.mark.shows("kodelet", "*", "exit-code")
 @pytest.mark.shows("kodelet", "*", "timeout")
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure: str) -> None:
+async def test_a_failing_decider_denies(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
         told, result = await outcome(event, made(programs, event, failure))
         assert told.startswith("the hook program check "), (event, told)
@@ -94,30 +94,30 @@ async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure:
 
 
 @pytest.mark.parametrize("failure", [failure for failure in FAILURES if watching(failure)])
-async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
+async def test_a_failing_observer_is_logged_and_the_run_continues(
     programs: Programs, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for event in watching(failure):
         caplog.clear()
         told, result = await outcome(event, made(programs, event, failure))
         assert (result.outcome, told) == ("completed", "ran ls" if "tool" in event else "completed"), event
-        logged = [data["data"] for data in entries(result.thread, "event") if data["name"] == "hook_failed"]
+        logged = [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
         assert logged and all(row["hook"] == "check" and FAILURES[failure][1] in row["problem"] for row in logged)
         assert "the hook program check" in caplog.text and FAILURES[failure][1] in caplog.text
 
 
 @pytest.mark.parametrize("failure", ["crashes", "hangs", "prints garbage"])
-async def test_who_may_fail_open_lets_pass_and_is_listed_so(programs: Programs, failure: str) -> None:
+async def test_a_fail_open_program_passes_and_is_listed(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
         executables = made(programs, event, failure, fail={"check": "open"})
         told, result = await outcome(event, executables)
         assert told == ("ran ls" if "tool" in event else "completed"), event
-        problems = [data["data"]["problem"] for data in entries(result.thread, "event")]
+        problems = [data["data"]["problem"] for data in thread_entries(result.thread, "event")]
         assert len(problems) == 1 and FAILURES[failure][1] in problems[0]
         assert [row.fail for row in executables.listed()] == ["open"]
 
 
-async def test_who_watches_and_must_not_fail_withholds_what_it_should_have_seen(programs: Programs) -> None:
+async def test_a_failing_fail_closed_observer_withholds_the_result(programs: Programs) -> None:
     executables = made(programs, "after_tool_call", "crashes", fail={"check": "closed"})
     told, _ = await outcome("after_tool_call", executables)
     assert told == "the result was withheld: the hook 'check@after_tool_use' failed: HookError"
@@ -130,7 +130,7 @@ def test_how_failures_count_is_listed(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("gone", ["vanished", "not executable", "a folder", "a broken link"])
-async def test_a_file_that_is_not_what_it_was_has_not_agreed(programs: Programs, gone: str) -> None:
+async def test_a_replaced_program_denies(programs: Programs, gone: str) -> None:
     for event in DECIDING:
         path = programs.folder / event
         program = programs.sh("check", event, READ, path)
@@ -152,7 +152,7 @@ def _take_away(program: Path, gone: str) -> None:
     return None
 
 
-async def test_a_file_that_was_changed_after_it_was_trusted_has_not_agreed(programs: Programs) -> None:
+async def test_a_program_changed_after_trust_denies(programs: Programs) -> None:
     folder = programs.folder / "project"
     program = programs.sh("check", "before_tool_call", READ, folder / ".wick" / "hooks")
     home = programs.folder / "home"
@@ -173,13 +173,13 @@ async def test_a_failure_is_in_the_record_of_the_operation(
 ) -> None:
     caplog.set_level(logging.WARNING)
     _, result = await outcome("before_tool_call", made(programs, "before_tool_call", "crashes"))
-    (decision,) = entries(result.thread, "decision")
+    (decision,) = thread_entries(result.thread, "decision")
     assert (decision["hook"], decision["verdict"]) == ("check@before_tool_use", "block")
 
 
-async def test_a_huge_call_is_told_whole_or_denied(programs: Programs) -> None:
+async def test_a_huge_call_is_sent_whole_or_denied(programs: Programs) -> None:
     programs.python(
         "count", "before_tool_call", "answer = {'blocked': True, 'reason': str(len(told['tool_input']['command']))}"
     )
-    told = result_of(await user_of(execute, programs.executables(), args={"command": "x" * 3_000_000}).run("go"))
+    told = tool_result(await tool_agent(execute, programs.executables(), args={"command": "x" * 3_000_000}).run("go"))
     assert told == "3000000"

@@ -1,4 +1,4 @@
-"""One program per hook: kodelet's five events and wick's own points, told and heard, with real programs."""
+"""One program per hook: kodelet's five events and wick's own points, with real programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, echo, entries, execute, result_of, talker, user_of
+from kit import (
+    ScriptedUser,
+    echo,
+    execute,
+    hello_agent,
+    thread_entries,
+    tool_agent,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+)
 from programs import Programs, needs_node
 from wick import (
     Agent,
@@ -32,10 +42,10 @@ async def write_file(path: str, content: str = "") -> str:
 
 
 async def use(programs: Programs, command: str = "ls", **options: Any) -> Result:
-    return await user_of(execute, programs.executables(), args={"command": command}, **options).run("go")
+    return await tool_agent(execute, programs.executables(), args={"command": command}, **options).run("go")
 
 
-# -- what every payload has -----------------------------------------------------------------------------------------
+# -- common fields of payloads --------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("kodelet", "*", "event")
@@ -44,9 +54,9 @@ async def use(programs: Programs, command: str = "ls", **options: Any) -> Result
 @pytest.mark.shows("kodelet", "*", "invoked_by")
 @pytest.mark.shows("kodelet", "*", "hook")
 @pytest.mark.shows("kodelet", "*", "run")
-async def test_every_event_says_what_where_and_by_whom(programs: Programs) -> None:
+async def test_every_event_has_common_fields(programs: Programs) -> None:
     for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
-        programs.keeping(event, event)
+        programs.recording(event, event)
     result = await use(programs)
     assert result.thread is not None
     for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
@@ -57,15 +67,15 @@ async def test_every_event_says_what_where_and_by_whom(programs: Programs) -> No
 
 
 @pytest.mark.shows("kodelet", "*", "invoked_by")
-async def test_children_are_under_the_programs_of_who_started_them(programs: Programs) -> None:
-    programs.keeping("prompts", "user_message_send")
-    programs.keeping(
+async def test_children_are_under_the_programs_of_their_parents(programs: Programs) -> None:
+    programs.recording("prompts", "user_message_send")
+    programs.recording(
         "calls", "before_tool_call", 'case "$told" in *secret*) echo \'{"blocked": true, "reason": "no"}\';; esac'
     )
-    programs.keeping("watch", "after_tool_call")
-    worker = Scripted(calls(call("execute", command="cat secret")), "done below", spare=True)
+    programs.recording("watch", "after_tool_call")
+    worker = Scripted(tool_calls_reply(tool_call("execute", command="cat secret")), "done below", spare=True)
     subagents = Subagents({"worker": {"description": "Works.", "model": worker, "tools": ["execute"]}})
-    model = Scripted(calls(call("task", agent="worker", prompt="Look into it.")), "done", spare=True)
+    model = Scripted(tool_calls_reply(tool_call("task", agent="worker", prompt="Look into it.")), "done", spare=True)
     result = await Agent(model, tools=[execute], hooks=[programs.executables(), subagents]).run("go")
     assert result.text == "done"
     said = [(told["invoked_by"], told["message"]) for told in programs.told("prompts")]
@@ -80,13 +90,13 @@ async def test_children_are_under_the_programs_of_who_started_them(programs: Pro
 
 @pytest.mark.shows("kodelet", "*", "recipe_name")
 async def test_the_recipe_is_named(programs: Programs) -> None:
-    programs.keeping("turns", "turn_end")
+    programs.recording("turns", "turn_end")
 
     @before(Run)
     def choose(run: Run) -> None:
         run.scratch["recipe"] = "review"
 
-    await talker(choose, programs.executables()).run("go")
+    await hello_agent(choose, programs.executables()).run("go")
     assert programs.told("turns")[0]["recipe_name"] == "review"
 
 
@@ -97,32 +107,32 @@ async def test_the_recipe_is_named(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "before_tool_call", "reason")
 async def test_a_call_is_blocked_and_the_model_reads_why(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
-    assert result_of(await use(programs)) == "not today"
+    assert tool_result(await use(programs)) == "not today"
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
-async def test_a_block_without_a_reason_says_at_least_that(programs: Programs) -> None:
+async def test_a_block_without_reason_has_a_default_reason(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": True})
-    assert result_of(await use(programs)) == "a hook program refused it and gave no reason"
+    assert tool_result(await use(programs)) == "a hook program refused it and gave no reason"
 
 
 @pytest.mark.shows("kodelet", "*", "empty-stdout")
 @pytest.mark.parametrize("answer", ["", "echo", "echo '{}'", 'echo \'{"blocked": false, "reason": null, "new": 1}\''])
-async def test_nothing_said_is_nothing_done(programs: Programs, answer: str) -> None:
-    programs.keeping("check", "before_tool_call", answer)
-    assert result_of(await use(programs)) == "ran ls"
+async def test_an_empty_answer_changes_nothing(programs: Programs, answer: str) -> None:
+    programs.recording("check", "before_tool_call", answer)
+    assert tool_result(await use(programs)) == "ran ls"
     assert len(programs.told("check")) == 1  # the gate did not ask again
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_name")
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_input")
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_user_id")
-async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
-    programs.keeping("check", "before_tool_call")
-    wanted = calls(
-        call("write_file", "c1", file_path="a.txt", content="hi"),
-        call("execute", "c2", command="ls"),
-        call("echo", "c3"),
+async def test_a_call_has_kodelet_names(programs: Programs) -> None:
+    programs.recording("check", "before_tool_call")
+    wanted = tool_calls_reply(
+        tool_call("write_file", "c1", file_path="a.txt", content="hi"),
+        tool_call("execute", "c2", command="ls"),
+        tool_call("echo", "c3"),
     )
     agent = Agent(Scripted(wanted, "done"), tools=[write_file, execute, echo], hooks=[programs.executables()])
     await agent.run("go")
@@ -137,15 +147,15 @@ async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
 async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
-    agent = user_of(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
-    assert result_of(await agent.run("go")) == "wrote b.txt: safe"
-    assert len(programs.told("check")) == 1  # what it has made itself it has agreed to
+    agent = tool_agent(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
+    assert tool_result(await agent.run("go")) == "wrote b.txt: safe"
+    assert len(programs.told("check")) == 1  # it approves its own change
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
 async def test_arguments_that_the_tool_does_not_take_are_the_models_to_read(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"input": {"kommand": "ls"}})
-    assert "command" in result_of(await use(programs))
+    assert "command" in tool_result(await use(programs))
 
 
 @pytest.mark.shows("kodelet", "*", "chain")
@@ -153,17 +163,17 @@ async def test_changes_chain_and_the_first_block_ends_the_chain(programs: Progra
     programs.python(
         "1-add", "before_tool_call", "answer = {'input': {'command': told['tool_input']['command'] + ' -l'}}"
     )
-    programs.keeping("2-see", "before_tool_call")
+    programs.recording("2-see", "before_tool_call")
     programs.answering("3-block", "before_tool_call", {"blocked": True, "reason": "three"})
     programs.answering("4-never", "before_tool_call", {"blocked": True, "reason": "four"})
-    assert result_of(await use(programs)) == "three"
+    assert tool_result(await use(programs)) == "three"
     assert [told["tool_input"]["command"] for told in programs.told("2-see")] == ["ls -l"]
     assert programs.told("4-never") == []
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
-async def test_a_verdict_holds_only_for_the_call_it_was_about(programs: Programs) -> None:
-    programs.keeping(
+async def test_a_verdict_holds_only_for_its_call(programs: Programs) -> None:
+    programs.recording(
         "check", "before_tool_call", 'case "$told" in *"rm "*) echo \'{"blocked": true, "reason": "no rm"}\';; esac'
     )
 
@@ -171,14 +181,14 @@ async def test_a_verdict_holds_only_for_the_call_it_was_about(programs: Programs
     def change(use: ToolUse) -> None:
         use.args["command"] = "rm -rf /"
 
-    result = await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go")
-    assert result_of(result) == "no rm"
+    result = await tool_agent(execute, programs.executables(), change, args={"command": "ls"}).run("go")
+    assert tool_result(result) == "no rm"
     assert [told["tool_input"]["command"] for told in programs.told("check")] == ["ls", "rm -rf /"]
-    assert [row["hook"] for row in entries(result.thread, "decision")] == ["check@guard_tool_use"]
+    assert [row["hook"] for row in thread_entries(result.thread, "decision")] == ["check@guard_tool_use"]
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
-async def test_who_would_change_again_what_was_changed_after_it_has_not_agreed(programs: Programs) -> None:
+async def test_a_program_that_changes_arguments_again_denies(programs: Programs) -> None:
     programs.python(
         "check", "before_tool_call", "answer = {'input': {'command': 'nice ' + told['tool_input']['command']}}"
     )
@@ -187,12 +197,12 @@ async def test_who_would_change_again_what_was_changed_after_it_has_not_agreed(p
     def change(use: ToolUse) -> None:
         use.args["command"] += " -l"
 
-    told = result_of(await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
+    told = tool_result(await tool_agent(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
     assert told.startswith("the hook program check wants to change what was changed after it had looked")
 
 
-async def test_a_program_that_makes_it_right_again_is_asked_again_and_agrees(programs: Programs) -> None:
-    """What it answers about the changed call is that call itself, so there is nothing that it would change."""
+async def test_a_corrected_call_is_checked_again_and_approved(programs: Programs) -> None:
+    """Its answer about the changed call is that call itself, so it changes nothing."""
     programs.python("check", "before_tool_call", "answer = {'input': told['tool_input']}")
 
     @before(ToolUse)
@@ -200,15 +210,15 @@ async def test_a_program_that_makes_it_right_again_is_asked_again_and_agrees(pro
         use.args["command"] = "ls -l"
 
     assert (
-        result_of(await user_of(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
+        tool_result(await tool_agent(execute, programs.executables(), change, args={"command": "ls"}).run("go"))
         == "ran ls -l"
     )
 
 
-async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs) -> None:
+async def test_arguments_edited_by_the_user_are_checked(programs: Programs) -> None:
     from wick import Allow, Ask
 
-    programs.keeping(
+    programs.recording(
         "check", "before_tool_call", 'case "$told" in *"rm "*) echo \'{"blocked": true, "reason": "no rm"}\';; esac'
     )
 
@@ -216,9 +226,9 @@ async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs)
     def really(use: ToolUse) -> Ask:
         return Ask("really?")
 
-    ask = User(Allow({"command": "rm -rf /"}))
-    agent = user_of(execute, programs.executables(), really, args={"command": "ls"}, ask=ask)
-    assert result_of(await agent.run("go")) == "no rm"
+    ask = ScriptedUser(Allow({"command": "rm -rf /"}))
+    agent = tool_agent(execute, programs.executables(), really, args={"command": "ls"}, ask=ask)
+    assert tool_result(await agent.run("go")) == "no rm"
 
 
 # -- after_tool_call ------------------------------------------------------------------------------------------------
@@ -232,8 +242,8 @@ async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs)
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.metadata")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.timestamp")
-async def test_a_result_is_told(programs: Programs) -> None:
-    programs.keeping("watch", "after_tool_call")
+async def test_a_result_is_sent_to_programs(programs: Programs) -> None:
+    programs.recording("watch", "after_tool_call")
     await use(programs)
     (told,) = programs.told("watch")
     assert (told["tool_name"], told["tool_input"], told["tool_user_id"]) == ("bash", {"command": "ls"}, "c1")
@@ -245,43 +255,43 @@ async def test_a_result_is_told(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.error")
-async def test_a_blocked_call_is_told_with_its_refusal(programs: Programs) -> None:
+async def test_a_blocked_call_is_sent_with_its_refusal(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
-    programs.keeping("watch", "after_tool_call")
+    programs.recording("watch", "after_tool_call")
     await use(programs)
     output = programs.told("watch")[0]["tool_output"]
     assert (output["success"], output["error"]) == (False, "not today")
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
-async def test_what_a_guard_refuses_is_told_too(programs: Programs) -> None:
+async def test_a_guards_refusal_is_sent_to_programs(programs: Programs) -> None:
     from wick import Block
 
     @guard(ToolUse)
     def never(use: ToolUse) -> Block:
         return Block("never")
 
-    programs.keeping("watch", "after_tool_call")
-    await user_of(execute, never, programs.executables(), args={"command": "ls"}).run("go")
+    programs.recording("watch", "after_tool_call")
+    await tool_agent(execute, never, programs.executables(), args={"command": "ls"}).run("go")
     assert programs.told("watch")[0]["tool_output"]["error"] == "never"
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
 async def test_a_result_is_changed(programs: Programs) -> None:
     programs.python("1-upper", "after_tool_call", UPPER)
-    programs.keeping("2-see", "after_tool_call")
-    assert result_of(await use(programs)) == "RAN LS"
+    programs.recording("2-see", "after_tool_call")
+    assert tool_result(await use(programs)) == "RAN LS"
     assert programs.told("2-see")[0]["tool_output"]["metadata"] == {"output": "RAN LS"}
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
 async def test_a_result_becomes_an_error_and_an_error_a_result(programs: Programs) -> None:
     programs.answering("worse", "after_tool_call", {"output": {"toolName": "bash", "success": False, "error": "bad"}})
-    assert result_of(await use(programs)) == "bad"
+    assert tool_result(await use(programs)) == "bad"
     programs.path.joinpath("worse").unlink()
     programs.answering("block", "before_tool_call", {"blocked": True})
     programs.answering("better", "after_tool_call", {"output": {"success": True, "metadata": {"output": "fine"}}})
-    assert result_of(await use(programs)) == "fine"
+    assert tool_result(await use(programs)) == "fine"
 
 
 # -- turn_end and agent_stop ----------------------------------------------------------------------------------------
@@ -289,9 +299,11 @@ async def test_a_result_becomes_an_error_and_an_error_a_result(programs: Program
 
 @pytest.mark.shows("kodelet", "turn_end", "response")
 @pytest.mark.shows("kodelet", "turn_end", "turn_number")
-async def test_the_end_of_a_turn_is_told_and_counted(programs: Programs) -> None:
-    programs.keeping("turns", "turn_end")
-    agent = Agent(Scripted(calls(call("echo")), "one", "two"), tools=[echo], hooks=[programs.executables()])
+async def test_the_end_of_a_turn_is_sent_with_its_count(programs: Programs) -> None:
+    programs.recording("turns", "turn_end")
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call("echo")), "one", "two"), tools=[echo], hooks=[programs.executables()]
+    )
     first = await agent.run("go")
     await agent.run("go on", thread=first.thread)
     assert [(told["response"], told["turn_number"]) for told in programs.told("turns")] == [("one", 1), ("two", 2)]
@@ -299,8 +311,8 @@ async def test_the_end_of_a_turn_is_told_and_counted(programs: Programs) -> None
 
 @pytest.mark.shows("kodelet", "turn_end", "not-for-an-empty-response")
 async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None:
-    programs.keeping("turns", "turn_end")
-    programs.keeping("stops", "agent_stop")
+    programs.recording("turns", "turn_end")
+    programs.recording("stops", "agent_stop")
     await Agent(FunctionModel(lambda request: ""), hooks=[programs.executables()]).run("go")
     assert programs.told("turns") == [] and len(programs.told("stops")) == 1
 
@@ -308,8 +320,8 @@ async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None
 @pytest.mark.shows("kodelet", "agent_stop", "messages")
 @pytest.mark.shows("kodelet", "agent_stop", "messages.role")
 @pytest.mark.shows("kodelet", "agent_stop", "messages.content")
-async def test_a_stop_is_told_with_what_was_said(programs: Programs) -> None:
-    programs.keeping("stops", "agent_stop")
+async def test_agent_stop_is_sent_with_the_messages(programs: Programs) -> None:
+    programs.recording("stops", "agent_stop")
     await use(programs)
     (told,) = programs.told("stops")
     assert told["messages"] == [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
@@ -317,10 +329,10 @@ async def test_a_stop_is_told_with_what_was_said(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "agent_stop", "follow_up_messages")
 @pytest.mark.shows("kodelet", "agent_stop", "accumulate")
-async def test_what_programs_say_at_a_stop_accumulates_and_the_agent_goes_on(programs: Programs) -> None:
+async def test_messages_at_agent_stop_accumulate_and_the_agent_continues(programs: Programs) -> None:
     once = 'case "$told" in *tests*) ;; *) echo \'{"follow_up_messages": [%s]}\';; esac'
-    programs.keeping("1-gate", "agent_stop", once % '"run the tests", "all of them"')
-    programs.keeping("2-gate", "agent_stop", once % '"and be quick"')
+    programs.recording("1-gate", "agent_stop", once % '"run the tests", "all of them"')
+    programs.recording("2-gate", "agent_stop", once % '"and be quick"')
     model = Scripted("done", "they pass", spare=True)
     result = await Agent(model, hooks=[programs.executables()]).run("go")
     assert result.text == "they pass"
@@ -330,7 +342,7 @@ async def test_what_programs_say_at_a_stop_accumulates_and_the_agent_goes_on(pro
 
 
 @pytest.mark.shows("kodelet", "agent_stop", "cap")
-async def test_a_gate_that_never_opens_is_given_up_on(programs: Programs) -> None:
+async def test_a_gate_that_never_opens_is_abandoned(programs: Programs) -> None:
     programs.answering("gate", "agent_stop", {"follow_up_messages": ["again"]})
     model = FunctionModel(lambda request: "done")
     result = await Agent(model, hooks=[programs.executables()]).run("go")
@@ -343,7 +355,7 @@ async def test_turns_end_before_the_agent_stops(programs: Programs) -> None:
     programs.sh("1-stop", "agent_stop", f"cat >/dev/null; echo stop >> {log}")
     programs.sh("2-turn", "turn_end", f"cat >/dev/null; echo turn >> {log}")
     programs.sh("3-turn", "turn_end", f"cat >/dev/null; echo turn3 >> {log}")
-    await talker(programs.executables()).run("go")
+    await hello_agent(programs.executables()).run("go")
     assert log.read_text().split() == ["turn", "turn3", "stop"]
 
 
@@ -351,13 +363,13 @@ async def test_turns_end_before_the_agent_stops(programs: Programs) -> None:
 
 
 def five_in_shell(programs: Programs) -> None:
-    programs.keeping(
+    programs.recording(
         "send", "user_message_send", 'case "$told" in *bad*) echo \'{"blocked": true, "reason": "bad"}\';; esac'
     )
     programs.answering("before", "before_tool_call", {"input": {"command": "pwd"}})
     programs.answering("after", "after_tool_call", {"output": {"success": True, "metadata": {"output": "RAN PWD"}}})
-    programs.keeping("turn", "turn_end")
-    programs.keeping(
+    programs.recording("turn", "turn_end")
+    programs.recording(
         "stop", "agent_stop", 'case "$told" in *more*) ;; *) echo \'{"follow_up_messages": ["more"]}\';; esac'
     )
 
@@ -391,10 +403,10 @@ UPPER = "o = told['tool_output']; o['metadata']['output'] = o['metadata']['outpu
 )
 async def test_all_five_events_in_every_language(programs: Programs, write: Callable[[Programs], None]) -> None:
     write(programs)
-    model = Scripted(calls(call("execute", command="ls")), "one", "two")
+    model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "one", "two")
     agent = Agent(model, tools=[execute], hooks=[programs.executables()])
     result = await agent.run("go")
-    assert result_of(result) == "RAN PWD" and result.text == "two"
+    assert tool_result(result) == "RAN PWD" and result.text == "two"
     assert [told["response"] for told in programs.told("turn")] == ["one", "two"]
     assert [message.text for message in result.messages if message.role == "user"] == ["go", "more"]
     assert (await agent.run("something bad")).reason == "blocked: bad"

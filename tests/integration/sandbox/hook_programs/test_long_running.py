@@ -1,4 +1,4 @@
-"""Where a program stands: how long it may take there, and what it is asked when a run is taken up again."""
+"""Timeouts of a program by position, and its calls when a run is resumed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from executables.claude_kit import made, on
-from kit import call, calls, execute, result_of
+from executables.claude_kit import event_hooks, write_settings
+from kit import execute, tool_call, tool_calls_reply, tool_result
 from programs import Programs
 from wick import Agent, Paused, Scripted, Thread
 from wick.decisions import Question
@@ -17,14 +17,18 @@ ASKS = 'echo \'{"decision": "ask", "question": "May it?"}\''
 BLOCKS = 'echo \'{"decision": "block", "reason": "not any more"}\''
 
 
-def test_the_gate_lets_a_program_take_its_own_time(programs: Programs) -> None:
+def test_a_program_may_exceed_the_gate_timeout(programs: Programs) -> None:
     programs.sh("check", "guard_tool_use")
     slow = programs.executables(timeout=600)
     assert [hook.timeout > 600 for hook in slow.hooks() if hook.position == "guard"] == [True]
-    settings = on("PreToolUse", {"command": "a", "timeout": 900}, {"command": "b"}) | on(
+    settings = event_hooks("PreToolUse", {"command": "a", "timeout": 900}, {"command": "b"}) | event_hooks(
         "UserPromptSubmit", {"command": "c"}
     )
-    guards = {hook.name: hook.timeout for hook in made(programs.folder, settings).hooks() if hook.position == "guard"}
+    guards = {
+        hook.name: hook.timeout
+        for hook in write_settings(programs.folder, settings).hooks()
+        if hook.position == "guard"
+    }
     assert guards["PreToolUse@guard_tool_use"] > 900 and guards["UserPromptSubmit@guard_run"] > 30
 
 
@@ -33,15 +37,15 @@ async def test_a_guard_that_takes_longer_than_other_guards_may_is_waited_for(
 ) -> None:
     monkeypatch.setattr("wick.hooks.GUARD_SECONDS", 0.01)
     programs.sh("check", "guard_tool_use", "cat >/dev/null; sleep 0.3")
-    model = Scripted(calls(call("execute", command="ls")), "done")
+    model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done")
     result = await Agent(model, tools=[execute], hooks=[programs.executables()]).run("go")
-    assert result_of(result) == "ran ls"
+    assert tool_result(result) == "ran ls"
 
 
 @pytest.mark.parametrize(("now", "came"), [(ASKS, "ran ls"), (BLOCKS, "not any more")])
-async def test_a_run_that_is_taken_up_is_looked_at_again(programs: Programs, now: str, came: str) -> None:
-    programs.keeping("check", "before_tool_use", ASKS)
-    model = Scripted(calls(call("execute", command="ls")), "done", spare=True)
+async def test_a_resumed_run_is_checked_again(programs: Programs, now: str, came: str) -> None:
+    programs.recording("check", "before_tool_use", ASKS)
+    model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done", spare=True)
     answers: list[Any] = [Paused("later"), True]
 
     async def ask(question: Question) -> bool:
@@ -53,17 +57,19 @@ async def test_a_run_that_is_taken_up_is_looked_at_again(programs: Programs, now
     thread = Thread()
     agent = Agent(model, tools=[execute], hooks=[programs.executables()], ask=ask)
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
-    programs.keeping("check", "before_tool_use", now)
+    programs.recording("check", "before_tool_use", now)
     result = await agent.run(thread=thread)
-    assert (result.outcome, result_of(result)) == ("completed", came)
+    assert (result.outcome, tool_result(result)) == ("completed", came)
     assert len(programs.told("check")) == 2
 
 
 async def test_many_calls_of_one_step_have_a_verdict_each(programs: Programs) -> None:
     refuses = '{"blocked": true, "reason": "not this one"}'
-    programs.keeping("check", "before_tool_call", f'case "$told" in *\'"command":"b"\'*) echo \'{refuses}\';; esac')
-    wanted = [call("execute", id, command=command) for id, command in (("1", "a"), ("2", "b"), ("3", "b"), ("4", "a"))]
-    agent = Agent(Scripted(calls(*wanted), "done"), tools=[execute], hooks=[programs.executables()])
+    programs.recording("check", "before_tool_call", f'case "$told" in *\'"command":"b"\'*) echo \'{refuses}\';; esac')
+    wanted = [
+        tool_call("execute", id, command=command) for id, command in (("1", "a"), ("2", "b"), ("3", "b"), ("4", "a"))
+    ]
+    agent = Agent(Scripted(tool_calls_reply(*wanted), "done"), tools=[execute], hooks=[programs.executables()])
     async with asyncio.timeout(60):
         result = await agent.run("go")
     said = [message.text for message in result.messages if message.role == "tool"]

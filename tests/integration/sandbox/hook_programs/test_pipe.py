@@ -1,4 +1,4 @@
-"""A program with pipes: lines go both ways, and whatever it does, nothing of it is left and nobody waits for it."""
+"""A program with pipes: lines in both directions, and no process or waiter is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ECHO = 'while read -r line; do echo "$line"; done'
 
 
 class Opened:
-    """A pipe, the lines that came out of it, and how it ended."""
+    """A pipe, its output lines, and its end."""
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -72,7 +72,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-async def test_lines_go_both_ways(sh: Open) -> None:
+async def test_lines_are_exchanged_in_both_directions(sh: Open) -> None:
     opened = await sh(ECHO)
     for word in (b"one", b"two", "drei ü".encode()):
         opened.pipe.send(word)
@@ -85,20 +85,20 @@ async def test_a_line_may_be_longer_than_a_pipe_is(sh: Open) -> None:
     assert await opened.line() == b"x" * 900_000
 
 
-async def test_its_folder_is_gone_as_soon_as_it_runs(sh: Open, tmp_path: Path) -> None:
+async def test_its_folder_is_removed_at_start(sh: Open, tmp_path: Path) -> None:
     opened = await sh(ECHO)
     assert os.listdir(tmp_path / "tmp") == []
     opened.pipe.send(b"still there")
     assert await opened.line() == b"still there"
 
 
-async def test_the_end_of_a_program_is_told_with_its_exit_code_and_its_last_words(sh: Open) -> None:
+async def test_the_end_of_a_program_has_its_exit_code_and_last_output(sh: Open) -> None:
     opened = await sh("echo oh no >&2; exit 3")
     assert await opened.ended() == "ended with exit code 3: oh no"
     assert not opened.pipe.is_alive
 
 
-async def test_what_it_printed_before_it_ended_is_read(sh: Open) -> None:
+async def test_output_before_exit_is_read(sh: Open) -> None:
     opened = await sh("read -r line; echo last; exit 0")
     opened.pipe.send(b"go")
     assert await opened.line() == b"last"
@@ -109,7 +109,7 @@ async def test_a_signal_is_named(sh: Open) -> None:
     assert "SIGSEGV" in await (await sh("kill -SEGV $$")).ended()
 
 
-async def test_what_it_started_ends_with_it(sh: Open) -> None:
+async def test_child_processes_end_with_the_program(sh: Open) -> None:
     opened = await sh(f"sleep 1000 & echo $!; {ECHO}")
     child = int(await opened.line())
     assert runs(child)
@@ -125,7 +125,7 @@ async def test_one_that_forks_and_exits_has_ended_though_its_child_holds_the_pip
     assert not runs(child)
 
 
-async def test_a_line_that_is_too_long_ends_it(sh: Open) -> None:
+async def test_an_overlong_line_ends_the_program(sh: Open) -> None:
     opened = await sh("head -c 3000000 /dev/zero | tr '\\0' x; sleep 1000")
     assert await opened.ended() == "printed a line of more than 1 MB"
 
@@ -135,7 +135,7 @@ async def test_one_that_prints_without_end_is_ended(sh: Open) -> None:
     assert await opened.ended() == "printed a line of more than 1 MB"
 
 
-async def test_what_is_not_read_waits_and_has_a_limit(sh: Open) -> None:
+async def test_unread_output_is_buffered_up_to_a_limit(sh: Open) -> None:
     opened = await sh("exec sleep 1000")
     with pytest.raises(BackendError, match="has 8 MB waiting that it does not read"):
         for _ in range(constants.WARM_QUEUE_BYTES // 100_000 + 10):
@@ -158,7 +158,7 @@ async def test_a_program_that_is_not_there(sh: Open) -> None:
     assert (await opened.ended()).startswith("ended with exit code 127: ")
 
 
-async def test_it_ends_with_the_process_that_runs_it(sh: Open) -> None:
+async def test_the_program_ends_with_its_parent(sh: Open) -> None:
     opened = await sh(f"echo $$; {ECHO}")
     program = int(await opened.line())
     os.kill((await (await get_host_daemon()).ping())["pid"], signal.SIGKILL)

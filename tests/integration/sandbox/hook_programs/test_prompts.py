@@ -1,4 +1,4 @@
-"""Programs and prompts: what is refused never reaches the model, whenever it is said."""
+"""Programs and prompts: refused messages never reach the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kit import calls, entries, talker
+from kit import hello_agent, thread_entries, tool_calls_reply
 from programs import Programs
 from wick import (
     Agent,
@@ -28,7 +28,7 @@ from wick.stores.in_memory import InMemory
 @pytest.mark.shows("kodelet", "user_message_send", "blocked")
 @pytest.mark.shows("kodelet", "user_message_send", "reason")
 async def test_a_message_is_refused_and_never_reaches_the_model(programs: Programs) -> None:
-    programs.keeping(
+    programs.recording(
         "filter",
         "user_message_send",
         'case "$told" in *password*) echo \'{"blocked": true, "reason": "keep it"}\';; esac',
@@ -46,8 +46,8 @@ async def test_a_message_is_refused_and_never_reaches_the_model(programs: Progra
 
 
 @pytest.mark.shows("kodelet", "user_message_send", "message")
-async def test_a_message_that_was_changed_after_is_looked_at_again(programs: Programs) -> None:
-    programs.keeping(
+async def test_a_message_changed_later_is_screened_again(programs: Programs) -> None:
+    programs.recording(
         "filter",
         "user_message_send",
         'case "$told" in *password*) echo \'{"blocked": true, "reason": "keep it"}\';; esac',
@@ -57,7 +57,7 @@ async def test_a_message_that_was_changed_after_is_looked_at_again(programs: Pro
     def change(run: Run) -> None:
         run.input = [user("the password")]
 
-    assert (await talker(programs.executables(), change).run("hello")).reason == "blocked: keep it"
+    assert (await hello_agent(programs.executables(), change).run("hello")).reason == "blocked: keep it"
 
 
 SECRETS = 'case "$told" in *password*) echo \'{"blocked": true, "reason": "keep it"}\';; esac'
@@ -65,35 +65,35 @@ SECRETS = 'case "$told" in *password*) echo \'{"blocked": true, "reason": "keep 
 
 @pytest.mark.shows("kodelet", "user_message_send", "blocked")
 @pytest.mark.parametrize("event", ["user_message_send", "before_run", "guard_run"])
-async def test_what_is_said_while_a_run_goes_on_is_looked_at_first(programs: Programs, event: str) -> None:
+async def test_inbox_messages_are_screened_before_delivery(programs: Programs, event: str) -> None:
     blocks = (
         '{"blocked": true, "reason": "keep it"}'
         if event == "user_message_send"
         else '{"decision": "block", "reason": "keep it"}'
     )
-    programs.keeping("filter", event, f"case \"$told\" in *password*) echo '{blocks}';; esac")
+    programs.recording("filter", event, f"case \"$told\" in *password*) echo '{blocks}';; esac")
 
     @tool
     async def wait(run: Run) -> str:
-        """Wait while the user goes on talking."""
+        """Wait while the user sends messages."""
         run.send("my password is 1234")
         run.send("and be quick")
         return "waited"
 
-    model = Scripted(calls(ToolCall("c1", "wait")), "done", "again", spare=True)
+    model = Scripted(tool_calls_reply(ToolCall("c1", "wait")), "done", "again", spare=True)
     agent = Agent(model, tools=[wait], hooks=[programs.executables()])
     result = await agent.run("go")
     texts = [message.text for request in model.requests for message in request.messages]
     assert "and be quick" in texts and not any("1234" in text for text in texts)
-    (refused,) = [row["data"] for row in entries(result.thread, "event") if row["name"] == "message_refused"]
+    (refused,) = [row["data"] for row in thread_entries(result.thread, "event") if row["name"] == "message_refused"]
     assert refused["hook"].startswith("filter@") and refused["reason"] == "keep it"
     await agent.run("go on", thread=result.thread)  # not in a later run either
     assert not any("1234" in message.text for request in model.requests for message in request.messages)
 
 
 @pytest.mark.shows("kodelet", "user_message_send", "blocked")
-async def test_what_is_said_to_a_kept_thread_is_looked_at_first_and_taken_from_its_queue(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", SECRETS)
+async def test_messages_to_a_stored_thread_are_screened_and_dequeued(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", SECRETS)
     store = InMemory()
     sessions = Sessions(store)
     spoken = asyncio.Event()
@@ -105,7 +105,7 @@ async def test_what_is_said_to_a_kept_thread_is_looked_at_first_and_taken_from_i
         spoken.set()
         return "waited"
 
-    model = Scripted(calls(ToolCall("c1", "wait")), "done", "again", spare=True)
+    model = Scripted(tool_calls_reply(ToolCall("c1", "wait")), "done", "again", spare=True)
     agent = Agent(model, tools=[wait], hooks=[sessions, programs.executables()])
     result = await agent.run("go", thread="t")
     assert spoken.is_set() and result.text == "done"
@@ -114,8 +114,8 @@ async def test_what_is_said_to_a_kept_thread_is_looked_at_first_and_taken_from_i
     assert not any("1234" in message.text for request in model.requests for message in request.messages)
 
 
-async def test_when_all_that_was_said_last_is_refused_the_run_is_over(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", SECRETS)
+async def test_a_run_ends_if_all_last_messages_are_refused(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", SECRETS)
 
     @after(Step)
     def late(step: Step) -> None:
@@ -126,21 +126,21 @@ async def test_when_all_that_was_said_last_is_refused_the_run_is_over(programs: 
     assert (result.text, result.outcome, len(model.requests)) == ("done", "completed", 1)
 
 
-async def test_what_comes_when_the_run_is_over_is_not_said_unseen(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", SECRETS)
+async def test_messages_after_the_end_are_not_delivered_unscreened(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", SECRETS)
 
     @after(Run)
     def late(run: Run) -> None:
         run.send("the password is 1234")
 
-    result = await talker(late, programs.executables()).run("go")
+    result = await hello_agent(late, programs.executables()).run("go")
     assert result.thread is not None and not any("1234" in message.text for message in result.thread.messages)
-    (unheard,) = [row["data"] for row in entries(result.thread, "event") if row["name"] == "message_unheard"]
+    (unheard,) = [row["data"] for row in thread_entries(result.thread, "event") if row["name"] == "message_unheard"]
     assert unheard["message"]["content"] == "the password is 1234"
 
 
-async def test_when_nothing_is_left_to_answer_the_run_says_so(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", SECRETS)
+async def test_a_run_with_nothing_to_answer_reports_it(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", SECRETS)
     sessions = Sessions(InMemory())
     agent = Agent(Scripted("done", spare=True), hooks=[sessions, programs.executables()])
     await agent.run("hello", thread="t")
@@ -150,8 +150,8 @@ async def test_when_nothing_is_left_to_answer_the_run_says_so(programs: Programs
     assert result.thread is not None and not any("1234" in message.text for message in result.thread.messages)
 
 
-async def test_a_failing_filter_refuses_what_is_said_meanwhile(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", 'case "$told" in *more*) exit 1;; esac')
+async def test_a_failing_filter_refuses_inbox_messages(programs: Programs) -> None:
+    programs.recording("filter", "user_message_send", 'case "$told" in *more*) exit 1;; esac')
 
     @tool
     async def wait(run: Run) -> str:
@@ -159,7 +159,7 @@ async def test_a_failing_filter_refuses_what_is_said_meanwhile(programs: Program
         run.send("and more")
         return "waited"
 
-    model = Scripted(calls(ToolCall("c1", "wait")), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "wait")), "done")
     result = await Agent(model, tools=[wait], hooks=[programs.executables()]).run("go")
-    (refused,) = [row["data"] for row in entries(result.thread, "event") if row["name"] == "message_refused"]
+    (refused,) = [row["data"] for row in thread_entries(result.thread, "event") if row["name"] == "message_refused"]
     assert refused["reason"] == "the hook program filter ended with exit code 1, so it has not agreed"

@@ -1,4 +1,4 @@
-"""One call of a program: what it sees, what is kept of it, and that nothing of it is left."""
+"""One call of a program: its input, its captured output, and no leftover process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from programs import Programs
 from wick import constants
 from wick.errors import ConfigError
 from wick.hook_programs.runner import ProgramResult, Runner, run_blocking
-from wickd_process import MARK, eventually, marked
+from wickd_process import MARK, becomes_true, marked_processes
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def runner(programs: Programs) -> Runner:
     return Runner(cwd=programs.folder, timeout=20, env={MARK: programs.mark})
 
 
-async def test_a_program_gets_its_input_and_is_heard(runner: Runner) -> None:
+async def test_a_program_gets_input_and_its_output_is_read(runner: Runner) -> None:
     ran = await runner.run(["/bin/sh", "-c", "tr a-z A-Z; echo aside >&2; exit 3"], stdin=b"hello")
     assert (ran.exit_code, ran.stdout, ran.stderr, ran.problem, ran.unread) == (3, b"HELLO", "aside\n", "", False)
     assert ran.milliseconds > 0
 
 
-async def test_bytes_come_as_they_are(runner: Runner) -> None:
+async def test_bytes_are_passed_unchanged(runner: Runner) -> None:
     assert (await runner.run(shell="printf '\\000\\377\\n'")).stdout == b"\0\xff\n"
 
 
@@ -45,10 +45,10 @@ async def test_a_program_sees_no_secret(runner: Runner, monkeypatch: pytest.Monk
 async def test_the_whole_tree_ends_at_the_time_limit(runner: Runner, programs: Programs) -> None:
     ran = await runner.run(shell="(setsid sleep 600 &) ; sleep 600 & sleep 600", timeout=0.5)
     assert ran.problem == "did not answer within 0.5 s" and ran.exit_code == 124
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
-async def test_who_exits_with_the_limits_code_has_not_reached_it(runner: Runner) -> None:
+async def test_the_exit_code_of_a_timeout_is_not_taken_for_one(runner: Runner) -> None:
     ran = await runner.run(shell="exit 124")
     assert (ran.exit_code, ran.problem) == (124, "")
 
@@ -62,7 +62,7 @@ async def test_output_has_a_cap(runner: Runner, stream: str, monkeypatch: pytest
     assert beyond.problem == "printed more than 0.001 MB"
 
 
-async def test_who_cannot_be_started_says_so(runner: Runner, programs: Programs) -> None:
+async def test_a_start_failure_is_reported(runner: Runner, programs: Programs) -> None:
     assert (await runner.run(["/no/such", "run"])).problem.startswith("could not be started: there is no program")
     plain = programs.folder / "plain"
     plain.write_text("no program")
@@ -71,25 +71,25 @@ async def test_who_cannot_be_started_says_so(runner: Runner, programs: Programs)
     assert "gone" in gone.problem
 
 
-async def test_who_is_ended_by_a_signal_says_so(runner: Runner) -> None:
+async def test_a_killing_signal_is_reported(runner: Runner) -> None:
     assert (await runner.run(shell="kill -9 $$")).problem == "was ended by SIGKILL"
     assert (await runner.run(shell="kill -SEGV $$")).problem == "was ended by SIGSEGV"
 
 
-async def test_who_left_something_that_could_still_answer_says_so(runner: Runner) -> None:
+async def test_leftover_children_with_open_output_are_reported(runner: Runner) -> None:
     ran = await runner.run(shell="(sleep 600; echo late) & echo early")
     assert ran.problem == "ended, and something that it started still had its output open"
 
 
-async def test_who_left_something_that_cannot_answer_is_fine(runner: Runner, programs: Programs) -> None:
+async def test_leftover_children_without_output_are_allowed(runner: Runner, programs: Programs) -> None:
     ran = await runner.run(shell="sleep 600 >/dev/null 2>&1 & echo early")
     assert (ran.stdout, ran.problem) == (b"early\n", "")
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
 @pytest.mark.parametrize("size", [10, 500_000])
-async def test_that_input_was_not_read_is_known(runner: Runner, size: int) -> None:
-    """Whether or not it fits into a pipe, and a program that closes its input holds nobody up."""
+async def test_unread_input_is_reported(runner: Runner, size: int) -> None:
+    """For any size of input; a program that closes its input blocks nothing."""
     ran = await runner.run(shell="exec <&-; echo done", stdin=b"x" * size)
     assert (ran.stdout, ran.problem, ran.unread) == (b"done\n", "", True)
     ran = await runner.run(shell="wc -c", stdin=b"x" * size)
@@ -98,11 +98,11 @@ async def test_that_input_was_not_read_is_known(runner: Runner, size: int) -> No
 
 async def test_a_cancelled_call_ends_its_program(runner: Runner, programs: Programs) -> None:
     task = asyncio.create_task(runner.run(shell="sleep 600"))
-    await asyncio.to_thread(eventually, lambda: marked(programs.mark))
+    await asyncio.to_thread(becomes_true, lambda: marked_processes(programs.mark))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
 async def test_many_run_side_by_side(runner: Runner) -> None:
@@ -110,11 +110,11 @@ async def test_many_run_side_by_side(runner: Runner) -> None:
     assert [int(one.stdout) for one in ran] == [*range(24)]
 
 
-def test_where_nothing_can_be_awaited_it_blocks(runner: Runner) -> None:
+def test_outside_of_a_loop_it_blocks(runner: Runner) -> None:
     assert runner.run_blocking(shell="echo hi").stdout == b"hi\n"
 
 
-async def test_inside_an_event_loop_it_blocks_too(runner: Runner) -> None:
+async def test_inside_of_a_loop_it_blocks(runner: Runner) -> None:
     assert runner.run_blocking(["/bin/echo", "hi"]).stdout == b"hi\n"
 
     async def wrong() -> None:
@@ -137,7 +137,7 @@ async def test_in_the_sandbox_a_program_sees_its_folder_and_little_else(programs
 
 
 @needs_bubblewrap
-async def test_in_the_sandbox_a_program_from_elsewhere_runs_and_cannot_be_changed(programs: Programs) -> None:
+async def test_a_program_outside_the_sandbox_runs_read_only(programs: Programs) -> None:
     folder = programs.folder / "project"
     folder.mkdir()
     program = programs.sh("check", "turn_end", 'cat; echo >> "$0" || echo " untouched"')
@@ -156,11 +156,11 @@ async def test_in_the_sandbox_failures_are_the_same(programs: Programs) -> None:
     assert (await runner.run(["/no/such"])).problem.startswith("could not be started: ")
 
 
-def test_who_wants_a_sandbox_where_none_is_does_not_go_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_sandbox_that_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.backends.sandbox.selection.SANDBOXES", {})
     with pytest.raises(ConfigError, match="sandbox=True needs a sandbox"):
         Runner(cwd=tmp_path, sandbox=True)
 
 
-def test_nothing_happened_is_nothing_said() -> None:
+def test_a_noop_reports_nothing() -> None:
     assert ProgramResult() == ProgramResult(0, b"", "", "", 0.0, False)

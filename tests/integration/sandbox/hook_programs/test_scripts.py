@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import results
+from kit import tool_results
 from local_sandbox import needs_bubblewrap
 from wick import Agent, Result, Scripted, ToolCall
 from wick.backends.local import Local
@@ -81,7 +81,7 @@ async def test_a_formatter_after_edits(project: Project) -> None:
 @pytest.mark.shows("claude", "PreToolUse", "tool_input", "exit-2")
 async def test_a_secret_scanner_before_writes(project: Project) -> None:
     result, _ = await project.run(write("settings.py", f"KEY = '{KEY}'\n"), write("b.py", "KEY = 1\n"), "done")
-    assert "there is an access key in this file" in results(result)[0]
+    assert "there is an access key in this file" in tool_results(result)[0]
     assert not (project.folder / "settings.py").exists()
     assert (project.folder / "b.py").exists()
 
@@ -92,7 +92,7 @@ async def test_a_secret_scanner_before_writes(project: Project) -> None:
 async def test_a_command_blocker(project: Project) -> None:
     (project.folder / "data").mkdir()
     result, _ = await project.run(execute("rm -rf data"), execute("echo fine"), "done")
-    refused, ran = results(result)
+    refused, ran = tool_results(result)
     assert "rm -rf is not allowed here" in refused and "fine" in ran
     assert (project.folder / "data").exists()
 

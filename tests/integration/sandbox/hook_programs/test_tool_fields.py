@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import call
+from kit import tool_call
 from programs import Programs
 from wick import Agent, Scripted
 from wick.backends.state import State
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 HELPER = {"name": "helper", "description": "helps", "prompt": "Help."}
 TODOS = [{"id": "1", "title": "Parse", "status": "done"}]
 
-# wick's call, what a program for kodelet reads, what a program for Claude Code reads
+# wick's call, the input of a kodelet program, the input of a Claude Code program
 CALLS: list[tuple[str, Json, Json | None, Json]] = [
     (
         "execute",
@@ -136,7 +136,7 @@ if 'SECRET' in told['tool_input'].get('text', ''):
 async def _write(programs: Programs, content: str) -> str:
     programs.python("scan", "before_tool_call", SCANNER)
     hooks = [Filesystem(State()), programs.executables()]
-    agent = Agent(Scripted(call("write_file", path="a.txt", content=content), "done"), hooks=hooks)
+    agent = Agent(Scripted(tool_call("write_file", path="a.txt", content=content), "done"), hooks=hooks)
     result = await agent.run("go")
     return next(message.text for message in result.thread.messages if message.role == "tool")
 
@@ -146,6 +146,6 @@ async def test_a_scanner_of_secrets_reads_the_file_that_is_written(programs: Pro
     assert await _write(programs, "key = SECRET") == "a secret"
 
 
-async def test_a_scanner_that_reads_nothing_is_noticed(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unread_scanner_is_detected(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KODELET, "write_file", {"path": "file_path"})  # type: ignore[arg-type]
     assert await _write(programs, "key = SECRET") != "a secret"

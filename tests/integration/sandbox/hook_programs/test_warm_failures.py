@@ -1,4 +1,4 @@
-"""Programs that are kept, in an agent: what follows when one fails, the tools it brings, other languages."""
+"""Worker programs in an agent: failures, tools they provide, other languages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from executables.worker_kit import FAILURES, Make
-from kit import call, calls, echoer, entries, result_of, results, talker
+from kit import echo_agent, hello_agent, thread_entries, tool_call, tool_calls_reply, tool_result, tool_results
 from wick import Agent, Scripted, Thread
 from wick.capabilities.executables import Executables
 from wick.hook_programs.trust import Trust
@@ -24,36 +24,37 @@ async def test_one_that_decides_and_fails_has_not_agreed_to_a_run_a_step_or_a_mo
     program: Make, point: str
 ) -> None:
     hooks = program("def answer(call): sys.exit(3)", points=[point]).in_agent()
-    result = await talker(hooks).run("hi")
+    result = await hello_agent(hooks).run("hi")
     assert result.reason == "blocked: the hook program check ended with exit code 3, so it has not agreed"
 
 
 @pytest.mark.parametrize(("body", "sentence"), FAILURES.values(), ids=FAILURES)
 async def test_one_that_decides_and_fails_has_not_agreed_to_a_tool(program: Make, body: str, sentence: str) -> None:
-    told = result_of(await echoer(program(body, points=["guard_tool_use"]).in_agent()).run("go"))
+    told = tool_result(await echo_agent(program(body, points=["guard_tool_use"]).in_agent()).run("go"))
     assert told.startswith("the hook program check ") and told.endswith(", so it has not agreed")
     assert sentence in told
 
 
 async def test_one_that_fails_before_a_tool_has_not_agreed_and_is_not_asked_again(program: Make) -> None:
     kept = program("def answer(call): sys.exit(3)", points=["before_tool_use"])
-    told = result_of(await echoer(kept.in_agent()).run("go"))
+    told = tool_result(await echo_agent(kept.in_agent()).run("go"))
     assert told == "the hook program check ended with exit code 3, so it has not agreed"
     assert len(kept.seen) == 1
 
 
 @pytest.mark.parametrize("point", ["before_tool_use", "guard_tool_use"])
-async def test_one_that_says_what_cannot_be_said_has_not_agreed(program: Make, point: str) -> None:
+async def test_an_unserializable_answer_denies(program: Make, point: str) -> None:
     hooks = program("def answer(call): return {'verdict': 'fine'}", points=[point]).in_agent()
-    assert f"the field 'verdict', which {point} does not have" in result_of(await echoer(hooks).run("go"))
+    assert f"the field 'verdict', which {point} does not have" in tool_result(await echo_agent(hooks).run("go"))
 
 
-async def test_one_that_says_that_it_failed_has_not_agreed_and_goes_on(program: Make) -> None:
+async def test_a_reported_failure_denies_and_the_worker_continues(program: Make) -> None:
     kept = program("def answer(call): return {'error': 'no disk'}", points=["guard_tool_use"])
     hooks = kept.in_agent()
     for _ in range(2):
         assert (
-            result_of(await echoer(hooks).run("go")) == "the hook program check failed: no disk, so it has not agreed"
+            tool_result(await echo_agent(hooks).run("go"))
+            == "the hook program check failed: no disk, so it has not agreed"
         )
     assert len(kept.starts) == 1
 
@@ -62,24 +63,22 @@ async def test_one_that_is_too_slow_has_not_agreed(program: Make) -> None:
     body = "def answer(call): return time.sleep(1000) if os.path.exists(HERE + '/slow') else {}"
     kept = program(body, points=["guard_tool_use"])
     hooks = kept.in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "hi"  # it has begun
+    assert tool_result(await echo_agent(hooks).run("go")) == "hi"  # it has started
     (kept.folder / "slow").touch()
     hooks.runner.timeout = 0.5
-    told = result_of(await echoer(hooks).run("go"))
+    told = tool_result(await echo_agent(hooks).run("go"))
     assert told == "the hook program check did not answer within 0.5 s, so it has not agreed"
 
 
 async def test_one_that_vanished_has_not_agreed(program: Make) -> None:
     kept = program(points=["guard_tool_use"])
     hooks = kept.in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "hi"
+    assert tool_result(await echo_agent(hooks).run("go")) == "hi"
     shutil.rmtree(kept.dir)
-    assert result_of(await echoer(hooks).run("go")).endswith(", so it has not agreed")
+    assert tool_result(await echo_agent(hooks).run("go")).endswith(", so it has not agreed")
 
 
-async def test_one_that_came_with_a_folder_runs_when_it_is_trusted_and_as_long_as_it_stays_the_same(
-    program: Make, tmp_path: Path
-) -> None:
+async def test_a_workspace_worker_runs_while_trusted_and_unchanged(program: Make, tmp_path: Path) -> None:
     kept = program(points=["guard_tool_use"])
     (tmp_path / "project" / ".wick").mkdir(parents=True)
     kept.dir.rename(tmp_path / "project" / ".wick" / "hooks")
@@ -89,34 +88,32 @@ async def test_one_that_came_with_a_folder_runs_when_it_is_trusted_and_as_long_a
     def capability() -> Executables:
         return Executables(folder=tmp_path / "project", home=tmp_path / "home", trust=trust)
 
-    assert result_of(await echoer(capability()).run("go")) == "hi"
+    assert tool_result(await echo_agent(capability()).run("go")) == "hi"
     assert kept.starts == []
     trust.trust([kept.path])
     kept.capability = trusted = capability()
-    assert result_of(await echoer(trusted).run("go")) == "hi"
+    assert tool_result(await echo_agent(trusted).run("go")) == "hi"
     assert len(kept.starts) == 1
     kept.path.write_text(kept.path.read_text() + "# changed\n")
-    assert result_of(await echoer(trusted).run("go")).endswith(", so it has not agreed")
+    assert tool_result(await echo_agent(trusted).run("go")).endswith(", so it has not agreed")
     assert len(kept.starts) == 1
 
 
 @pytest.mark.parametrize("point", ["after_tool_use", "after_step", "after_model_call", "after_run"])
-async def test_one_that_only_looks_and_fails_is_logged(
-    program: Make, caplog: pytest.LogCaptureFixture, point: str
-) -> None:
+async def test_a_failing_observer_is_logged(program: Make, caplog: pytest.LogCaptureFixture, point: str) -> None:
     hooks = program("def answer(call): sys.exit(3)", points=[point]).in_agent()
     thread = Thread()
     with caplog.at_level(logging.WARNING, "wick"):
-        result = await echoer(hooks).run("go", thread=thread)
-    assert (result.text, results(result)) == ("done", ["hi"])
+        result = await echo_agent(hooks).run("go", thread=thread)
+    assert (result.text, tool_results(result)) == ("done", ["hi"])
     assert "the hook program check ended with exit code 3; the run goes on" in caplog.text
-    logged = [event["data"] for event in entries(thread, "event") if event["name"] == "hook_failed"]
+    logged = [event["data"] for event in thread_entries(thread, "event") if event["name"] == "hook_failed"]
     assert logged[0] == {"hook": "check", "problem": "ended with exit code 3"}
 
 
-async def test_a_failure_lets_pass_where_that_was_chosen(program: Make) -> None:
+async def test_a_failure_passes_if_fail_open(program: Make) -> None:
     hooks = program("def answer(call): sys.exit(3)", points=["guard_tool_use"]).in_agent(fail={"check": "open"})
-    assert result_of(await echoer(hooks).run("go")) == "hi"
+    assert tool_result(await echo_agent(hooks).run("go")) == "hi"
 
 
 # -- tools that it brings -------------------------------------------------------------------------------------------
@@ -129,11 +126,11 @@ ADD = {
 
 
 @pytest.mark.shows("lines", "hook", "tools")
-async def test_it_brings_tools(program: Make) -> None:
+async def test_a_worker_provides_tools(program: Make) -> None:
     body = "def answer(call): return {'output': call['args']['a'] + call['args']['b']}"
     kept = program(body, tools=[ADD])
-    model = Scripted(calls(call("add", a=2, b=3)), "done")
-    assert result_of(await Agent(model, hooks=[kept.in_agent()]).run("go")) == "5"
+    model = Scripted(tool_calls_reply(tool_call("add", a=2, b=3)), "done")
+    assert tool_result(await Agent(model, hooks=[kept.in_agent()]).run("go")) == "5"
     assert model.requests[0].tools[0].description == "Add two numbers."
     assert kept.told("tool")["tool"] == "add"
 
@@ -141,8 +138,8 @@ async def test_it_brings_tools(program: Make) -> None:
 async def test_a_tool_of_a_program_is_guarded_like_any_other(program: Make) -> None:
     body = "def answer(call): return {'output': 'ran'} if call['event'] == 'tool' else {'decision': 'block'}"
     hooks = program(body, tools=[ADD], points=["guard_tool_use"]).in_agent()
-    result = await Agent(Scripted(calls(call("add", a=1, b=1)), "done"), hooks=[hooks]).run("go")
-    assert result_of(result) == "a hook program refused it and gave no reason"
+    result = await Agent(Scripted(tool_calls_reply(tool_call("add", a=1, b=1)), "done"), hooks=[hooks]).run("go")
+    assert tool_result(result) == "a hook program refused it and gave no reason"
 
 
 TOOL_FAILURES = {
@@ -155,8 +152,8 @@ TOOL_FAILURES = {
 @pytest.mark.parametrize(("body", "sentence"), TOOL_FAILURES.values(), ids=TOOL_FAILURES)
 async def test_a_tool_of_a_program_that_fails(program: Make, body: str, sentence: str) -> None:
     hooks = program(body, tools=[ADD]).in_agent()
-    result = await Agent(Scripted(calls(call("add", a=1, b=1)), "done"), hooks=[hooks]).run("go")
-    assert sentence in result_of(result)
+    result = await Agent(Scripted(tool_calls_reply(tool_call("add", a=1, b=1)), "done"), hooks=[hooks]).run("go")
+    assert sentence in tool_result(result)
 
 
 # -- other languages ------------------------------------------------------------------------------------------------
@@ -188,5 +185,5 @@ async def test_a_program_in_another_language(tmp_path: Path, name: str, text: st
     (tmp_path / "hooks" / name).write_text(text)
     (tmp_path / "hooks" / name).chmod(0o755)
     hooks = Executables([tmp_path / "hooks"])
-    assert result_of(await echoer(hooks).run("go")) == said
+    assert tool_result(await echo_agent(hooks).run("go")) == said
     await hooks.close()

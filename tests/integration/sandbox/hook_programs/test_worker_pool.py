@@ -1,4 +1,4 @@
-"""Programs that are kept, in an agent: every point, and every answer."""
+"""Worker programs in an agent: every point and every answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from executables.worker_kit import Make
-from kit import User, call, calls, echo, echoer, execute, result_of, results, talker
+from kit import (
+    ScriptedUser,
+    echo,
+    echo_agent,
+    execute,
+    hello_agent,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import Agent, Scripted, Thread, ToolUse, before, tool
 from wick.errors import ModelError
 
@@ -23,13 +33,13 @@ from wick.errors import ModelError
 @pytest.mark.shows("lines", "*", "cwd")
 @pytest.mark.shows("lines", "*", "decision")
 @pytest.mark.shows("lines", "*", "reason")
-async def test_a_program_decides_by_anything_that_every_event_tells(program: Make, tmp_path: Path) -> None:
-    """It repeats what it was told as its reason, so each of these changes what happens."""
+async def test_a_program_can_match_any_event_field(program: Make, tmp_path: Path) -> None:
+    """It returns its input as the reason, so each field changes the result."""
     body = "def answer(call): return {'decision': 'block', 'reason': json.dumps(call)}"
     hooks = program(body, points=["guard_tool_use"]).in_agent(folder=tmp_path, home=tmp_path / "home")
     thread, folder = Thread(), str(tmp_path.resolve())  # noqa: ASYNC240
-    result = await echoer(hooks, name="bob").run("go", thread=thread, user="eve")
-    told = json.loads(result_of(result))
+    result = await echo_agent(hooks, name="bob").run("go", thread=thread, user="eve")
+    told = json.loads(tool_result(result))
     assert told["event"] == "guard_tool_use"
     assert told["run"].startswith("run_") and told["thread"] == thread.id
     assert (told["agent"], told["user"], told["cwd"]) == ("bob", "eve", folder)
@@ -37,17 +47,19 @@ async def test_a_program_decides_by_anything_that_every_event_tells(program: Mak
 
 @pytest.mark.shows("lines", "hook", "points")
 @pytest.mark.shows("lines", "hook", "protocol")
-async def test_it_is_asked_at_the_points_that_it_named_and_kept(program: Make) -> None:
+async def test_a_worker_is_called_at_its_points(program: Make) -> None:
     kept = program(points=["before_tool_use", "after_run"])
-    await echoer(kept.in_agent()).run("go")
+    await echo_agent(kept.in_agent()).run("go")
     assert [call["event"] for call in kept.seen] == ["before_tool_use", "after_run"]
     assert len(kept.starts) == 1
 
 
 @pytest.mark.shows("lines", "hook", "match")
-async def test_what_it_matches_are_tools_and_all_else_it_sees(program: Make) -> None:
+async def test_matchers_apply_to_tools_only(program: Make) -> None:
     kept = program("def answer(call): return {}", points=["guard_tool_use", "before_run"], match="Bash")
-    model = Scripted(calls(call("execute", "1", command="ls"), call("echo", "2", text="hi")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("execute", "1", command="ls"), tool_call("echo", "2", text="hi")), "done"
+    )
     await Agent(model, tools=[execute, echo], hooks=[kept.in_agent()]).run("go")
     assert [(seen["event"], seen.get("tool")) for seen in kept.seen] == [
         ("before_run", None),
@@ -57,7 +69,7 @@ async def test_what_it_matches_are_tools_and_all_else_it_sees(program: Make) -> 
 
 @pytest.mark.shows("lines", "guard_tool_use", "tool")
 @pytest.mark.shows("lines", "guard_tool_use", "args")
-async def test_a_guard_refuses_what_it_sees(program: Make) -> None:
+async def test_a_guard_denies(program: Make) -> None:
     body = """
 def answer(call):
     if call["tool"] == "execute" and "--force" in call["args"]["command"]:
@@ -65,39 +77,44 @@ def answer(call):
     return {}
 """
     hooks = program(body, points=["guard_tool_use"]).in_agent()
-    model = Scripted(calls(call("execute", "1", command="git push --force"), call("execute", "2", command="ls")), "ok")
+    model = Scripted(
+        tool_calls_reply(
+            tool_call("execute", "1", command="git push --force"), tool_call("execute", "2", command="ls")
+        ),
+        "ok",
+    )
     result = await Agent(model, tools=[execute], hooks=[hooks]).run("go")
-    assert results(result) == ["force is not allowed", "ran ls"]
+    assert tool_results(result) == ["force is not allowed", "ran ls"]
 
 
 @pytest.mark.shows("lines", "guard_tool_use", "question")
 @pytest.mark.parametrize("agrees", [True, False])
 async def test_a_guard_has_the_user_asked(program: Make, agrees: bool) -> None:
     body = "def answer(call): return {'decision': 'ask', 'question': 'Really?'}"
-    user = User(agrees)
-    result = await echoer(program(body, points=["guard_tool_use"]).in_agent(), ask=user).run("go")
+    user = ScriptedUser(agrees)
+    result = await echo_agent(program(body, points=["guard_tool_use"]).in_agent(), ask=user).run("go")
     assert user.question.question == "Really?"
-    assert (result_of(result) == "hi") is agrees
+    assert (tool_result(result) == "hi") is agrees
 
 
 @pytest.mark.shows("lines", "before_tool_use", "tool")
 @pytest.mark.shows("lines", "before_tool_use", "args")
-async def test_before_a_tool_it_changes_the_arguments(program: Make) -> None:
+async def test_before_a_tool_a_worker_changes_arguments(program: Make) -> None:
     body = "def answer(call): return {'args': {'text': call['tool'] + call['args']['text']}}"
-    result = await echoer(program(body, points=["before_tool_use"]).in_agent()).run("go")
-    assert result_of(result) == "echohi"
+    result = await echo_agent(program(body, points=["before_tool_use"]).in_agent()).run("go")
+    assert tool_result(result) == "echohi"
 
 
 @pytest.mark.shows("lines", "before_tool_use", "question")
-async def test_before_a_tool_it_has_the_user_asked(program: Make) -> None:
+async def test_before_a_tool_a_worker_asks_the_user(program: Make) -> None:
     body = "def answer(call): return {'decision': 'ask', 'question': 'Echo?'}"
-    user = User(False)
-    result = await echoer(program(body, points=["before_tool_use"]).in_agent(), ask=user).run("go")
+    user = ScriptedUser(False)
+    result = await echo_agent(program(body, points=["before_tool_use"]).in_agent(), ask=user).run("go")
     assert user.question.question == "Echo?"
-    assert result_of(result) != "hi"
+    assert tool_result(result) != "hi"
 
 
-async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(program: Make) -> None:
+async def test_a_worker_is_called_again_after_later_changes(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'bad'} if call['args']['text'] == 'evil' else {}"
     kept = program(body, points=["before_tool_use"])
 
@@ -105,28 +122,28 @@ async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(prog
     def turn_evil(use: ToolUse) -> None:
         use.args["text"] = "evil"
 
-    assert result_of(await echoer(kept.in_agent(), turn_evil).run("go")) == "bad"
+    assert tool_result(await echo_agent(kept.in_agent(), turn_evil).run("go")) == "bad"
     assert [seen["args"]["text"] for seen in kept.seen] == ["hi", "evil"]
 
 
-async def test_what_it_says_before_a_tool_is_not_what_it_says_as_a_guard(program: Make) -> None:
+async def test_the_answers_of_before_and_guard_are_separate(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'no'} if call['event'][0] == 'g' else {}"
     hooks = program(body, points=["before_tool_use", "guard_tool_use"]).in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "no"
+    assert tool_result(await echo_agent(hooks).run("go")) == "no"
 
 
 @pytest.mark.shows("lines", "after_tool_use", "tool")
 @pytest.mark.shows("lines", "after_tool_use", "args")
 @pytest.mark.shows("lines", "after_tool_use", "result")
-async def test_after_a_tool_it_changes_the_result(program: Make) -> None:
+async def test_after_a_tool_a_worker_changes_the_result(program: Make) -> None:
     body = (
         "def answer(call): return {'result': ' '.join((call['tool'], call['args']['text'], call['result']['output']))}"
     )
-    assert result_of(await echoer(program(body, points=["after_tool_use"]).in_agent()).run("go")) == "echo hi hi"
+    assert tool_result(await echo_agent(program(body, points=["after_tool_use"]).in_agent()).run("go")) == "echo hi hi"
 
 
 @pytest.mark.shows("lines", "after_tool_use", "error")
-async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
+async def test_after_a_tool_a_worker_sees_the_error(program: Make) -> None:
     @tool
     def fails() -> str:
         """Fails."""
@@ -134,9 +151,9 @@ async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
 
     body = "def answer(call): return {'result': {'error': 'it says: ' + call['result']['error']}}"
     hooks = program(body, points=["after_tool_use"]).in_agent()
-    model = Scripted(calls(call("fails", x=1)), "done")
+    model = Scripted(tool_calls_reply(tool_call("fails", x=1)), "done")
     result = await Agent(model, tools=[tool(fails.fn, parameters={"type": "object"})], hooks=[hooks]).run("go")
-    assert result_of(result).startswith("it says: ") and "x" in result_of(result)
+    assert tool_result(result).startswith("it says: ") and "x" in tool_result(result)
 
 
 # -- runs, steps and model calls ------------------------------------------------------------------------------------
@@ -144,7 +161,7 @@ async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
 
 @pytest.mark.shows("lines", "before_run", "input")
 @pytest.mark.shows("lines", "before_run", "system")
-async def test_before_a_run_it_changes_what_is_asked_and_the_system_prompt(program: Make) -> None:
+async def test_before_a_run_a_worker_changes_input_and_system_prompt(program: Make) -> None:
     body = """
 def answer(call):
     return {"input": call["input"][0]["content"] + "!", "system": call["system"] + " Be kind."}
@@ -158,42 +175,42 @@ def answer(call):
 
 @pytest.mark.shows("lines", "guard_run", "input")
 @pytest.mark.shows("lines", "guard_run", "system")
-async def test_a_guard_of_runs_turns_somebody_away(program: Make) -> None:
+async def test_a_run_guard_refuses_a_run(program: Make) -> None:
     body = """
 def answer(call):
     bad = "secret" in call["input"][0]["content"]
     return {"decision": "block", "reason": "not for " + call["system"]} if bad else {}
 """
     hooks = program(body, points=["guard_run"]).in_agent()
-    agent = talker(hooks, system="Bob")
+    agent = hello_agent(hooks, system="Bob")
     assert (await agent.run("tell me a secret")).reason == "blocked: not for Bob"
     assert (await agent.run("hi")).text == "hello"
 
 
 @pytest.mark.shows("lines", "after_run", "result")
-async def test_after_a_run_it_sees_the_result(program: Make) -> None:
+async def test_after_a_run_a_worker_sees_the_result(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'] + ', ' + call['result']['outcome']}"
-    assert (await talker(program(body, points=["after_run"]).in_agent()).run("hi")).text == "hello, completed"
+    assert (await hello_agent(program(body, points=["after_run"]).in_agent()).run("hi")).text == "hello, completed"
 
 
 @pytest.mark.shows("lines", "before_step", "number")
-async def test_before_a_step_it_ends_the_run(program: Make) -> None:
+async def test_before_a_step_a_worker_stops_the_run(program: Make) -> None:
     body = "def answer(call): return {'decision': 'stop', 'reason': 'enough'} if call['number'] > 1 else {}"
-    result = await echoer(program(body, points=["before_step"]).in_agent()).run("go")
+    result = await echo_agent(program(body, points=["before_step"]).in_agent()).run("go")
     assert result.reason == "stop requested: enough"
-    assert results(result) == ["hi"]
+    assert tool_results(result) == ["hi"]
 
 
 @pytest.mark.shows("lines", "guard_step", "number")
 async def test_a_guard_of_steps_ends_the_run(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'enough'} if call['number'] > 1 else {}"
-    assert (await echoer(program(body, points=["guard_step"]).in_agent()).run("go")).reason == "blocked: enough"
+    assert (await echo_agent(program(body, points=["guard_step"]).in_agent()).run("go")).reason == "blocked: enough"
 
 
 @pytest.mark.shows("lines", "after_step", "number")
 @pytest.mark.shows("lines", "after_step", "result")
 @pytest.mark.shows("lines", "after_step", "message")
-async def test_after_a_step_it_sends_the_model_back_to_work(program: Make) -> None:
+async def test_after_a_step_a_worker_continues_the_run(program: Make) -> None:
     body = """
 def answer(call):
     again = call["result"]["decision"] == "stop" and call["number"] < 2
@@ -207,7 +224,7 @@ def answer(call):
 
 @pytest.mark.shows("lines", "before_model_call", "system")
 @pytest.mark.shows("lines", "before_model_call", "messages")
-async def test_before_a_model_call_it_changes_the_system_prompt(program: Make) -> None:
+async def test_before_a_model_call_a_worker_changes_the_system_prompt(program: Make) -> None:
     body = "def answer(call): return {'system': call['system'] + call['messages'][0]['content']}"
     model = Scripted("hello")
     await Agent(model, system="Bob", hooks=[program(body, points=["before_model_call"]).in_agent()]).run("hi")
@@ -216,25 +233,25 @@ async def test_before_a_model_call_it_changes_the_system_prompt(program: Make) -
 
 @pytest.mark.shows("lines", "guard_model_call", "system")
 @pytest.mark.shows("lines", "guard_model_call", "messages")
-async def test_a_guard_of_model_calls_says_what_may_be_sent(program: Make) -> None:
+async def test_a_model_call_guard_limits_the_request(program: Make) -> None:
     body = """
 def answer(call):
     bad = call["system"] == "Bob" and "secret" in call["messages"][-1]["content"]
     return {"decision": "block", "reason": "not to this model"} if bad else {}
 """
-    agent = talker(program(body, points=["guard_model_call"]).in_agent(), system="Bob")
+    agent = hello_agent(program(body, points=["guard_model_call"]).in_agent(), system="Bob")
     assert (await agent.run("a secret")).reason == "blocked: not to this model"
     assert (await agent.run("hi")).text == "hello"
 
 
 @pytest.mark.shows("lines", "after_model_call", "result")
-async def test_after_a_model_call_it_changes_the_reply(program: Make) -> None:
+async def test_after_a_model_call_a_worker_changes_the_reply(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'].upper()}"
-    assert (await talker(program(body, points=["after_model_call"]).in_agent()).run("hi")).text == "HELLO"
+    assert (await hello_agent(program(body, points=["after_model_call"]).in_agent()).run("hi")).text == "HELLO"
 
 
 @pytest.mark.shows("lines", "after_model_call", "error")
-async def test_after_a_model_call_it_heals_an_error(program: Make) -> None:
+async def test_after_a_model_call_a_worker_replaces_an_error(program: Make) -> None:
     body = "def answer(call): return {'result': 'sorry: ' + call['error']}"
     model = Scripted(ModelError("no network"))
     result = await Agent(model, hooks=[program(body, points=["after_model_call"]).in_agent()]).run("hi")
@@ -242,7 +259,7 @@ async def test_after_a_model_call_it_heals_an_error(program: Make) -> None:
 
 
 @pytest.mark.shows("lines", "after_run", "error")
-async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
+async def test_after_a_run_a_worker_sees_the_error(program: Make) -> None:
     kept = program("def answer(call): return {'result': 'sorry: ' + call['error']}", points=["after_run"])
     model = Scripted(ModelError("no network"))
     result = await Agent(model, hooks=[kept.in_agent()]).run("hi")
@@ -253,14 +270,14 @@ async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
 @pytest.mark.shows("lines", "wrap_model_call", "phase", "result")
 @pytest.mark.shows("lines", "wrap_tool_use", "phase")
 @pytest.mark.parametrize("point", ["wrap_run", "wrap_model_call", "wrap_tool_use"])
-async def test_around_an_operation_it_is_asked_before_and_after(program: Make, point: str) -> None:
+async def test_a_wrap_worker_is_called_before_and_after(program: Make, point: str) -> None:
     kept = program(points=[point])
-    await echoer(kept.in_agent()).run("go")
+    await echo_agent(kept.in_agent()).run("go")
     assert [call["phase"] for call in kept.seen][:2] == ["before", "after"]
     assert ["result" in call for call in kept.seen][:2] == [False, True]
 
 
 @pytest.mark.shows("lines", "wrap_tool_use", "result")
-async def test_around_a_tool_it_answers_instead_of_it(program: Make) -> None:
+async def test_a_wrap_worker_replaces_a_tool(program: Make) -> None:
     hooks = program("def answer(call): return {'result': 'from a cache'}", points=["wrap_tool_use"]).in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "from a cache"
+    assert tool_result(await echo_agent(hooks).run("go")) == "from a cache"

@@ -29,7 +29,7 @@ Step = tuple[str, dict[str, Any]] | Callable[[str], tuple[str, dict[str, Any]]]
 
 @pytest.fixture
 def carry_out(local: Make) -> Callable[..., Any]:
-    """Have a model do some steps, each a tool with arguments, or a function of what the last one came to."""
+    """Let a model run steps: a tool with arguments, or a function of the last result."""
 
     async def carry_out(skill: str, *steps: Step) -> list[str]:
         backend = local()
@@ -73,7 +73,7 @@ def write(path: str, content: str) -> Step:
 
 
 def printed(text: str, code: int = 0) -> str:
-    """What a command printed, of which the tool tells how it ended."""
+    """Return the output of a command without its status line."""
     told = json.loads(text)
     assert told["exit_code"] == code, told
     return str(told["stdout"])

@@ -1,4 +1,4 @@
-"""The programs of the other skills: what they find, and what they say to odd input."""
+"""Programs of the other skills: their results, and errors for invalid input."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_sandbox import fill
-from shipped_skills import DATA, PROGRAMS, program
+from local_sandbox import fill_folder
+from shipped_skills import DATA, PROGRAMS, load_program
 from wick._internal import front_matter
 from wick.capabilities.skills import SHIPPED
 
-query, scan, citations = program("data-analysis"), program("code-review"), program("research")
-deck, summary = program("slides"), program("summarization")
+query, scan, citations = load_program("data-analysis"), load_program("code-review"), load_program("research")
+deck, summary = load_program("slides"), load_program("summarization")
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def test_a_program_needs_only_the_standard_library_and_python_3_8(skill: str) ->
 
 
 @pytest.mark.parametrize("skill", PROGRAMS)
-def test_the_instructions_name_the_program_and_what_to_answer(skill: str) -> None:
+def test_the_instructions_name_the_program_and_the_answer(skill: str) -> None:
     meta, body = front_matter.split((SHIPPED / skill / "SKILL.md").read_text("utf-8"))
     assert meta["name"] == skill and 60 < len(meta["description"]) < 300
     assert f"python3 FOLDER/{PROGRAMS[skill]}" in body and "## Steps" in body and "## What to answer" in body
@@ -80,7 +80,7 @@ def test_a_query_over_two_files(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_odd_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(
+    fill_folder(
         tmp_path,
         {
             "2024 sales.csv": "\ufeffid;Name;name;zip\n1;a;;00123\n2;b\n",
@@ -124,7 +124,7 @@ def test_a_long_result_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
         ("a.txt", "x", "SELECT 1", "give one file or several, and one query"),
     ],
 )
-def test_what_cannot_be_asked(
+def test_invalid_questions_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, sql: str, sentence: str
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -132,7 +132,7 @@ def test_what_cannot_be_asked(
 
 
 def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
+    fill_folder(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
     assert "two files would be the table A" in asked(
         capsys, str(tmp_path / "a.csv"), str(tmp_path / "b" / "A.csv"), "--tables", code=1
     )
@@ -177,7 +177,7 @@ def test_large_and_deep_functions(tmp_path: Path) -> None:
 
 
 def test_other_languages_and_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(
+    fill_folder(
         tmp_path,
         {
             "a.js": "x.innerHTML = y\ntry { f() } catch (e) {}\n",
@@ -192,7 +192,7 @@ def test_other_languages_and_folders(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert said[-1] == "3 places in 2 files"
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     assert kinds(tmp_path, "a.py", "def f(:\n") == [(1, "syntax")]
     assert kinds(tmp_path, "b.py", "x = " + "(" * 500 + ")" * 500) == [(1, "syntax")]
     assert kinds(tmp_path, "c.py", "x = " + " + ".join("a" * 5_000))[:1] in ([], [(1, "syntax")])
@@ -230,7 +230,7 @@ SOURCES = "\n## Sources\n\n[1] A: B. https://example.org/b\n- [2] notes.md\n"
     ],
 )
 def test_citations(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, wrong: list[str]) -> None:
-    fill(tmp_path, {"report.md": text, "notes.md": "x"})
+    fill_folder(tmp_path, {"report.md": text, "notes.md": "x"})
     assert citations.main([str(tmp_path / "report.md")]) == bool(wrong)
     *said, last = capsys.readouterr().out.splitlines()
     assert said == [f"- {sentence}" for sentence in wrong] and last.endswith(f"{len(wrong)} problems")
@@ -262,15 +262,15 @@ SOURCE = (
     ],
 )
 def test_summaries(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, wrong: list[str]) -> None:
-    fill(tmp_path, {"source.md": SOURCE, "summary.md": text})
+    fill_folder(tmp_path, {"source.md": SOURCE, "summary.md": text})
     args = [str(tmp_path / "source.md"), str(tmp_path / "summary.md"), "--words", "20", "--json"]
     assert summary.main(args) == bool(wrong)
     found = json.loads(capsys.readouterr().out)["problems"]
     assert len(found) == len(wrong) and all(part in said for part, said in zip(wrong, found, strict=True))
 
 
-def test_what_a_summary_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path, {"source.md": SOURCE, "summary.md": "They met."})
+def test_a_summary_describes_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fill_folder(tmp_path, {"source.md": SOURCE, "summary.md": "They met."})
     assert summary.main([str(tmp_path / "source.md"), str(tmp_path / "summary.md")]) == 0
     assert capsys.readouterr().out == "2 words for 43, 0 problems\n"
     assert summary.main([str(tmp_path / "no.md"), str(tmp_path / "summary.md")]) == 2
@@ -321,7 +321,7 @@ def test_markdown_becomes_html(tmp_path: Path, text: str, html: str) -> None:
     assert body(built(tmp_path, text)[1]) == [html]
 
 
-def test_slides_and_what_is_said_about_them(tmp_path: Path) -> None:
+def test_slides_and_their_notes(tmp_path: Path) -> None:
     code, html = built(
         tmp_path, '---\ntitle: "A <b>"\nauthor: Ada\n---\n# One\n---\n\n---\n## Two\n\n---\nNote: only this\n'
     )
@@ -371,13 +371,13 @@ def test_comments_are_no_text_of_a_slide() -> None:
     assert "one  and two" in items and "never closed <!-- stays" in items and "gone" not in items
 
 
-def test_comments_that_are_text_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comments_in_text_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deck, "uncommented", lambda lines: [*lines])
     assert deck.read(COMMENTED)[1][0].heading != "Harvest"
 
 
 @given(st.lists(st.sampled_from(["<!--", "-->", "`", "```", "---", "word", " ", "<!-->", "~~~", "\n"]), max_size=40))
-def test_what_is_no_comment_stays_as_it_is(parts: list[str]) -> None:
+def test_non_comments_are_unchanged(parts: list[str]) -> None:
     lines = "".join(parts).split("\n")
     left = iter("".join(lines))
     assert all(character in left for character in "".join(deck.uncommented(lines)))  # nothing is added or moved
@@ -385,7 +385,7 @@ def test_what_is_no_comment_stays_as_it_is(parts: list[str]) -> None:
     assert deck.uncommented(plain) == plain
 
 
-def test_pictures_come_from_beside_the_deck_alone(tmp_path: Path) -> None:
+def test_images_are_loaded_only_from_the_deck_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
     inside = tmp_path / "in"
     inside.mkdir()
@@ -519,7 +519,7 @@ def test_a_chart_is_a_chart_in_powerpoint(tmp_path: Path, kind: str, plot: str) 
 @pytest.mark.parametrize(
     "text", ["```chart bar\n| a | b |\n|---|---|\n| x | y |\n```", "```chart radar\n| a | b |\n| x | 1 |\n```"]
 )
-def test_what_cannot_be_drawn_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_undrawable_data_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     _, html = built(tmp_path, f"# T\n{text}")
     assert "<table>" in html and "<svg" not in html
     assert "slide 1: a chart is one of bar, line, area, pie, and has a table with figures" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`wick agents`, as a process: what is listed, and everything that is wrong with a file."""
+"""`wick agents` as a process: lists, and every problem of a file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.command import ROOT, Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
+from cli.command import ROOT, WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
 from wick import Agent
 from wick.cli.checks.agents_file import check_agents_file
 from wick.config import load
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Somewhere:
-    return Somewhere(Quick(tmp_path))
+def here(tmp_path: Path) -> HostCommand:
+    return HostCommand(ForkedWick(tmp_path))
 
 
-def test_the_agents_of_a_place(place: Somewhere) -> None:
-    if place.served is None:
+def test_the_agents_of_a_place(place: HostCommand) -> None:
+    if place.server is None:
         place.wick.write("agents.yaml", "agents: {default: {model: demo, name: wick}, other: {model: demo}}")
     listed = place("agents", "list")
     assert listed.out.split()[:4] == ["agent", "name", "model", "hooks"]
@@ -34,7 +34,7 @@ def test_the_agents_of_a_place(place: Somewhere) -> None:
     assert rows["default"]["name"] == "wick" and "demo" in rows["default"]["model"]
 
 
-def test_the_agents_of_a_folder_without_a_file(here: Somewhere) -> None:
+def test_the_agents_of_a_folder_without_a_file(here: HostCommand) -> None:
     (row,) = here.json("agents", "list")
     assert row["id"] == "wick" and "permissions" in row["hooks"]
     here.wick.write("mine.yaml", "model: demo\nname: mine")
@@ -42,7 +42,7 @@ def test_the_agents_of_a_folder_without_a_file(here: Somewhere) -> None:
 
 
 def test_a_file_that_is_right_is_drawn(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+    wick = WickCommand(tmp_path)
     wick.write("mine.py", "from wick import ToolUse, guard\n\n@guard(ToolUse)\ndef look(use): return None\n")
     wick.write("agents.yaml", "agents:\n  coder: {model: demo, hooks: ['mine:look']}\n  talker: {model: demo}\n")
     done = wick("agents", "check")
@@ -54,7 +54,7 @@ def test_a_file_that_is_right_is_drawn(tmp_path: Path) -> None:
     assert ("tool_use", "look") in [(ring["operation"], ring["hook"]) for ring in told["agents"]["coder"]]
 
 
-def test_the_example_is_right(here: Somewhere) -> None:
+def test_the_example_is_right(here: HostCommand) -> None:
     assert here("agents", "check", str(ROOT / "examples" / "agents.yaml")).code == 0
 
 
@@ -108,7 +108,7 @@ EXPECTED = [
 ]
 
 
-def test_everything_that_is_wrong_is_said_with_its_line(here: Somewhere) -> None:
+def test_every_problem_is_reported_with_its_line(here: HostCommand) -> None:
     here.wick.write("bad.yaml", BAD)
     done = here("agents", "check", "bad.yaml")
     assert done.code == 2 and f"{len(EXPECTED)} problems in bad.yaml" in done.err
@@ -136,14 +136,14 @@ ONE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", ONE)
-def test_one_thing_is_said_once(here: Somewhere, what: str) -> None:
+def test_a_problem_is_reported_once(here: HostCommand, what: str) -> None:
     text, sentence = ONE[what]
     here.wick.write("bad.yaml", text)
     done = here("agents", "check", "bad.yaml")
     assert done.code == 2 and len(done.out.splitlines()) == 1 and sentence in done.out
 
 
-def test_a_file_that_cannot_be_read(here: Somewhere) -> None:
+def test_a_file_that_cannot_be_read(here: HostCommand) -> None:
     done = here("agents", "check", "gone.yaml")
     assert done.code == 2 and "there is no file gone.yaml" in done.out
     assert here("agents", "check").code == 2
@@ -167,8 +167,8 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4), st.booleans())
 @settings(max_examples=300 if os.environ.get("WICK_FULL") else 25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
-def test_whatever_is_written_the_check_ends(tmp_path: Path, options: dict[str, Any], several: bool) -> None:
-    """It always comes to an end, and a file is right exactly if nothing is said about it."""
+def test_the_check_ends_for_any_content(tmp_path: Path, options: dict[str, Any], several: bool) -> None:
+    """It always ends, and a file is valid exactly if it has no problem."""
     path = tmp_path / "agents.yaml"
     path.write_text(json.dumps({"agents": {"a": options, "b": {"model": "demo"}}} if several else options))
     config, problems = check_agents_file(path)
@@ -178,5 +178,5 @@ def test_whatever_is_written_the_check_ends(tmp_path: Path, options: dict[str, A
 
 
 def is_right(path: Path) -> bool:
-    """Whether its agents can really be built."""
+    """Return True if its agents can be built."""
     return all(isinstance(part.agent(), Agent) for part in load(path).agents.values())

@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
-from cli.command import Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
+from cli.command import WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
 
 
-def question(place: Somewhere, thread: str) -> dict[str, Any]:
+def question(place: HostCommand, thread: str) -> dict[str, Any]:
     (found,) = place.json("approvals", "--thread", thread)
     assert found["thread"] == thread
     return dict(found)
 
 
-def results(place: Somewhere, thread: str) -> list[str]:
-    """What tools gave back, once the run is over."""
+def results(place: HostCommand, thread: str) -> list[str]:
+    """Return the results of tools after the run."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         told = place.json("threads", "show", thread)
         texts = [message["content"] for message in told["messages"] if message["role"] == "tool"]
         if texts and not told["run"]:
             return texts
-        if place.served is None:
+        if place.server is None:
             assert place("run", "--thread", thread).code == 0
         time.sleep(0.05)
     raise AssertionError("the run did not end")
 
 
-def test_a_question_is_listed_and_allowed(place: Somewhere) -> None:
+def test_a_question_is_listed_and_allowed(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     asked = question(place, thread)
     assert (asked["tool"], asked["args"]["path"]) == ("write_file", "list.txt")
@@ -45,7 +45,7 @@ def test_a_question_is_listed_and_allowed(place: Somewhere) -> None:
     assert asked["id"] in listed[1] and "list.txt" in listed[1] and re.search(r"\b23 h 5\d min", listed[1])
     done = place("approvals", "allow", asked["id"])
     assert (done.code, done.out.strip()) == (0, f"allowed: {asked['id']}"), done.err
-    if place.served is None:
+    if place.server is None:
         assert f"wick run --thread {thread}" in done.err
     assert "list.txt" in results(place, thread)[0]
     again = place("approvals", "allow", asked["id"])
@@ -53,14 +53,14 @@ def test_a_question_is_listed_and_allowed(place: Somewhere) -> None:
     assert place.json("approvals", "--thread", thread) == []
 
 
-def test_a_question_is_denied_with_words(place: Somewhere) -> None:
+def test_a_question_is_denied_with_words(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     done = place("approvals", "deny", question(place, thread)["id"], "not before breakfast")
     assert done.code == 0 and done.out.startswith("denied: ")
     assert "not before breakfast" in results(place, thread)[0]
 
 
-def test_other_arguments_and_where_the_place_is_said(place: Somewhere) -> None:
+def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     asked = question(place, thread)["id"]
     for bad, sentence in (("[]", "--args must be a JSON object"), ("{", "--args is not valid JSON")):
@@ -72,7 +72,7 @@ def test_other_arguments_and_where_the_place_is_said(place: Somewhere) -> None:
     assert "other.txt" in results(place, thread)[0]
 
 
-def test_always_is_remembered(place: Somewhere) -> None:
+def test_always_is_remembered(place: HostCommand) -> None:
     thread = place.say("Write 'always' to always.txt")
     assert place("approvals", "allow", question(place, thread)["id"], "--always").code == 0
     results(place, thread)
@@ -81,8 +81,8 @@ def test_always_is_remembered(place: Somewhere) -> None:
     assert len(results(place, again)) == 1
 
 
-def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
-    here = Somewhere(Quick(tmp_path))
+def test_a_permanent_grant_applies_to_the_asking_folder(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
     here.wick.write("elsewhere/file", "")
     thread = here.say("Write 'milk' to list.txt")
     from_elsewhere = here("approvals", "allow", question(here, thread)["id"], "--always", "--folder", "elsewhere")
@@ -95,7 +95,7 @@ def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
     assert here("run", "--model", "demo", "--folder", "elsewhere", "Write 'milk' to list.txt").code == 4
 
 
-def test_questions_are_shown_as_they_come(place: Somewhere) -> None:
+def test_questions_are_shown_as_they_arrive(place: HostCommand) -> None:
     watching = place.wick.start("approvals", "--watch", "--json", environment=place.environment)
     try:
         thread = place.say("Write 'bees' to bees.txt")
@@ -113,11 +113,11 @@ def test_questions_are_shown_as_they_come(place: Somewhere) -> None:
 
 
 def test_nothing_waits(tmp_path: Path) -> None:
-    done = Wick(tmp_path)("approvals")
+    done = WickCommand(tmp_path)("approvals")
     assert (done.code, done.out) == (0, "") and "no pending questions" in done.err
 
 
-def test_bad_input_is_a_sentence(place: Somewhere) -> None:
+def test_bad_input_is_a_sentence(place: HostCommand) -> None:
     for words in (["allow", "ask_none"], ["deny", "ask_none", "why"]):
         done = place("approvals", *words)
         assert done.code == 2 and "ask_none" in done.err and done.err.count("\n") == 1
@@ -128,5 +128,5 @@ def test_bad_input_is_a_sentence(place: Somewhere) -> None:
 
 @pytest.mark.parametrize("flags", [[], ["--watch"]])
 def test_a_server_that_is_not_there(tmp_path: Path, flags: list[str]) -> None:
-    done = Somewhere(Quick(tmp_path))("approvals", *flags, "--server", "http://127.0.0.1:1")
+    done = HostCommand(ForkedWick(tmp_path))("approvals", *flags, "--server", "http://127.0.0.1:1")
     assert done.code == 1 and done.err.startswith("Error: ") and done.err.count("\n") == 1

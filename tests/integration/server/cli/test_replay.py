@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
 
 GUARDS = """
 from wick import Ask, Block, Capability, ToolUse, before, guard
@@ -29,14 +29,14 @@ class Careful(Capability):
 """
 
 
-def replayed(place: Somewhere, *words: str) -> dict[str, Any]:
+def replayed(place: HostCommand, *words: str) -> dict[str, Any]:
     done = place("replay", *words, "--json")
     told = json.loads(done.out)
     assert done.code == (3 if told["changes"] else 0), done.err
     return dict(told)
 
 
-def test_nothing_changes_and_then_a_rule_does(place: Somewhere) -> None:
+def test_nothing_changes_and_then_a_rule_does(place: HostCommand) -> None:
     thread = place.say("What is in this folder?")
     same = replayed(place, thread)
     assert (same["threads"], same["uses"], same["changes"]) == (1, 1, [])
@@ -51,14 +51,14 @@ def test_nothing_changes_and_then_a_rule_does(place: Somewhere) -> None:
     assert replayed(place, thread)["changes"] == []  # nothing was written
 
 
-def test_all_threads_without_a_name(place: Somewhere) -> None:
+def test_all_threads_without_a_name(place: HostCommand) -> None:
     threads = {place.say("What is in this folder?") for _ in range(2)}
     found = replayed(place, "--rule", "deny LS")
     assert threads <= {change["thread"] for change in found["changes"]}
 
 
 def test_guards_of_python(tmp_path: Path) -> None:
-    place = Somewhere(Quick(tmp_path))
+    place = HostCommand(ForkedWick(tmp_path))
     place.wick.write("mine.py", GUARDS)
     place.wick.write("agents.yaml", "model: demo\nbackend: {type: local, workdir: .}\n")
     thread = place.say("What is in this folder?")
@@ -72,10 +72,10 @@ def test_guards_of_python(tmp_path: Path) -> None:
     assert done.code == 2 and "mine:no_guard is not a guard" in done.err
 
 
-def test_a_server_is_sent_no_code(place: Somewhere) -> None:
+def test_a_server_is_sent_no_code(place: HostCommand) -> None:
     place.wick.write("mine.py", GUARDS)
     done = place("replay", "--guard", "mine:no_looking")
-    if place.served is None:
+    if place.server is None:
         assert done.code == 0, done.err
     else:
         assert done.code == 2 and "Python guards can be replayed only on local threads" in done.err
@@ -91,6 +91,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("sentence", WRONG)
-def test_a_mistake_is_a_sentence_and_exits_with_2(place: Somewhere, sentence: str) -> None:
+def test_a_mistake_is_a_sentence_and_exits_with_2(place: HostCommand, sentence: str) -> None:
     done = place("replay", *WRONG[sentence])
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`wick run`, as a process: what it prints, and what its exit code says."""
+"""`wick run` as a process: output and exit codes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import COMMAND, ROOT, Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
-from cli.terminal import terminal
-from cli.terminal import wick as line
-from server_process import TOKENS, Served
+from cli.command import COMMAND, ROOT, WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
+from cli.terminal import open_terminal
+from cli.terminal import shell_command as line
+from server_process import TOKENS, ServerProcess
 from wick.cli.host.protocol import RunOutcome
 from wick.cli.host.remote import RemoteHost
 
@@ -41,25 +41,25 @@ AGENTS = "model: demo\nhooks: ['watching:show', 'watching:refuse']\n"
 
 
 @pytest.fixture
-def wick(tmp_path: Path) -> Quick:
-    return Quick(tmp_path)
+def wick(tmp_path: Path) -> ForkedWick:
+    return ForkedWick(tmp_path)
 
 
 @pytest.fixture
-def watched(wick: Wick) -> Wick:
+def watched(wick: WickCommand) -> WickCommand:
     wick.write("watching.py", WATCH)
     wick.write("agents.yaml", AGENTS)
     return wick
 
 
-def test_an_answer_is_printed(wick: Wick) -> None:
+def test_an_answer_is_printed(wick: WickCommand) -> None:
     wick.write("notes.txt", "The meeting is on Monday.")
     done = wick("run", "Read notes.txt", "--model", "demo")
     assert done.code == 0, done.err
     assert "The meeting is on Monday." in done.out
 
 
-def test_the_plain_agent_reads_the_files_of_its_folder(wick: Wick) -> None:
+def test_the_plain_agent_reads_the_files_of_its_folder(wick: WickCommand) -> None:
     wick.write("notes.txt", "The meeting is on Monday.")
     done = wick("run", "Read notes.txt", "--model", "demo", "--output", "events")
     assert done.code == 0, done.err
@@ -67,14 +67,14 @@ def test_the_plain_agent_reads_the_files_of_its_folder(wick: Wick) -> None:
     assert "The meeting is on Monday." in json.dumps(ends)
 
 
-def test_the_plain_agent_changes_nothing_without_a_yes(wick: Wick) -> None:
+def test_the_plain_agent_changes_nothing_without_a_yes(wick: WickCommand) -> None:
     done = wick("run", "Write hello to new.txt", "--model", "demo")
     assert done.code == 4 and "waiting for an answer to: May write_file be used: new.txt" in done.err
     assert not (wick.folder / "new.txt").exists()
     thread = done.err.split("--thread ")[1].split()[0]
     (asked,) = json.loads(wick("approvals", "--json").out)
     assert wick("approvals", "allow", asked["id"]).code == 0
-    assert not (wick.folder / "new.txt").exists()  # nobody has gone on with it yet
+    assert not (wick.folder / "new.txt").exists()  # it was not continued yet
     went_on = wick("run", "--thread", thread)
     assert went_on.code == 0 and "I wrote" in went_on.out, went_on
     assert (wick.folder / "new.txt").read_text().strip() == "hello"
@@ -82,7 +82,7 @@ def test_the_plain_agent_changes_nothing_without_a_yes(wick: Wick) -> None:
     assert again.code == 1 and "has no run to resume" in again.err
 
 
-def test_who_says_something_else_has_not_agreed(wick: Wick) -> None:
+def test_another_answer_is_not_an_approval(wick: WickCommand) -> None:
     asked = wick("run", "Write hello to new.txt", "--model", "demo", "--output", "json")
     thread = json.loads(asked.out)["thread"]
     done = wick("run", "Read new.txt", "--thread", thread, "--model", "demo")
@@ -90,7 +90,7 @@ def test_who_says_something_else_has_not_agreed(wick: Wick) -> None:
     assert json.loads(wick("approvals", "--json").out) == []
 
 
-def test_json_says_what_the_run_came_to(wick: Wick) -> None:
+def test_json_has_the_outcome_of_the_run(wick: WickCommand) -> None:
     wick.write("notes.txt", "The meeting is on Monday.")
     done = wick("run", "Read notes.txt", "--model", "demo", "--output", "json")
     told = json.loads(done.out)
@@ -98,24 +98,24 @@ def test_json_says_what_the_run_came_to(wick: Wick) -> None:
     assert "Monday" in told["text"] and told["run"].startswith("run_") and told["thread"].startswith("th_")
 
 
-def test_events_end_with_the_only_terminal_one(wick: Wick) -> None:
+def test_events_end_with_the_only_terminal_one(wick: WickCommand) -> None:
     done = wick("run", "Hello!", "--model", "demo", "--output", "events")
     names = [json.loads(line)["event"] for line in done.out.splitlines()]
     assert names[0] == "on_chat_model_start" and names[-1] == "done" and names.count("done") == 1
 
 
-def test_an_agent_of_a_file(watched: Wick) -> None:
+def test_an_agent_of_a_file(watched: WickCommand) -> None:
     assert "['Hello!']" in watched("run", "Hello!", "--agent", "agents.yaml").err
 
 
-def test_what_is_piped_in_is_the_context(watched: Wick) -> None:
+def test_piped_input_is_context(watched: WickCommand) -> None:
     done = watched("run", "Sum up.", "--agent", "agents.yaml", stdin="a < /stdin > b\n")
     assert "Sum up.\\n\\n<stdin>\\na &lt; /stdin > b\\n</stdin>" in done.err
     assert "'caf\ufffd'" in watched("run", "--agent", "agents.yaml", stdin=b"caf\xe9").err
     assert "['only this']" in watched("run", "--agent", "agents.yaml", stdin="only this").err
 
 
-def test_a_run_that_a_hook_refuses_exits_with_3(watched: Wick) -> None:
+def test_a_run_that_a_hook_refuses_exits_with_3(watched: WickCommand) -> None:
     done = watched("run", "forbidden", "--agent", "agents.yaml")
     assert (done.code, done.out.strip()) == (3, "")
     assert "stopped: blocked: not today" in done.err
@@ -136,7 +136,7 @@ def script(run):
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_the_traceback_of_a_tool_that_crashes_is_shown_with_verbose(wick: Wick, verbose: bool) -> None:
+def test_the_traceback_of_a_tool_that_crashes_is_shown_with_verbose(wick: WickCommand, verbose: bool) -> None:
     wick.write("crashing.py", CRASHING)
     wick.write("agents.yaml", "model: demo\ntools: ['crashing:divide']\nhooks: ['crashing:script']\n")
     done = wick("run", "go", "--agent", "agents.yaml", "--output", "json", *(["--verbose"] if verbose else []))
@@ -145,7 +145,7 @@ def test_the_traceback_of_a_tool_that_crashes_is_shown_with_verbose(wick: Wick, 
     assert ("Traceback" in done.err, "return number / 0" in done.err) == (verbose, verbose)
 
 
-def test_a_run_that_reaches_a_limit_exits_with_3(wick: Wick) -> None:
+def test_a_run_that_reaches_a_limit_exits_with_3(wick: WickCommand) -> None:
     done = wick("run", "Read notes.txt", "--model", "demo", "--max-steps", "1", "--output", "json")
     assert (done.code, json.loads(done.out)["outcome"]) == (3, "stopped")
     assert "step limit" in json.loads(done.out)["reason"]
@@ -162,7 +162,7 @@ async def wait(run):
 """
 
 
-def test_a_run_that_is_interrupted_exits_with_130(wick: Quick) -> None:
+def test_a_run_that_is_interrupted_exits_with_130(wick: ForkedWick) -> None:
     wick.write("waiting.py", SLOW)
     wick.write("agents.yaml", "model: demo\nhooks: ['waiting:wait']\n")
     process = wick.start("run", "Hi", "--agent", "agents.yaml")
@@ -176,13 +176,13 @@ def test_a_run_that_is_interrupted_exits_with_130(wick: Quick) -> None:
     assert (process.returncode, b"Traceback" in err) == (130, False), err
 
 
-def test_a_run_that_fails_exits_with_1(wick: Wick) -> None:
+def test_a_run_that_fails_exits_with_1(wick: WickCommand) -> None:
     wick.write("agents.yaml", "model: {provider: ollama, model: none}\nretry: false\n")
     done = wick("run", "Hi", "--agent", "agents.yaml")
     assert done.code == 1 and done.err.startswith("failed: ")
 
 
-def test_a_recipe(watched: Wick) -> None:
+def test_a_recipe(watched: WickCommand) -> None:
     watched.write("agents.yaml", f"{AGENTS}recipes: true\n")
     watched.write(".wick/recipes/greet.md", "Say hello to {{input}}.")
     done = watched("run", "Ada", "--recipe", "greet", "--agent", "agents.yaml")
@@ -190,7 +190,7 @@ def test_a_recipe(watched: Wick) -> None:
     assert "'Say hello to .'" in watched("run", "--recipe", "greet", "--agent", "agents.yaml").err
 
 
-def test_the_plain_agent_has_the_recipes_of_its_folder(wick: Wick) -> None:
+def test_the_plain_agent_has_the_recipes_of_its_folder(wick: WickCommand) -> None:
     wick.write("notes.txt", "The meeting is on Monday.")
     wick.write(".wick/recipes/sum.md", "Read notes.txt")
     assert "Monday" in wick("run", "--recipe", "sum", "--model", "demo").out
@@ -198,7 +198,7 @@ def test_the_plain_agent_has_the_recipes_of_its_folder(wick: Wick) -> None:
     assert done.code == 2 and "there is no recipe 'som'" in done.err and "did you mean 'sum'?" in done.err
 
 
-def test_rules_of_the_command_line(wick: Wick) -> None:
+def test_rules_of_the_command_line(wick: WickCommand) -> None:
     done = wick("run", "Write hello to new.txt", "--model", "demo", "--allow", "Write(*.txt)")
     assert done.code == 0 and (wick.folder / "new.txt").read_text().strip() == "hello", done
     denied = wick("run", "Read new.txt", "--model", "demo", "--deny", "Read(new.*)", "--allow", "Read")
@@ -207,7 +207,7 @@ def test_rules_of_the_command_line(wick: Wick) -> None:
     assert bad.code == 2 and bad.err.startswith("Error: the rule 'Bash(git' cannot be read")
 
 
-def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: Wick) -> None:
+def test_rules_apply_to_an_agent_without_permissions(wick: WickCommand) -> None:
     wick.write("agents.yaml", "model: demo\nbackend: {type: local, workdir: .}\n")
     words = ("--agent", "agents.yaml", "--deny", "Write(secret.txt)")
     assert wick("run", "Write hello to new.txt", *words).code == 0
@@ -216,14 +216,14 @@ def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: Wick) -> None:
     assert not (wick.folder / "secret.txt").exists()
 
 
-def test_a_budget_that_cannot_be_kept_stops_the_run(wick: Wick) -> None:
+def test_an_unenforceable_budget_stops_the_run(wick: WickCommand) -> None:
     done = wick("run", "Hello!", "--model", "demo", "--budget", "0.5")
     assert done.code == 3 and "stopped: budget: the price of offline demo model is not known" in done.err
     assert wick("run", "hi", "--budget", "0").code == 2
 
 
-def test_a_thread_is_gone_on_with(place: Somewhere) -> None:
-    model = () if place.served else ("--model", "demo")
+def test_a_thread_is_continued(place: HostCommand) -> None:
+    model = () if place.server else ("--model", "demo")
     first = place("run", "Hello!", *model, "--output", "json")
     assert first.code == 0, first.err
     told = json.loads(first.out)
@@ -237,8 +237,8 @@ def test_a_thread_is_gone_on_with(place: Somewhere) -> None:
     assert gone.code == 2 and "th_gone" in gone.err
 
 
-def test_it_streams_pipes_and_waits_in_both_places(place: Somewhere) -> None:
-    model = () if place.served else ("--model", "demo")
+def test_run_streams_pipes_and_waits_on_both_hosts(place: HostCommand) -> None:
+    model = () if place.server else ("--model", "demo")
     done = place("run", "Hello!", *model, "--output", "events", stdin="some context")
     names = [json.loads(line)["event"] for line in done.out.splitlines()]
     assert names[0] == "on_chat_model_start" and names[-1] == "done" and "on_chat_model_stream" in names
@@ -248,14 +248,14 @@ def test_it_streams_pipes_and_waits_in_both_places(place: Somewhere) -> None:
     assert place("approvals", "deny", asked["id"], "not now").code == 0
 
 
-def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
+def test_a_thread_is_continued_by_its_own_agent(cli_server: ServerProcess) -> None:
     async def talked() -> list[str]:
         host = RemoteHost(cli_server.url, TOKENS["ada"])
         try:
             first = RemoteHost(cli_server.url, TOKENS["ada"], "other")
             thread = (await _talked(first, "Hello!")).thread
             await first.close()
-            assert (await host.get_agent()).agent_id == "default"  # as `wick chat` asks before anything is said
+            assert (await host.get_agent()).agent_id == "default"  # as `wick chat` asks at its start
             return [(await _talked(host, "Again!", thread)).outcome, (await host.get_thread(thread)).agent]
         finally:
             await host.close()
@@ -271,12 +271,12 @@ async def _talked(host: RemoteHost, words: str, thread: str = "") -> RunOutcome:
 
 
 @pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])
-def test_what_only_the_server_says_is_refused(wick: Wick, cli_server: Served, option: str) -> None:
+def test_server_only_options_are_refused(wick: WickCommand, cli_server: ServerProcess, option: str) -> None:
     done = wick("run", "hi", option, WICK_SERVER=cli_server.url, WICK_TOKEN=TOKENS["ada"])
     assert done.code == 2 and "the server sets the model, rules, hooks and limits" in done.err
 
 
-def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Served) -> None:
+def test_servers_that_cannot_be_used_are_sentences(wick: WickCommand, cli_server: ServerProcess) -> None:
     down = wick("run", "hi", "--server", "http://127.0.0.1:1")
     assert down.code == 1 and "cannot be reached" in down.err and "check that the server is running" in down.err
     assert wick("run", "hi", "--server", "127.0.0.1").code == 2
@@ -295,7 +295,7 @@ def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Serve
     assert agent.code == 2 and "nobody" in agent.err
 
 
-def test_a_reader_that_has_read_enough_is_no_error(wick: Wick) -> None:
+def test_a_reader_that_has_read_enough_is_no_error(wick: WickCommand) -> None:
     words = [*COMMAND, "run", "Hello!", "--model", "demo", "--output", "events"]
     done = subprocess.run(
         ["bash", "-c", f"{shlex.join(words)} </dev/null | head -c 1"],
@@ -308,7 +308,7 @@ def test_a_reader_that_has_read_enough_is_no_error(wick: Wick) -> None:
     assert done.stdout == b"{" and done.stderr == b""
 
 
-def test_what_cannot_be_printed_or_read_is_no_traceback(wick: Wick) -> None:
+def test_unprintable_input_is_an_error_message(wick: WickCommand) -> None:
     wick.write("notes.txt", "na\u00efve \u2603")
     narrow = wick("run", "Read notes.txt", "--model", "demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert narrow.code == 0, narrow
@@ -321,10 +321,10 @@ def test_what_cannot_be_printed_or_read_is_no_traceback(wick: Wick) -> None:
 ESCAPES = "\x1b[31mred \x1b]0;a title\x07 \x9b31m \x7f \u202e"
 
 
-def test_what_a_terminal_would_obey_does_not_reach_it(wick: Quick) -> None:
+def test_terminal_control_sequences_are_escaped(wick: ForkedWick) -> None:
     wick.write("notes.txt", ESCAPES)
     told = wick("run", "Read notes.txt", "--model", "demo")
-    assert ESCAPES in told.out  # in a pipe it is what it is
+    assert ESCAPES in told.out  # in a pipe it is verbatim
     data = wick("run", "Read notes.txt", "--model", "demo", "--output", "json")
     assert ESCAPES in json.loads(data.out)["text"] and all(char.isprintable() or char == "\n" for char in data.out)
     thread = json.loads(data.out)["thread"]
@@ -344,7 +344,7 @@ def _that_show(thread: str) -> list[list[str]]:
     ]
 
 
-def _printed_to_a_terminal(wick: Wick, *words: str) -> str:
+def _printed_to_a_terminal(wick: WickCommand, *words: str) -> str:
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [*COMMAND, *words],
@@ -365,7 +365,7 @@ def _printed_to_a_terminal(wick: Wick, *words: str) -> str:
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_are_closed_are_no_traceback(wick: Quick, closed: str) -> None:
+def test_streams_that_are_closed_are_no_traceback(wick: ForkedWick, closed: str) -> None:
     words = shlex.join([*COMMAND, "threads", "list"])
     done = subprocess.run(
         ["bash", "-c", f"{words} {closed}"], cwd=wick.folder, env=wick.environment, capture_output=True, timeout=60
@@ -373,8 +373,8 @@ def test_streams_that_are_closed_are_no_traceback(wick: Quick, closed: str) -> N
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done
 
 
-def test_who_sits_at_a_terminal_is_asked(wick: Wick) -> None:
-    with terminal() as screen:
+def test_the_user_at_a_terminal_is_asked(wick: WickCommand) -> None:
+    with open_terminal() as screen:
         command = f"{line('run', 'Write hello to new.txt', '--model', 'demo')} | cat"
         screen.open(command, wick.folder, wick.environment)
         screen.see("? May write_file be used: new.txt", "content: hello", "  >")
@@ -383,8 +383,8 @@ def test_who_sits_at_a_terminal_is_asked(wick: Wick) -> None:
     assert (wick.folder / "new.txt").exists()
 
 
-def test_agents_of_files_keep_their_threads_apart_from_a_server(wick: Wick) -> None:
-    """A thread that was begun here has no agent that a server would take it up with."""
+def test_file_agents_and_servers_have_separate_threads(wick: WickCommand) -> None:
+    """A thread created here has no agent with which a server could resume it."""
     told = json.loads(wick("run", "Hello!", "--model", "demo", "--output", "json").out)
     database = wick.home / ".local" / "share" / "wick" / "threads.db"
     with sqlite3.connect(database) as db:
@@ -406,16 +406,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("sentence", WRONG)
-def test_a_mistake_is_a_sentence_and_exits_with_2(wick: Wick, sentence: str) -> None:
+def test_a_mistake_is_a_sentence_and_exits_with_2(wick: WickCommand, sentence: str) -> None:
     wick.write("several.yaml", "agents: {coder: {model: demo}, talker: {model: demo}}")
     wick.write("bad.yaml", "modle: demo")
     done = wick(*WRONG[sentence])
     assert done.code == 2
     assert sentence in done.err
-    assert json.loads(wick("threads", "list", "--json").out) == []  # nothing was begun
+    assert json.loads(wick("threads", "list", "--json").out) == []  # no run was started
 
 
-def test_help_loads_no_command(wick: Wick) -> None:
+def test_help_loads_no_command(wick: WickCommand) -> None:
     done = wick("--help")
     assert done.code == 0 and "run " in done.out and "hooks " in done.out
     code = "import sys; sys.argv = ['wick', '--help']\nfrom wick.cli.root_command import wick\n"
@@ -424,7 +424,7 @@ def test_help_loads_no_command(wick: Wick) -> None:
     assert "wick.cli.root_command" in loaded and "wick.cli.commands.run" not in loaded and "wick.config" not in loaded
 
 
-def test_the_command_is_installed_and_says_what_it_needs(wick: Wick) -> None:
+def test_the_installed_command_names_missing_extras(wick: WickCommand) -> None:
     found = shutil.which("wick", path=str(Path(sys.executable).parent))
     assert found, "pip install -e '.[dev]' puts it there"
     assert "cli = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -444,13 +444,13 @@ echo '{"blocked": true, "reason": "not today"}'
 """
 
 
-def _program(wick: Wick, name: str) -> Path:
+def _program(wick: WickCommand, name: str) -> Path:
     path = wick.write(f".wick/hooks/{name}", REFUSES)
     path.chmod(0o755)
     return path
 
 
-def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: Wick) -> None:
+def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: WickCommand) -> None:
     for name in ("one", "two", "three", "four"):
         _program(wick, name)
     done = wick("run", "What is 2 + 2?", "--model", "demo")
@@ -462,7 +462,7 @@ def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: Wick) -> None:
     assert done.code == 3 and "not today" in done.err and "untrusted" not in done.err
 
 
-def test_a_new_hook_leaves_the_trusted_ones_on(wick: Wick) -> None:
+def test_a_new_hook_leaves_the_trusted_ones_on(wick: WickCommand) -> None:
     _program(wick, "one")
     assert wick("hooks", "trust", "--yes").code == 0
     _program(wick, "second")
@@ -471,7 +471,7 @@ def test_a_new_hook_leaves_the_trusted_ones_on(wick: Wick) -> None:
     assert ".wick/hooks/second" in done.err and ".wick/hooks/one" not in done.err
 
 
-def test_without_hooks_no_program_is_loaded(wick: Wick) -> None:
+def test_without_hooks_no_program_is_loaded(wick: WickCommand) -> None:
     _program(wick, "one")
     assert wick("hooks", "trust", "--yes").code == 0
     _program(wick, "second")
@@ -481,7 +481,7 @@ def test_without_hooks_no_program_is_loaded(wick: Wick) -> None:
     assert done.code == 2 and "--recipe does not work with --no-hooks" in done.err
 
 
-def test_without_hooks_those_in_python_stay(watched: Wick) -> None:
+def test_without_hooks_those_in_python_stay(watched: WickCommand) -> None:
     done = watched("run", "forbidden", "--agent", "agents.yaml", "--no-hooks")
     assert done.code == 3 and "not today" in done.err
     watched.write("agents.yaml", "model: demo\nhooks: {UserPromptSubmit: [{hooks: [{command: exit 2}]}]}\n")

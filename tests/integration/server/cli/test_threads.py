@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import COMMAND, Wick
-from cli.forked_command import Quick
-from cli.hosts import Somewhere
-from server_process import Served
+from cli.command import COMMAND, WickCommand
+from cli.forked_command import ForkedWick
+from cli.hosts import HostCommand
+from server_process import ServerProcess
 
 
-def test_a_thread_from_its_list_to_its_end(place: Somewhere, tmp_path: Path) -> None:
+def test_a_thread_from_its_list_to_its_end(place: HostCommand, tmp_path: Path) -> None:
     thread = place.say("What is in this folder?")
     listed = place("threads", "list")
     header, *lines = listed.out.splitlines()
@@ -54,7 +54,7 @@ def test_a_thread_from_its_list_to_its_end(place: Somewhere, tmp_path: Path) -> 
     assert missing.code == 2 and thread in missing.err
 
 
-def test_what_waits_is_listed(place: Somewhere) -> None:
+def test_waiting_threads_are_listed(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     rows = place.json("threads", "list", "--asking")
     assert thread in [row["id"] for row in rows] and all(row["asking"] for row in rows)
@@ -62,8 +62,8 @@ def test_what_waits_is_listed(place: Somewhere) -> None:
     assert line.split()[-1] == "waiting"
 
 
-def test_only_those_of_this_folder(place: Somewhere) -> None:
-    if place.served is not None:
+def test_only_those_of_this_folder(place: HostCommand) -> None:
+    if place.server is not None:
         place("run", "What is in this folder?")  # which notes where it was called
     else:
         place.say("What is in this folder?")
@@ -74,7 +74,7 @@ def test_only_those_of_this_folder(place: Somewhere) -> None:
 
 @pytest.mark.parametrize("words", [("show", "th_none"), ("fork", "th_none"), ("export", "th_none"),
                                    ("delete", "th_none", "--yes")], ids=lambda words: words[0])  # fmt: skip
-def test_a_thread_that_is_not_there_is_a_sentence(place: Somewhere, words: tuple[str, ...]) -> None:
+def test_a_thread_that_is_not_there_is_a_sentence(place: HostCommand, words: tuple[str, ...]) -> None:
     done = place("threads", *words)
     assert done.code == 2 and "th_none" in done.err and done.err.count("\n") == 1
 
@@ -93,19 +93,19 @@ WRONG = [
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_a_mistake_is_a_sentence_and_exits_with_2(tmp_path: Path, words: list[str]) -> None:
-    done = Somewhere(Quick(tmp_path))(*words)
+    done = HostCommand(ForkedWick(tmp_path))(*words)
     assert done.code == 2 and "Error: " in done.err
 
 
-def test_no_threads_and_no_folder_of_them(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+def test_no_threads_and_no_threads_folder(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
     done = wick("threads", "list")
     assert (done.code, done.out) == (0, "") and "no threads" in done.err
     assert wick("threads", "list", "--json").out.strip() == "[]"
 
 
 def test_a_file_that_is_no_store_is_a_sentence(tmp_path: Path) -> None:
-    wick = Wick(tmp_path)
+    wick = WickCommand(tmp_path)
     wick.write("data/threads.db", "this is no database, but a text that is long enough to be read as one" * 20)
     done = wick("threads", "list", WICK_DATA=str(wick.folder / "data"))
     assert done.code in (1, 2) and done.err.startswith("Error: ")
@@ -113,12 +113,12 @@ def test_a_file_that_is_no_store_is_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "ftp://here", "http://"])
 def test_a_server_that_is_not_there_is_a_sentence(tmp_path: Path, url: str) -> None:
-    done = Somewhere(Quick(tmp_path))("threads", "list", "--server", url)
+    done = HostCommand(ForkedWick(tmp_path))("threads", "list", "--server", url)
     assert done.code in (1, 2) and done.err.startswith("Error: ") and done.err.count("\n") == 1
 
 
-def test_a_wrong_token_is_a_sentence(tmp_path: Path, cli_server: Served) -> None:
-    place = Somewhere(Quick(tmp_path), cli_server)
+def test_a_wrong_token_is_a_sentence(tmp_path: Path, cli_server: ServerProcess) -> None:
+    place = HostCommand(ForkedWick(tmp_path), cli_server)
     place.wick.write("token", "not-the-token-of-anybody\n")
     done = place("threads", "list", "--token-file", "token")
     assert done.code == 1 and "--token-file" in done.err
@@ -126,14 +126,14 @@ def test_a_wrong_token_is_a_sentence(tmp_path: Path, cli_server: Served) -> None
     assert "has no token;" in place("threads", "list", "--token-file", "token").err
 
 
-def test_words_of_others_do_not_steer_the_terminal(place: Somewhere) -> None:
+def test_control_sequences_in_messages_are_escaped(place: HostCommand) -> None:
     thread = place.say("hello \033]0;owned\007 \033[31mred")
     for words in (["list"], ["show", thread]):
         done = place("threads", *words)
         assert done.code == 0 and "owned" in done.out and "\033" not in done.out and "\007" not in done.out
 
 
-def test_a_pipe_that_breaks_is_no_error(place: Somewhere) -> None:
+def test_a_pipe_that_breaks_is_no_error(place: HostCommand) -> None:
     thread = place.say("What is in this folder?")
     words = " ".join([*COMMAND, "threads", "show", thread])
     done = subprocess.run(
@@ -151,14 +151,14 @@ def test_a_pipe_that_breaks_is_no_error(place: Somewhere) -> None:
 # -- completion -----------------------------------------------------------------------------------------------------
 
 
-def completed(place: Somewhere, *words: str) -> list[str]:
-    """What bash is offered for the last of these words."""
+def completed(place: HostCommand, *words: str) -> list[str]:
+    """Return bash completions of the last word."""
     told = {"_WICK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("wick", *words)), "COMP_CWORD": str(len(words))}
     return [line.partition(",")[2] for line in place(**told).out.splitlines()]
 
 
-def test_what_a_shell_completes(tmp_path: Path) -> None:
-    place = Somewhere(Quick(tmp_path))
+def test_shell_completion(tmp_path: Path) -> None:
+    place = HostCommand(ForkedWick(tmp_path))
     thread = place.say("What is in this folder?")
     place.wick.write("agents.yaml", "agents: {coder: {model: demo}, talker: {model: demo}}")
     assert completed(place, "thr") == ["threads"]
@@ -168,8 +168,8 @@ def test_what_a_shell_completes(tmp_path: Path) -> None:
     assert "--json" in completed(place, "threads", "list", "--j")
 
 
-def test_what_is_to_do_is_shown(tmp_path: Path) -> None:
-    here = Somewhere(Quick(tmp_path))
+def test_the_next_steps_are_shown(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
     thread = here.say("Plan the work")
     shown = here("threads", "show", thread).out
     assert "✓ See what is there" in shown and "· Read it again" in shown

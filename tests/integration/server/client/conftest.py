@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from agents_program import AGENTS
-from server_process import Served, serving
+from server_process import ServerProcess, run_server
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("served"), script=AGENTS) as found:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with run_server(tmp_path_factory.mktemp("served"), script=AGENTS) as found:
         yield found

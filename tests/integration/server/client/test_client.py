@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server_process import TOKENS, Served, eventually
+from server_process import TOKENS, ServerProcess, wait_until
 from wick import user
 from wick.client import Client, ServerError, SyncClient
 from wick.client.client import _quote_part
@@ -18,8 +18,8 @@ from wick.messages import TextPart
 
 
 @pytest.fixture
-async def ada(served: Served) -> AsyncIterator[Client]:
-    async with Client(served.url, TOKENS["ada"]) as client:
+async def ada(server: ServerProcess) -> AsyncIterator[Client]:
+    async with Client(server.url, TOKENS["ada"]) as client:
         yield client
 
 
@@ -64,7 +64,7 @@ async def test_a_run_that_fails(ada: Client) -> None:
     assert failed.value.status == 502
 
 
-async def test_saying_more_and_cancelling(ada: Client) -> None:
+async def test_sending_more_and_cancelling(ada: Client) -> None:
     stream = ada.stream("slow", "2000 0.05")
     async for event in stream:
         if isinstance(event, ChatModelStream):
@@ -78,7 +78,7 @@ async def test_saying_more_and_cancelling(ada: Client) -> None:
         thread = await ada.thread(stream.thread_id)
         return not thread.queued and not thread.running
 
-    await eventually(heard)  # what was said is answered by the next run
+    await wait_until(heard)  # the message is answered by the next run
 
 
 # -- threads --------------------------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ async def test_slides(ada: Client) -> None:
         await ada.export_slides("default", content="---")
 
 
-async def test_a_terminal(served: Served) -> None:
-    async with Client(served.url, TOKENS["olga"]) as olga, olga.terminal("default", rows=30, columns=90) as shell:
+async def test_a_terminal(server: ServerProcess) -> None:
+    async with Client(server.url, TOKENS["olga"]) as olga, olga.terminal("default", rows=30, columns=90) as shell:
         await shell.write(b"stty size; echo $((40+2))\n")
         seen = b""
         while b"42" not in seen.replace(b"40+2", b""):
@@ -193,8 +193,8 @@ async def test_a_terminal(served: Served) -> None:
         assert b"40 120" in seen
 
 
-async def test_control_a_is_typed(served: Served) -> None:
-    async with Client(served.url, TOKENS["olga"]) as olga, olga.terminal("default") as shell:
+async def test_control_a_is_typed(server: ServerProcess) -> None:
+    async with Client(server.url, TOKENS["olga"]) as olga, olga.terminal("default") as shell:
         await shell.write(b"cat -v; echo\n")
         await shell.write(b"\x01")
         await shell.write(b"\n")
@@ -217,19 +217,19 @@ async def test_a_terminal_that_is_refused(ada: Client) -> None:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-async def test_who_and_how(ada: Client, served: Served) -> None:
+async def test_me_and_authentication(ada: Client, server: ServerProcess) -> None:
     assert (await ada.health())["status"] == "ok"
     me = await ada.me()
     assert (me.username, me.role) == ("ada", "user") and me.id != "ada"
     assert (await ada.request("GET", "/agents/adding/onion"))["agent_id"] == "adding"
-    async with Client(served.url) as nobody:
+    async with Client(server.url) as nobody:
         assert (await nobody.health())["status"] == "ok"
         with pytest.raises(ServerError) as refused:
             await nobody.agents()
         assert refused.value.status == 401
 
 
-async def test_usage(ada: Client, served: Served) -> None:
+async def test_usage(ada: Client, server: ServerProcess) -> None:
     await ada.invoke("slow", "2 0")
     today = datetime.now(UTC).date()
 
@@ -237,10 +237,10 @@ async def test_usage(ada: Client, served: Served) -> None:
         report = await ada.usage(since=today, until=today + timedelta(1), agent="slow")
         return sum(row.output_tokens for row in report.rows)
 
-    before = await eventually(counted)
+    before = await wait_until(counted)
     await ada.invoke("slow", "3 0")
-    assert await eventually(lambda: _more(counted, before + 3))
-    async with Client(served.url, TOKENS["root"]) as root:
+    assert await wait_until(lambda: _more(counted, before + 3))
+    async with Client(server.url, TOKENS["root"]) as root:
         everybody = await root.usage(user="*")
         assert "ada" in {row.user for row in everybody.rows} and everybody.total.runs > 0
     with pytest.raises(ServerError, match="requires an admin"):
@@ -262,7 +262,7 @@ async def test_a_trace(ada: Client) -> None:
         await ada.trace((await ada.invoke("adding", "hello")).run_id)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://example.com", "http://"])
@@ -271,7 +271,7 @@ def test_an_address_that_is_none(url: str) -> None:
         Client(url)
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async with Client("http://127.0.0.1:1", patience=0.2) as client:
         with pytest.raises(ServerError, match="cannot be reached") as failed:
             await client.health()
@@ -315,7 +315,7 @@ async def test_the_onion_and_its_hooks(ada: Client) -> None:
     assert (await ada.limits("default")).limits is not None
 
 
-async def test_what_is_granted_can_be_taken_back(ada: Client) -> None:
+async def test_grants_can_be_revoked(ada: Client) -> None:
     options = {"model": "demo", "backend": "state", "recorder": True, "permissions": {"deny": ["Read"]}}
     await ada.create_agent("granting", options)
     stream = ada.stream("granting", "Write 'milk' to list.txt")
@@ -363,8 +363,8 @@ async def test_a_file_is_moved(ada: Client) -> None:
 # -- without async --------------------------------------------------------------------------------------------------
 
 
-def test_the_sync_client(served: Served) -> None:
-    with SyncClient(served.url, TOKENS["bob"]) as bob:
+def test_the_sync_client(server: ServerProcess) -> None:
+    with SyncClient(server.url, TOKENS["bob"]) as bob:
         answer = bob.invoke("adding", "What is 2 + 3?")
         assert answer.response == "It is 5." and bob.thread(answer.thread_id).messages[0].text == "What is 2 + 3?"
         stream = bob.stream("slow", "3 0.01")
@@ -373,7 +373,7 @@ def test_the_sync_client(served: Served) -> None:
         assert [event.event for event in bob.follow(stream.run_id)][-1] == "done"
         for event in bob.stream("slow", "100 0.1"):
             if isinstance(event, ChatModelStream):
-                break  # who stops reading leaves nothing behind
+                break  # a reader that stops leaves nothing behind
         bob.write_file("default", "a.txt", "hello")
         assert b"".join(bob.download("default", "a.txt")) == b"hello"
         with pytest.raises(ServerError, match="there is no agent"):
@@ -383,8 +383,8 @@ def test_the_sync_client(served: Served) -> None:
     bob._loop_thread.stop()  # a second time is no error
 
 
-def test_a_terminal_without_async(served: Served) -> None:
-    with SyncClient(served.url, TOKENS["olga"]) as olga, olga.terminal("default") as shell:
+def test_a_terminal_without_async(server: ServerProcess) -> None:
+    with SyncClient(server.url, TOKENS["olga"]) as olga, olga.terminal("default") as shell:
         shell.resize(24, 80)
         shell.write(b"echo $((40+2)); exit\n")
         seen = b""
@@ -401,7 +401,7 @@ def test_both_clients_offer_the_same() -> None:
     assert all(inspect.getdoc(getattr(SyncClient, name)) for name in offered(SyncClient))
 
 
-def test_a_token_from_the_environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_from_the_environment(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WICK_TOKEN", TOKENS["bob"])
-    with SyncClient(served.url) as bob:
+    with SyncClient(server.url) as bob:
         assert bob.me().username == "bob"

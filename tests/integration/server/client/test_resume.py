@@ -1,4 +1,4 @@
-"""A stream outlives its connection: cut anywhere, and over a restart of the server, each event is told once."""
+"""A stream outlives its connection: cut anywhere, or during a restart, each event is delivered once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from agents_program import AGENTS
 from ports import own_port
-from server_process import TOKENS, Served, serving
+from server_process import TOKENS, ServerProcess, run_server
 from wick.client import Client
 from wick.client.sse import SseFrame
 from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd
@@ -64,12 +64,12 @@ class Cutting:
 
 
 @asynccontextmanager
-async def cutting(served: Served, first: int, more: int) -> AsyncIterator[tuple[str, Cutting]]:
-    cutter = Cutting(served.url, first, more)
-    server = await asyncio.start_server(cutter.serve, "127.0.0.1", 0)
-    async with server:
+async def cutting(server: ServerProcess, first: int, more: int) -> AsyncIterator[tuple[str, Cutting]]:
+    cutter = Cutting(server.url, first, more)
+    listener = await asyncio.start_server(cutter.serve, "127.0.0.1", 0)
+    async with listener:
         try:
-            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", cutter
+            yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", cutter
         finally:
             await cutter.end()
 
@@ -79,13 +79,13 @@ def durable(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [1, 200, 350, 500, 700, 900, 1_200, 1_500, 2_000])
-async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> None:
-    async with cutting(served, first, 400) as (url, cutter), Client(url, TOKENS["ada"]) as client:
+async def test_a_connection_that_breaks_anywhere(server: ServerProcess, first: int) -> None:
+    async with cutting(server, first, 400) as (url, cutter), Client(url, TOKENS["ada"]) as client:
         stream = client.stream("adding", "What is 2 + 3?")
         events = [event async for event in stream]
     assert durable(events) == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
     assert cutter.cuts >= 1 and isinstance(events[-1], Done) and events[-1].text == "It is 5."
-    async with Client(served.url, TOKENS["ada"]) as client:
+    async with Client(server.url, TOKENS["ada"]) as client:
         assert len((await client.thread(stream.thread_id)).messages) == 4, "it has run once"
 
 
@@ -93,24 +93,24 @@ async def test_a_connection_that_breaks_anywhere(served: Served, first: int) -> 
 async def test_a_server_that_is_restarted(tmp_path: Path, how: str) -> None:
     with (
         own_port() as port,
-        serving(tmp_path, script=AGENTS, environment={"WICK_PORT": str(port)}, grace=0.2) as served,
+        run_server(tmp_path, script=AGENTS, environment={"WICK_PORT": str(port)}, grace=0.2) as server,
     ):
-        async with Client(served.url, TOKENS["ada"]) as client:
+        async with Client(server.url, TOKENS["ada"]) as client:
             stream = client.stream("slow", "20 0.1")
             events = list[Event]()
             async for event in stream:
                 events.append(event)
-                if sum(isinstance(one, ChatModelStream) for one in events) == 3 and served.starts == 1:
-                    await asyncio.to_thread(getattr(served, how))
-                    await asyncio.to_thread(served.start)
-            assert durable(events) == ["on_chat_model_end", "done"] and served.starts == 2
+                if sum(isinstance(one, ChatModelStream) for one in events) == 3 and server.starts == 1:
+                    await asyncio.to_thread(getattr(server, how))
+                    await asyncio.to_thread(server.start)
+            assert durable(events) == ["on_chat_model_end", "done"] and server.starts == 2
             assert isinstance(events[-1], Done) and events[-1].outcome == "completed"
             assert events[-1].text == "".join(f"{number} " for number in range(20))
             assert (await client.run(stream.run_id)).outcome == "completed"
 
 
-async def test_who_is_told_of_the_next_run_comes_back_to_that(served: Served) -> None:
-    async with Client(served.url, TOKENS["ada"]) as client:
+async def test_a_reader_redirected_to_the_next_run_follows_it(server: ServerProcess) -> None:
+    async with Client(server.url, TOKENS["ada"]) as client:
         stream = client.follow("run_1")
         told = [
             ("7", "on_chat_model_end", "run_1"),

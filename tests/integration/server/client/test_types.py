@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from server_process import Served, talking
+from server_process import ServerProcess, open_client
 from wick.api import types as api
 from wick.client import Client, types
 
@@ -54,8 +54,8 @@ def returned_type(method: str) -> type[BaseModel] | None:
 
 
 @pytest.fixture
-async def document(served: Served) -> Any:
-    async with talking(served) as client, client.get("/openapi.json") as answer:
+async def document(server: ServerProcess) -> Any:
+    async with open_client(server) as client, client.get("/openapi.json") as answer:
         return await answer.json()
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A hook for Claude Code: what was written ends with one line break, and the model is told of what was mended."""
+"""A hook for Claude Code: written files end with one line break, and the model is informed of the fix."""
 
 import json
 import sys

@@ -45,7 +45,7 @@ def read(tmp_path: Path, text: str, name: str = "agent.md") -> Subagent:
     return found
 
 
-def test_a_file_from_elsewhere_loads_unchanged(tmp_path: Path) -> None:
+def test_a_foreign_definition_loads_unchanged(tmp_path: Path) -> None:
     found = read(tmp_path, REVIEWER)
     assert (found.name, found.model) == ("code-reviewer", "haiku")
     assert found.description.startswith("Expert code review specialist.")
@@ -91,7 +91,7 @@ def test_dicts_and_maps() -> None:
     assert (other.name, other.prompt) == ("a", "P.")
 
 
-def test_which_tools_it_wants() -> None:
+def test_the_tools_of_a_definition() -> None:
     assert Subagent("a", "A.").can_use(echo)
     assert Subagent("a", "A.", tools="*").can_use(echo)
     assert not Subagent("a", "A.", tools=[]).can_use(echo)
@@ -122,7 +122,7 @@ def test_which_tools_it_wants() -> None:
         (lambda: load_definitions([]), "there is no subagent"),
     ],
 )
-def test_what_is_wrong_is_a_sentence(make: Callable[[], Any], words: str) -> None:
+def test_invalid_definitions_are_reported(make: Callable[[], Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("?", r"\?")):
         make()
 

@@ -1,4 +1,4 @@
-"""One agent works for another: what a job notes, and where its thread is."""
+"""Child runs: the records of a job, and its thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def job() -> ChildJob:
     return ChildJob("helper", "help", "c1", "th_1.abc")
 
 
-def test_a_job_notes_what_its_own_agent_does() -> None:
+def test_a_job_records_the_progress_of_its_agent() -> None:
     one = job()
     one.track_event(ChatModelStart("run_1", "model", 2), "run_1")
     assert (one.step, one.activity) == (2, "thinking")
@@ -21,7 +21,7 @@ def test_a_job_notes_what_its_own_agent_does() -> None:
     assert (one.step, one.activity) == (2, "using grep"), "and not what those below it do"
 
 
-def test_what_is_said_to_a_job_waits_until_it_begins() -> None:
+def test_a_message_to_a_job_waits_until_it_starts() -> None:
     one = job()
     one.send("first")
     one.run = Run()
@@ -30,7 +30,7 @@ def test_what_is_said_to_a_job_waits_until_it_begins() -> None:
     assert [message.text for message in one.run.progress.inbox.queue] == ["second"]
 
 
-def test_a_task_is_what_its_record_says() -> None:
+def test_a_task_is_restored_from_its_record() -> None:
     task, run = BackgroundTask("task_1", job(), "done", "completed", "42"), Run()
     again = BackgroundTask.from_record("task_1", task.to_record(run))
     assert again.to_record(run) == task.to_record(run) and not again.is_open

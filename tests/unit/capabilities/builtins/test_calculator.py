@@ -106,7 +106,7 @@ from wick.errors import ToolError
         ("1+" * 999 + "1", "1000"),
     ],
 )
-def test_what_it_comes_to(text: str, value: str) -> None:
+def test_results_are_correct(text: str, value: str) -> None:
     assert calculate_text(text) == value
 
 
@@ -187,7 +187,7 @@ def test_what_it_comes_to(text: str, value: str) -> None:
         ("1" * (CALCULATE_CHARS + 1), "more than 2,000 characters"),
     ],
 )
-def test_what_cannot_be_calculated_is_a_sentence(text: str, sentence: str) -> None:
+def test_invalid_expressions_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(ToolError) as caught:
         calculate_text(text)
     assert sentence in str(caught.value)
@@ -208,7 +208,7 @@ def test_rational_arithmetic_is_exact(one: Fraction, other: Fraction, sign: str)
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=6, min_value=-(10**9), max_value=10**9))
-def test_a_decimal_number_is_shown_as_what_it_is(number: Decimal) -> None:
+def test_a_decimal_is_exact(number: Decimal) -> None:
     assert Decimal(calculate_text(f"{number:f}")) == number
 
 
@@ -222,7 +222,7 @@ PIECES = [*"0123456789.+-*/%^!(), _", "**", "//", "e", "1e9", "π", *CONSTANTS, 
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join) | st.text(max_size=30))
-def test_every_text_comes_to_a_short_answer_or_a_sentence_soon(text: str) -> None:
+def test_any_text_gives_a_short_answer_or_error_quickly(text: str) -> None:
     begun = time.monotonic()
     try:
         answer = calculate_text(text)
@@ -260,5 +260,5 @@ def test_the_longest_expressions_do_not_hang(piece: str) -> None:
         (123456789.123456789, "123456789.123457"),
     ],
 )
-def test_a_number_is_formatted_as_people_write_it(value: Fraction | float, text: str) -> None:
+def test_numbers_are_formatted(value: Fraction | float, text: str) -> None:
     assert format_number(value) == text

@@ -1,4 +1,4 @@
-"""A thread keeps what was written in a workspace, each file by one name and within limits."""
+"""A thread stores files written in a workspace, each under one name and within limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_file_has_one_name(path: str, key: str) -> None:
     assert TrackedWorkspace(State({}), Thread()).normalize_path(path) == key
 
 
-def test_a_file_is_kept_as_it_is_now() -> None:
+def test_a_file_is_stored_with_its_current_content() -> None:
     thread = Thread()
     place = TrackedWorkspace(State({}), thread)
     place.track("a.txt", 3, "one")
@@ -39,13 +39,13 @@ def test_a_file_is_kept_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize("path", [".env", "a/.env.local", ".git/hooks/x", ".wick/a", "/workspace/.claude/x", ".ENV"])
-def test_protected_files_are_never_kept(path: str) -> None:
+def test_protected_files_are_never_stored(path: str) -> None:
     thread = Thread()
     TrackedWorkspace(State({}), thread).track(path, 6, "secret")
     assert not thread.entries
 
 
-def test_what_the_log_has_counts_and_a_later_run_goes_on_counting() -> None:
+def test_a_later_run_continues_the_count_of_the_log() -> None:
     thread = Thread()
     first = TrackedWorkspace(State({}), thread)
     for number in range(STATE_BYTES // STATE_FILE_BYTES - 1):
@@ -58,7 +58,7 @@ def test_what_the_log_has_counts_and_a_later_run_goes_on_counting() -> None:
     assert second.thread.values["files"]["c.txt"] == {"size": 1}
 
 
-async def test_an_edited_file_is_read_again_unless_it_is_gone() -> None:
+async def test_an_edited_file_is_read_again_unless_deleted() -> None:
     thread, backend = Thread(), State({"a.txt": "new", "b.bin": {"content": "/w==", "encoding": "base64"}})
     place = TrackedWorkspace(backend, thread)
     for path in ("a.txt", "b.bin", "gone.txt"):
@@ -71,7 +71,7 @@ async def test_an_edited_file_is_read_again_unless_it_is_gone() -> None:
     }
 
 
-async def test_nothing_is_kept_twice_or_against_the_operators_will() -> None:
+async def test_no_file_is_stored_twice_or_against_the_policy() -> None:
     for place in (
         TrackedWorkspace(State({}), Thread(), in_thread=True),
         TrackedWorkspace(State({}), Thread(), is_tracking=False),

@@ -1,4 +1,4 @@
-"""Recipes: Markdown files that say what a run is to do. They are somebody's files, and only data."""
+"""Recipes: Markdown files with the input of a run. They are user files and only data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_front_matter_is_not_needed() -> None:
         ("branch={{depth}}", "Review {{depth}} to a depth of 2."),
     ],
 )
-def test_the_input_goes_into_the_text(input: str, text: str) -> None:
+def test_the_input_replaces_its_placeholder(input: str, text: str) -> None:
     assert parse_recipe(REVIEW, "review").render(input) == text
 
 
@@ -64,12 +64,12 @@ def test_the_input_has_a_place_of_its_own() -> None:
     assert parse_recipe("Say {{input}}.", "say").render("{{input}}") == "Say {{input}}."
 
 
-def test_a_place_that_nobody_knows_stays_as_it_is() -> None:
+def test_an_unknown_placeholder_is_unchanged() -> None:
     assert parse_recipe("Use {{ value }} in the template.", "t").render("") == "Use {{ value }} in the template."
 
 
 @given(st.text())
-def test_an_input_is_data_whatever_it_says(input: str) -> None:
+def test_an_input_is_data(input: str) -> None:
     """Nothing in the input is expanded, and nothing of it is lost."""
     assert parse_recipe("<{{input}}> {{branch}}", "t").render(input) == f"<{input.strip()}> {{{{branch}}}}"
 
@@ -92,7 +92,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_said_in_a_sentence(text: str) -> None:
+def test_invalid_recipes_are_reported(text: str) -> None:
     with pytest.raises(ConfigError, match=WRONG[text].replace("?", r"\?")):
         parse_recipe(text, "t")
 
@@ -111,7 +111,7 @@ def test_arguments_may_be_names_alone_or_described() -> None:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
+def test_the_first_folder_with_the_recipe_wins(tmp_path: Path) -> None:
     near, far = tmp_path / "near", tmp_path / "far"
     for folder in (near, far):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Reading Claude Code's settings: what is in them, how files merge, and what must be trusted."""
+"""Claude Code's settings: content, merging of files, and trust."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from executables.claude_kit import TOOLS, Json, agent, made, on, says, seen
-from kit import call, calls, result_of
+from executables.claude_kit import TOOLS, Json, agent, event_hooks, read_inputs, recording_handler, write_settings
+from kit import tool_call, tool_calls_reply, tool_result
 from wick import Agent, Scripted
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
@@ -32,15 +32,15 @@ def commands(settings: HookSettings, event: str = "PreToolUse") -> list[str]:
 
 
 async def used(folder: Path, settings: HookSettings) -> str:
-    model = Scripted(calls(call("execute", command="ls")), "done", spare=True)
-    return result_of(await agent(folder, settings, model).run("go"))
+    model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done", spare=True)
+    return tool_result(await agent(folder, settings, model).run("go"))
 
 
-# -- what is in them ------------------------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "settings", "hooks", "timeout")
-def test_a_handler_has_what_the_settings_say() -> None:
+def test_a_handler_has_its_settings() -> None:
     handler = {"type": "command", "command": "./check", "timeout": 5, "once": True, "fail": "open", "if": "Bash(ls)"}
     (entry,) = parse_settings({"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}).entries
     assert (entry.event, entry.matcher, entry.command, entry.seconds) == ("PreToolUse", "Bash", "./check", 5)
@@ -53,7 +53,7 @@ def test_time_limits_depend_on_the_kind_and_the_event() -> None:
     limits = [
         entry.seconds
         for event in ("PreToolUse", "UserPromptSubmit")
-        for entry in parse_settings(on(event, *handlers)).entries
+        for entry in parse_settings(event_hooks(event, *handlers)).entries
     ]
     assert limits == [600, 600, 30, 30, 30, 30]
 
@@ -67,19 +67,19 @@ def test_time_limits_depend_on_the_kind_and_the_event() -> None:
         ({"PreToolUse": ["x"]}, "a list of {matcher, hooks}"),
         ({"PreToolUse": [{"hooks": {}}]}, "is a list"),
         ({"PreToolUse": [{"matcher": 5, "hooks": []}]}, "matcher, in PreToolUse"),
-        (on("PreToolUse", {"type": "command"}), "needs command or args"),
-        (on("PreToolUse", {"type": "http"}), "needs url"),
-        (on("PreToolUse", {"type": "prompt", "prompt": ""}), "needs prompt"),
-        (on("PreToolUse", {"command": ["x"]}), "command, in PreToolUse in config, is a text"),
-        (on("PreToolUse", {"args": "x"}), "is a list of texts"),
-        (on("PreToolUse", {"command": "x", "timeout": 0}), "a number of seconds above 0"),
-        (on("PreToolUse", {"command": "x", "timeout": True}), "a number of seconds above 0"),
-        (on("PreToolUse", {"command": "x", "once": "yes"}), "once, in a handler"),
-        (on("PreToolUse", {"command": "x", "fail": "soft"}), "is open or closed"),
-        (on("PreToolUse", {"type": "http", "url": "http://a", "headers": {"a": 1}}), "a map of texts"),
+        (event_hooks("PreToolUse", {"type": "command"}), "needs command or args"),
+        (event_hooks("PreToolUse", {"type": "http"}), "needs url"),
+        (event_hooks("PreToolUse", {"type": "prompt", "prompt": ""}), "needs prompt"),
+        (event_hooks("PreToolUse", {"command": ["x"]}), "command, in PreToolUse in config, is a text"),
+        (event_hooks("PreToolUse", {"args": "x"}), "is a list of texts"),
+        (event_hooks("PreToolUse", {"command": "x", "timeout": 0}), "a number of seconds above 0"),
+        (event_hooks("PreToolUse", {"command": "x", "timeout": True}), "a number of seconds above 0"),
+        (event_hooks("PreToolUse", {"command": "x", "once": "yes"}), "once, in a handler"),
+        (event_hooks("PreToolUse", {"command": "x", "fail": "soft"}), "is open or closed"),
+        (event_hooks("PreToolUse", {"type": "http", "url": "http://a", "headers": {"a": 1}}), "a map of texts"),
     ],
 )
-def test_what_is_wrong_is_said(hooks: Any, problem: str) -> None:
+def test_problems_are_reported(hooks: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         parse_settings(hooks)
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_events_of_other_versions_are_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    text = json.dumps({"permissions": {}, "hooks": {"WorktreeCreate": [], **on("Stop", says())}})
+    text = json.dumps({"permissions": {}, "hooks": {"WorktreeCreate": [], **event_hooks("Stop", recording_handler())}})
     assert [entry.event for entry in parse_settings_bytes(text.encode(), "file").entries] == ["Stop"]
     assert "WorktreeCreate" in caplog.text
 
@@ -103,21 +103,24 @@ def test_a_file_that_is_not_there_has_no_hooks(tmp_path: Path) -> None:
 
 @pytest.mark.shows("claude", "settings", "disableAllHooks")
 async def test_all_hooks_can_be_disabled(tmp_path: Path) -> None:
-    text = {"disableAllHooks": True, "hooks": on("PreToolUse", says(code=2))}
+    text = {"disableAllHooks": True, "hooks": event_hooks("PreToolUse", recording_handler(code=2))}
     off = parse_settings_bytes(json.dumps(text).encode(), "file")
-    assert await used(tmp_path, merge_settings(parse_settings(on("PreToolUse", says(code=2))), off)) == "ran ls"
-    assert seen(tmp_path) == []
+    assert (
+        await used(tmp_path, merge_settings(parse_settings(event_hooks("PreToolUse", recording_handler(code=2))), off))
+        == "ran ls"
+    )
+    assert read_inputs(tmp_path) == []
 
 
 def test_without_handlers_there_are_no_hooks(tmp_path: Path) -> None:
-    assert made(tmp_path, {}).hooks() == made(tmp_path, HookSettings()).hooks() == []
+    assert write_settings(tmp_path, {}).hooks() == write_settings(tmp_path, HookSettings()).hooks() == []
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
 class Folder:
-    """A project with settings, a user with settings, and what the user trusts."""
+    """A project with settings, a user with settings, and the user's trust."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.home = path / "project", path / "home"
@@ -150,23 +153,23 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.mark.shows("claude", "settings", "merge")
 def test_files_merge_in_order(folder: Folder) -> None:
-    folder.write("settings.json", on("PreToolUse", {"command": "one"}), home=True)
-    folder.write("settings.json", on("PreToolUse", {"command": "two"}))
-    folder.write("settings.local.json", on("PreToolUse", {"command": "three"}))
+    folder.write("settings.json", event_hooks("PreToolUse", {"command": "one"}), home=True)
+    folder.write("settings.json", event_hooks("PreToolUse", {"command": "two"}))
+    folder.write("settings.local.json", event_hooks("PreToolUse", {"command": "three"}))
     folder.trust_all()
     assert commands(folder.load()) == ["one", "two", "three"]
 
 
-async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: Folder) -> None:
-    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="no")))
+async def test_settings_of_an_untrusted_folder_are_ignored(folder: Folder) -> None:
+    folder.write("settings.json", event_hooks("PreToolUse", recording_handler(code=2, stderr="no")))
     settings = folder.load()
     assert [entry.trust for entry in settings.entries] == ["untrusted"] and commands(settings) == []
-    assert await used(folder.path, settings) == "ran ls" and seen(folder.path) == []
+    assert await used(folder.path, settings) == "ran ls" and read_inputs(folder.path) == []
     folder.trust_all()
     assert await used(folder.path, folder.load()) == "no"
 
 
-def test_settings_that_nobody_trusts_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrusted_settings_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     (folder.path / ".claude" / "settings.json").write_text("{")
     assert folder.load() == HookSettings() and "not JSON" in caplog.text
     folder.trust.trust([folder.path / ".claude" / "settings.json"])
@@ -175,7 +178,7 @@ def test_settings_that_nobody_trusts_may_be_broken(folder: Folder, caplog: pytes
 
 
 async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> None:
-    file = folder.write("settings.json", on("PreToolUse", says()))
+    file = folder.write("settings.json", event_hooks("PreToolUse", recording_handler()))
     folder.trust_all()
     settings = folder.load()
     assert await used(folder.path, settings) == "ran ls"
@@ -186,8 +189,8 @@ async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> No
     assert await used(folder.path, folder.load()) == "ran ls"
 
 
-async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(folder: Folder) -> None:
-    file = folder.write("settings.json", on("PreToolUse", says()))
+async def test_removed_trusted_settings_deny_until_forgotten(folder: Folder) -> None:
+    file = folder.write("settings.json", event_hooks("PreToolUse", recording_handler()))
     folder.trust_all()
     settings = folder.load()
     file.unlink()
@@ -198,7 +201,7 @@ async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(fold
 
 
 async def test_settings_that_are_not_trusted_switch_nothing_off(folder: Folder) -> None:
-    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="no")), home=True)
+    folder.write("settings.json", event_hooks("PreToolUse", recording_handler(code=2, stderr="no")), home=True)
     (folder.path / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
     assert await used(folder.path, folder.load()) == "no"
     folder.trust_all()
@@ -220,7 +223,7 @@ async def test_settings_that_are_not_trusted_switch_nothing_off(folder: Folder) 
 )
 async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json) -> None:
     script = folder.script("exit 0")
-    folder.write("settings.json", on("PreToolUse", {"type": "command", **handler}))
+    folder.write("settings.json", event_hooks("PreToolUse", {"type": "command", **handler}))
     folder.trust_all()
     settings = folder.load()
     assert await used(folder.path, settings) == "ran ls"
@@ -231,18 +234,18 @@ async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json)
     assert await used(folder.path, folder.load()) == "ran ls" and (folder.path / "ran").exists()
 
 
-async def test_the_users_own_settings_run_but_not_what_they_name_in_a_folder(folder: Folder) -> None:
+async def test_user_settings_run_but_not_their_workspace_programs(folder: Folder) -> None:
     folder.script("touch ran")
-    folder.write("settings.json", on("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}), home=True)
+    folder.write("settings.json", event_hooks("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}), home=True)
     assert "names a file of this folder that is not trusted" in await used(folder.path, folder.load())
     assert not (folder.path / "ran").exists()
-    folder.write("settings.json", on("PreToolUse", says(code=2, stderr="my own")), home=True)
+    folder.write("settings.json", event_hooks("PreToolUse", recording_handler(code=2, stderr="my own")), home=True)
     assert await used(folder.path, folder.load()) == "my own"
 
 
-async def test_files_that_somebody_names_are_trusted_by_that(folder: Folder) -> None:
+async def test_explicitly_named_files_are_trusted(folder: Folder) -> None:
     folder.script("exit 2")
-    file = folder.write("mine.json", on("PreToolUse", {"command": CHECK}))
+    file = folder.write("mine.json", event_hooks("PreToolUse", {"command": CHECK}))
     assert "refused it" in await used(folder.path, load_settings(folder.path, folder.trust, paths=[file]))
     with pytest.raises(ConfigError, match="there are no settings at"):
         load_settings(folder.path, folder.trust, paths=["nowhere.json"])
@@ -257,7 +260,7 @@ def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
     (folder.path / ".claude" / "hooks" / "check.log").write_text("x")
     os.chmod(folder.path / "notes.txt", 0o644)
     (entry,) = parse_settings(
-        on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})
+        event_hooks("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})
     ).entries
     assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "tool.py", "part.py"]
 
@@ -269,9 +272,9 @@ async def test_the_capability_has_all_settings(folder: Folder, monkeypatch: pyte
     monkeypatch.setenv("HOME", str(folder.home.parent))
     folder.home.rename(folder.home.parent / ".claude")
     file = folder.home.parent / ".claude" / "settings.json"
-    file.write_text(json.dumps({"hooks": on("PreToolUse", says(fail="open"))}))
-    folder.write("settings.json", on("Stop", says()))
-    own = on("SessionEnd", says())
+    file.write_text(json.dumps({"hooks": event_hooks("PreToolUse", recording_handler(fail="open"))}))
+    folder.write("settings.json", event_hooks("Stop", recording_handler()))
+    own = event_hooks("SessionEnd", recording_handler())
     made = Executables(folder=folder.path, settings=own, claude=True, trust=folder.trust)
     rows = [(row.event, row.trust, row.fail, row.ring) for row in made.listed()]
     assert rows == [
@@ -279,22 +282,22 @@ async def test_the_capability_has_all_settings(folder: Folder, monkeypatch: pyte
         ("Stop", "untrusted", "", 1),
         ("SessionEnd", "trusted", "", 2),
     ]
-    model = Scripted(calls(call("execute", command="ls")), "done")
+    model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done")
     await Agent(model, tools=TOOLS, hooks=[made]).run("go")
     await made.close()
-    assert [row["hook_event_name"] for row in seen(folder.path)] == ["PreToolUse", "SessionEnd"]
+    assert [row["hook_event_name"] for row in read_inputs(folder.path)] == ["PreToolUse", "SessionEnd"]
 
 
 def test_without_settings_the_capability_has_no_hooks(folder: Folder) -> None:
     assert Executables(folder=folder.path, trust=folder.trust).hooks() == []
 
 
-async def test_a_script_is_not_trusted_without_what_lies_beside_it(folder: Folder) -> None:
+async def test_a_script_is_trusted_together_with_its_folder(folder: Folder) -> None:
     folder.script('. "$CLAUDE_PROJECT_DIR/.claude/hooks/parts/lib"')
     lib = folder.path / ".claude" / "hooks" / "parts" / "lib"
     lib.parent.mkdir()
     lib.write_text("exit 0\n")
-    folder.write("settings.json", on("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}))
+    folder.write("settings.json", event_hooks("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}))
     folder.trust_all()
     settings = folder.load()
     assert await used(folder.path, settings) == "ran ls"

@@ -1,4 +1,4 @@
-"""A conversation as a file: up to date whenever it is asked for, and gone when nobody needs it."""
+"""A conversation as a file: up to date at every read, and removed when unused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from kit import call, calls
+from kit import tool_call, tool_calls_reply
 from wick import Message, Thread, user
 from wick.hook_programs.claude.transcript import Transcript
 
@@ -18,7 +18,7 @@ def said(path: str) -> list[str]:
     return [line["message"]["content"] for line in lines if isinstance(line["message"]["content"], str)]
 
 
-async def test_it_grows_with_the_conversation_and_goes_back_with_it() -> None:
+async def test_the_transcript_follows_appends_and_rewinds() -> None:
     thread = Thread()
     transcript = Transcript(thread, "/srv/app")
     path = await transcript.path()
@@ -35,7 +35,7 @@ async def test_it_grows_with_the_conversation_and_goes_back_with_it() -> None:
     assert not os.access(path, os.F_OK)
 
 
-async def test_it_can_be_made_again_after_it_was_removed() -> None:
+async def test_a_removed_transcript_is_recreated() -> None:
     thread = Thread()
     thread.add(user("one"))
     transcript = Transcript(thread, "/srv/app")
@@ -46,9 +46,9 @@ async def test_it_can_be_made_again_after_it_was_removed() -> None:
     await transcript.remove()
 
 
-async def test_only_its_owner_can_read_it_and_it_does_not_outlive_who_made_it() -> None:
+async def test_the_transcript_is_private_and_removed_with_its_owner() -> None:
     thread = Thread()
-    thread.add(user("go"), calls(call("execute", command="ls")))
+    thread.add(user("go"), tool_calls_reply(tool_call("execute", command="ls")))
     transcript = Transcript(thread, "/srv/app")
     path = await transcript.path()
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""What may be said about an agent over HTTP, by role: all that is not on the list is refused."""
+"""Agent keys settable over HTTP, by role: all unlisted ones are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refused(options: dict[str, Any], role: Role) -> bool:
     return False
 
 
-# What is said, and the lowest role that may say it; "" is nobody.
+# A key and the lowest role that may set it; "" is no role.
 SAID: list[tuple[dict[str, Any], Role | str]] = [
     ({"name": "Ann's", "system_prompt": "Be brief: os:system is a name.", "context_window": 1000}, "user"),
     ({"model": "sonnet"}, "user"),
@@ -112,14 +112,14 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
 
 
 @pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
-def test_each_role_may_say_what_is_on_its_list(options: dict[str, Any], least: str) -> None:
+def test_each_role_may_set_its_listed_keys(options: dict[str, Any], least: str) -> None:
     for role in ROLES:
         may = least != "" and somebody(role).has_role(least)  # type: ignore[arg-type]
         assert refused(options, role) is not may, f"{role}: {options}"
 
 
 def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> None:
-    """What is added to a capability later is refused until somebody puts it on a list."""
+    """A new option of a capability is refused until it is listed."""
     listed = {
         (key, name)
         for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS)
@@ -134,7 +134,7 @@ def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> 
                 assert all(refused({ring.key: {name: 1}}, role) for role in ROLES), f"{ring.key}.{name}"
 
 
-def test_the_lists_name_what_there_is() -> None:
+def test_the_lists_name_existing_keys() -> None:
     known = {(ring.key, name) for ring in RINGS if ring.kind for name in read_hints(ring.load_class())}
     for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS):
         assert {(key, name) for key, names in table.items() for name in names} <= known
@@ -156,13 +156,13 @@ CONFINING = [
 
 @pytest.mark.parametrize("key", CONFINING)
 @pytest.mark.parametrize("value", [True, False, None], ids=str)
-def test_a_user_does_not_change_what_confines_an_agent_of_everyone(key: str, value: bool | None) -> None:
+def test_users_cannot_change_the_confinement_of_a_shared_agent(key: str, value: bool | None) -> None:
     with pytest.raises(ApiError):
         check_hook(key, value, somebody("user"))
     check_hook(key, value, somebody("admin"))
 
 
-def test_a_user_changes_what_is_harmless_also_about_an_agent_of_everyone() -> None:
+def test_users_can_change_harmless_keys_of_a_shared_agent() -> None:
     for key, value in (
         ("todos", False),
         ("context", ["Words."]),

@@ -1,4 +1,4 @@
-"""The agents of a server: one for each user, built anew when something has changed, kept while a run uses it."""
+"""Agents of a server: one per user, rebuilt after changes, kept while a run uses it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def registry(
 CODER = {"agents": {"coder": {"model": "demo", "backend": "local"}, "talker": {"model": "demo"}}}
 
 
-async def test_every_user_has_an_agent_and_a_workspace_of_their_own(tmp_path: Path) -> None:
+async def test_every_user_has_an_own_agent_and_workspace(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         hers, his = await there.get_agent(ADA, "coder"), await there.get_agent(BOB, "coder")
         assert hers is not his and hers.agent is not his.agent
@@ -98,7 +98,7 @@ async def test_a_change_by_another_process_counts_from_the_next_run(tmp_path: Pa
         await other.close()
 
 
-async def test_a_workdir_that_the_file_names_is_for_whoever_started_the_server(tmp_path: Path) -> None:
+async def test_a_configured_workdir_is_for_the_owner_of_the_server(tmp_path: Path) -> None:
     named = {"agents": {"coder": {"model": "demo", "backend": {"type": "local", "workdir": "./project"}}}}
     async with registry(tmp_path, named) as there:
         local, hers = (
@@ -117,9 +117,7 @@ async def test_an_agent_that_is_not_there_is_not_found(tmp_path: Path) -> None:
             assert refusal.value.status == 404
 
 
-async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_applies_from_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "RETIRED_SECONDS", 0.0)
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -160,7 +158,7 @@ async def test_one_users_change_is_not_anothers_and_an_operators_may_be_everyone
         assert "write_todos" not in names(await there.get_agent(BOB, "talker"))
 
 
-async def test_a_change_that_cannot_be_built_is_not_kept(tmp_path: Path) -> None:
+async def test_an_unbuildable_change_is_not_stored(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         before = await there.get_agent(OLGA, "talker")
         for hooks in ({"limits": {"steps": -1}}, {"limits": {"step": 1}}, {"permissions": {"deny": ["Bash("]}}):
@@ -173,7 +171,7 @@ async def test_a_change_that_cannot_be_built_is_not_kept(tmp_path: Path) -> None
         assert await there.get_agent(OLGA, "talker") is before
 
 
-async def test_rules_of_permissions_add_up_so_that_nobody_loses_a_deny(tmp_path: Path) -> None:
+async def test_permission_rules_accumulate_so_that_denials_remain(tmp_path: Path) -> None:
     agents = {"agents": {"coder": {"model": "demo", "backend": "local", "permissions": {"deny": ["Bash(rm *)"]}}}}
     async with registry(tmp_path, agents) as there:
         await there.change_overrides(
@@ -185,7 +183,7 @@ async def test_rules_of_permissions_add_up_so_that_nobody_loses_a_deny(tmp_path:
             assert permissions.explain("execute", {"command": command}).decision == "deny"
 
 
-async def test_threads_are_the_servers_whatever_the_file_says(tmp_path: Path) -> None:
+async def test_threads_are_stored_by_the_server_for_any_config(tmp_path: Path) -> None:
     agents = {"defaults": {"model": "demo", "sessions": "./other"}, "agents": {"a": {}, "b": {"sessions": False}}}
     async with registry(tmp_path, agents) as there:
         for id in ("a", "b"):
@@ -194,7 +192,7 @@ async def test_threads_are_the_servers_whatever_the_file_says(tmp_path: Path) ->
         assert not (tmp_path / "other").exists()
 
 
-async def test_rings_stand_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+async def test_rings_are_in_the_requested_order(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
 
         def order(instance: Any) -> list[str]:
@@ -209,7 +207,7 @@ async def test_rings_stand_in_the_order_that_was_asked_for(tmp_path: Path) -> No
         ]
 
 
-async def test_what_was_granted_for_good_is_not_asked_again(tmp_path: Path) -> None:
+async def test_a_permanent_grant_is_not_asked_again(tmp_path: Path) -> None:
     agents = {"agents": {"coder": {"model": "demo", "backend": "local", "permissions": True}}}
     async with registry(tmp_path, agents) as there:
         rule = {"operation": "tool_use", "tool": "execute", "args": {"command": "make", "timeout": None, "workdir": ""}}
@@ -231,10 +229,10 @@ async def test_building_an_agent_again_is_no_way_to_a_new_budget(tmp_path: Path)
         first = budget(await there.get_agent(ADA, "a"))
         await there.change_overrides(ADA, "a", lambda said: replace(said, hooks={"todos": False}))
         assert budget(await there.get_agent(ADA, "a")) is first
-        assert budget(await there.get_agent(BOB, "b")) is first  # one for all, as it stands under `defaults`
+        assert budget(await there.get_agent(BOB, "b")) is first  # one for all, from `defaults`
 
 
-async def test_tools_of_the_program_are_for_agents_that_name_them(tmp_path: Path) -> None:
+async def test_registered_tools_are_for_agents_that_name_them(tmp_path: Path) -> None:
     @tool
     def add(a: int, b: int) -> int:
         """Add two numbers."""
@@ -286,7 +284,7 @@ async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
         assert "A" not in [message.text for message in result.messages if message.role == "tool"]
 
 
-def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path) -> None:
+def test_an_invalid_agent_is_refused_at_registration(tmp_path: Path) -> None:
     records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
     there = AgentRegistry(Settings(data=tmp_path), records, store, EventBus())
     for id in ("tools", "skills", "events", "hooks", "", "a/b", "../x", "x" * 65):
@@ -298,7 +296,7 @@ def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path
         there.register_agent("x", {"modle": "demo"})
 
 
-async def test_a_file_with_a_reserved_id_keeps_the_server_from_starting(tmp_path: Path) -> None:
+async def test_a_config_with_a_reserved_id_prevents_startup(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="meaning in addresses"):
         async with registry(tmp_path, {"agents": {"tools": {"model": "demo"}}}):
             pass
@@ -337,7 +335,7 @@ async def test_an_agent_that_can_no_longer_be_made_spoils_no_other_and_can_be_de
         assert "old" not in await there.list_ids(ADA)
 
 
-async def test_what_was_changed_about_an_agent_goes_with_it(tmp_path: Path) -> None:
+async def test_overrides_are_deleted_with_their_agent(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         for number in range(2):
             await there.create(ADA, "mine", {"model": "demo", "permissions": True}, shared=False)
@@ -363,9 +361,7 @@ async def test_deleting_an_agent_may_delete_its_files(tmp_path: Path) -> None:
         assert refusal.value.status == 409
 
 
-async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unused_agents_are_closed_and_used_ones_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(registry_module, "RETIRED_SECONDS", 0.0)
     async with registry(tmp_path, CODER) as there:
@@ -375,7 +371,7 @@ async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
         with instance.hold():
             await there._sweep()
             assert await there.get_agent(ADA, "coder") is instance
-        await there._sweep()  # a command in the background is something that goes on
+        await there._sweep()  # a background command is active work
         assert (await instance.backend.jobs())[0]["running"]
         await instance.backend.end_job(job["id"])
         await there._sweep()
@@ -384,7 +380,7 @@ async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
         assert again is not instance and again.backend is not instance.backend
 
 
-async def test_only_so_many_agents_are_kept_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_agents_is_bounded_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "MAX_INSTANCES", 2)
     async with registry(tmp_path, CODER) as there:
         made = [await there.get_agent(User(f"u_{number}", "somebody"), "talker") for number in range(4)]
@@ -392,14 +388,14 @@ async def test_only_so_many_agents_are_kept_and_the_oldest_go(tmp_path: Path, mo
         assert {*there._instances.values()} == {*made[2:]}
 
 
-async def test_two_who_ask_at_once_get_the_same_agent(tmp_path: Path) -> None:
+async def test_simultaneous_requests_get_the_same_agent(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         found = await asyncio.gather(*(there.get_agent(ADA, "coder") for _ in range(5)))
         assert len({id(instance) for instance in found}) == 1
         assert found[0].workspace is not None and found[0].workspace.uses == 1
 
 
-async def test_how_a_workspace_is_is_told_to_whose_it_is(tmp_path: Path) -> None:
+async def test_workspace_status_is_sent_to_its_owner(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         instance = await there.get_agent(ADA, "coder")
         with there.bus.subscribe(ADA.id) as hers, there.bus.subscribe(BOB.id) as his:
@@ -433,7 +429,7 @@ def test_overrides_are_laid_over_each_other() -> None:
     assert Overrides.from_json(None) == Overrides()
 
 
-def test_skills_are_switched_beside_what_the_config_says() -> None:
+def test_skills_are_switched_beside_the_config() -> None:
     said = Overrides(skills={"slides": False, "research": True})
     assert said.skill_options(False, True) is False
     assert said.skill_options(True, True) == {"shipped": True, "disabled": ["slides"]}
@@ -445,7 +441,7 @@ def test_skills_are_switched_beside_what_the_config_says() -> None:
     assert "paths" not in Overrides(uploads=True).skill_options(True, False)
 
 
-async def test_a_run_counts_while_it_waits_for_its_thread(tmp_path: Path) -> None:
+async def test_a_run_waiting_for_its_thread_is_counted(tmp_path: Path) -> None:
     code = {"talker": {"model": Scripted("One.", "Two.", spare=True)}}
     async with registry(tmp_path, code=code) as there:
         instance = await there.get_agent(ADA, "talker")
@@ -470,7 +466,7 @@ RULED = {
 }
 
 
-async def test_a_rule_in_the_defaults_that_one_agent_cannot_have_is_said_at_start(tmp_path: Path) -> None:
+async def test_an_invalid_default_rule_is_reported_at_startup(tmp_path: Path) -> None:
     async with registry(tmp_path, RULED) as there:
         problems = await there.find_problems(ADA)
         assert sorted(problems) == ["lacks", "works"]
@@ -478,7 +474,7 @@ async def test_a_rule_in_the_defaults_that_one_agent_cannot_have_is_said_at_star
         for id in RULED["agents"]:
             if id not in problems:
                 assert await there.get_agent(ADA, id)
-        for id in problems:  # what is said is what happens
+        for id in problems:  # the documented decision is made
             with pytest.raises(ConfigError, match="no such tool"):
                 await there.get_agent(ADA, id)
         assert not (tmp_path / "workspace").exists()

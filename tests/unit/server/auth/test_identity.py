@@ -1,4 +1,4 @@
-"""Users, their ids and their roles; secrets that are kept sealed; how the process is."""
+"""Users, ids and roles; sealed secrets; process stats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server_process import hosted
+from server_process import host_server
 from soak_test.loop_lag import buckets, late_ms, looks
 from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
@@ -26,7 +26,7 @@ async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
     await made.close()
 
 
-def test_a_role_may_what_those_below_it_may() -> None:
+def test_a_role_includes_lower_roles() -> None:
     may = {role: [other for other in ROLES if User("u", "u", role).has_role(other)] for role in ROLES}
     assert may == {"user": ["user"], "operator": ["user", "operator"], "admin": ["user", "operator", "admin"]}
     assert LOCAL_USER.has_role("admin")
@@ -41,18 +41,18 @@ async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRec
     assert await users.name("u_unknown") == "u_unknown"
 
 
-async def test_servers_that_see_somebody_first_at_the_same_time_agree(records: SqliteRecords) -> None:
+async def test_concurrent_first_sight_of_a_user_agrees(records: SqliteRecords) -> None:
     found = await asyncio.gather(*(Users(records).get_or_create("token", "ada", "user") for _ in range(20)))
     assert len({user.id for user in found}) == 1
 
 
-async def test_a_role_is_what_was_vouched_for_last(records: SqliteRecords) -> None:
+async def test_a_role_is_the_last_vouched_one(records: SqliteRecords) -> None:
     users = Users(records)
     first, second = await users.get_or_create("jwt", "ada", "admin"), await users.get_or_create("jwt", "ada", "user")
     assert first.id == second.id and second.role == "user"
 
 
-def test_what_is_sealed_opens_with_its_secret_alone() -> None:
+def test_sealed_data_opens_only_with_its_secret() -> None:
     secret, other = new_secret(), new_secret()
     sealed = encrypt(secret, "a token, ü")
     assert decrypt(secret, sealed) == "a token, ü"
@@ -60,7 +60,7 @@ def test_what_is_sealed_opens_with_its_secret_alone() -> None:
     assert secret_id(secret) != secret_id(other) and secret not in secret_id(secret) + sealed
 
 
-async def test_the_pulse_says_how_the_process_is() -> None:
+async def test_the_monitor_reports_process_stats() -> None:
     metrics = Metrics()
     pulse = LoopMonitor(metrics)
     pulse.start()
@@ -73,13 +73,13 @@ async def test_the_pulse_says_how_the_process_is() -> None:
         assert f"\n{name} " in said
 
 
-def test_a_loop_that_stands_still_is_late_for_all_who_would_have_come_meanwhile() -> None:
+def test_a_blocked_loop_counts_as_lag_for_all_missed_ticks() -> None:
     assert lag_samples(0.0) == [0.0] and lag_samples(-1.0) == [0.0]
     assert lag_samples(0.05) == pytest.approx([0.05, 0.03, 0.01])
-    assert len(lag_samples(1e9)) == len(lag_samples(10.0))  # one look never takes long
+    assert len(lag_samples(1e9)) == len(lag_samples(10.0))  # one sample is short
 
 
-async def test_the_pulse_sees_a_loop_that_stands_still() -> None:
+async def test_the_monitor_detects_a_blocked_loop() -> None:
     metrics = Metrics()
     pulse = LoopMonitor(metrics)
     pulse.start()
@@ -91,9 +91,9 @@ async def test_the_pulse_sees_a_loop_that_stands_still() -> None:
     assert late is not None and late > 150
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
+async def test_a_rate_limited_client_gets_retry_after(tmp_path: Path) -> None:
     quotas = {"requests_per_second": 0.5, "burst": 3, "agents": 1}
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}, quotas=quotas) as here:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}, quotas=quotas) as here:
         here.service.limits._clock = lambda: 0.0  # however long it takes, it is at once
         async with here.client("ada") as ada:
             statuses = []
@@ -107,4 +107,4 @@ async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> N
                 async with bob.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
                     assert answer.status == status, await answer.text()
         async with here.client("") as nobody, nobody.get("/health") as answer:
-            assert answer.status == 200  # which costs nobody anything
+            assert answer.status == 200  # which costs nothing

@@ -1,4 +1,4 @@
-"""Hundreds who come at once: some begin in each turn of the event loop, in their order, and nobody is forgotten."""
+"""Admission middleware: some requests start per event-loop iteration, in order, and none is lost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wick.server.http.admission import STARTS_PER_ITERATION, AdmissionMiddleware
 
 
 class Turns:
-    """An app that notes who began in which turn of the event loop."""
+    """An app that records which request started in which event-loop iteration."""
 
     def __init__(self) -> None:
         self.turn = 0
-        self.began: list[tuple[int, int]] = []  # the turn, and who
+        self.began: list[tuple[int, int]] = []  # iteration and request
         self.crowds = AdmissionMiddleware(self)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -29,7 +29,7 @@ class Turns:
         return asyncio.create_task(self.crowds(scope, None, None))  # type: ignore[arg-type]
 
 
-async def test_some_begin_in_each_turn_in_their_order() -> None:
+async def test_requests_start_in_batches_in_order() -> None:
     turns = Turns()
     counting = asyncio.create_task(turns.count())
     await asyncio.gather(*(turns.come(number) for number in range(100)))
@@ -40,7 +40,7 @@ async def test_some_begin_in_each_turn_in_their_order() -> None:
     assert len({*in_turn}) >= 100 // STARTS_PER_ITERATION
 
 
-async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
+async def test_health_checks_are_not_queued() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(50)]
     await turns.come(99, "/health")
@@ -48,7 +48,7 @@ async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
     await asyncio.gather(*crowd)
 
 
-async def test_who_goes_while_waiting_holds_up_nobody() -> None:
+async def test_a_disconnected_waiter_blocks_no_other() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(60)]
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_who_goes_while_waiting_holds_up_nobody() -> None:
     assert turns.began[-1][1] == 60
 
 
-async def test_one_after_the_other_nobody_waits() -> None:
+async def test_sequential_requests_do_not_wait() -> None:
     turns = Turns()
     for number in range(30):
         task = turns.come(number)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from server_process import hosted, talking
+from server_process import host_server, open_client
 from wick.constants import JSON_VALUES
 from wick.server.http import json_body
 from wick.server.http.json_body import JsonRoute, exceeds_values
 from wick.server.routes import ROUTERS
 
 
-def test_every_route_with_a_json_body_bounds_it() -> None:
+def test_every_json_route_has_a_body_limit() -> None:
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     with_body = [route for route in routes if route.body_field is not None]
     assert len(with_body) > 15
@@ -44,7 +44,7 @@ def test_separators_in_strings_do_not_count(
 
 
 async def test_too_many_values_are_refused(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"a": {"model": "demo"}}) as server, open_client(server) as client:
         headers = {"Content-Type": "application/json"}
         body = b"[" + b"[]," * JSON_VALUES + b"[]]"
         async with client.post("/agents/a/invoke", data=body, headers=headers) as answer:

@@ -16,7 +16,7 @@ LARGE = os.urandom(LARGE_BYTES + 1)
 
 
 async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
-    """What is sent of an answer, and that whoever made it was done before the first piece."""
+    """Return the sent messages; the producer had finished before the first one."""
     sent: list[dict[str, Any]] = []
     done: list[int] = []
 
@@ -35,17 +35,17 @@ async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
     return sent
 
 
-async def test_a_small_answer_is_sent_as_it_is() -> None:
+async def test_a_small_response_is_sent_directly() -> None:
     assert await answered(b"x" * LARGE_BYTES) == [{"type": "http.response.body", "body": b"x" * LARGE_BYTES}]
 
 
-async def test_a_large_answer_comes_in_pieces_after_its_maker_is_gone() -> None:
+async def test_a_large_response_is_spooled_after_its_producer_ended() -> None:
     sent = await answered(LARGE)
     assert max(len(message["body"]) for message in sent) == PIECE_BYTES
     assert [message["more_body"] for message in sent] == [True] * (len(sent) - 1) + [False]
 
 
-async def test_a_stream_is_sent_as_it_comes() -> None:
+async def test_a_stream_is_sent_unbuffered() -> None:
     assert await answered(LARGE, more_body=True) == [{"type": "http.response.body", "body": LARGE, "more_body": True}]
 
 

@@ -1,4 +1,4 @@
-"""News reach whom they concern, and nobody who is slow holds up the others."""
+"""Events reach their subscribers, and a slow one does not block others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from wick.server.ops.event_bus import MAX_PENDING, BusEvent, EventBus
 
 
-async def test_news_are_for_everyone_or_for_one() -> None:
+async def test_events_are_for_all_or_one_user() -> None:
     bus = EventBus()
     with bus.subscribe("ada") as ada, bus.subscribe("bob") as bob:
         bus.publish("tools_changed", {"registered": "x"})
@@ -30,7 +30,7 @@ async def test_some_news_are_for_operators() -> None:
         assert [news.kind for news in await olga.receive()] == ["config_error", "config_reloaded"]
 
 
-async def test_who_does_not_listen_misses_it() -> None:
+async def test_events_before_a_subscription_are_missed() -> None:
     bus = EventBus()
     bus.publish("early", {})
     with bus.subscribe("ada") as ada:
@@ -39,7 +39,7 @@ async def test_who_does_not_listen_misses_it() -> None:
     bus.publish("late", {})
 
 
-async def test_a_slow_reader_is_told_to_look_for_itself() -> None:
+async def test_a_slow_subscriber_is_asked_to_refetch() -> None:
     bus = EventBus()
     with bus.subscribe("ada") as ada:
         for number in range(MAX_PENDING + 5):

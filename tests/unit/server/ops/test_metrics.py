@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server: what a scrape returns."""
+"""Prometheus metrics of a server, as scraped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from server_process import hosted
+from server_process import host_server
 from wick.server.ops.metrics import BUCKETS, MAX_MODELS, Metrics
 
 
@@ -93,7 +93,7 @@ def test_a_scrape_has_documented_series_only() -> None:
 
 
 async def test_agents_of_single_users_are_not_named(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as here:
+    async with host_server(tmp_path, agents={"a": {"model": "demo"}}) as here:
         async with here.client("ada") as ada:
             async with ada.post("/agents/", json={"agent_id": "secret-plan", "model": "demo"}) as answer:
                 assert answer.status == 201, await answer.text()
@@ -107,7 +107,7 @@ async def test_agents_of_single_users_are_not_named(tmp_path: Path) -> None:
 
 
 async def test_a_server_counts_requests_runs_tokens_and_instances(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as here:
+    async with host_server(tmp_path, agents={"a": {"model": "demo"}}) as here:
         async with here.client("ada") as ada:
             async with ada.post("/agents/a/invoke", json={"messages": [{"role": "user", "content": "hi"}]}) as answer:
                 assert answer.status == 200, await answer.text()

@@ -59,7 +59,7 @@ async def test_tables_and_charts_are_native() -> None:
     assert third.placeholders[1].text == "text beside it"
 
 
-async def test_pictures_come_from_the_workspace_alone(tmp_path: Path) -> None:
+async def test_images_are_loaded_only_from_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "outside.png").write_bytes(png())
     work = tmp_path / "work" / "talk"
     work.mkdir(parents=True)
@@ -86,7 +86,7 @@ async def test_pictures_come_from_the_workspace_alone(tmp_path: Path) -> None:
         ("# a\n" + "| a |\n" * (DECK_CELLS + 1), "too_large"),
     ],
 )
-async def test_what_is_no_deck_is_refused(text: str, code: str) -> None:
+async def test_an_invalid_deck_is_refused(text: str, code: str) -> None:
     with pytest.raises(ApiError) as refused:
         await export(text)
     assert refused.value.code == code
@@ -99,7 +99,7 @@ async def test_no_character_breaks_the_file(text: str) -> None:
     assert len(opened(await export(f"{text}\n"))) == 1
 
 
-async def test_pictures_in_columns_and_themes_come_along(tmp_path: Path) -> None:
+async def test_images_in_columns_and_themes_are_exported(tmp_path: Path) -> None:
     (tmp_path / "dot.png").write_bytes(png())
     text = "---\ntheme: ink\n---\n## Both\n::: columns\n- left\n|||\n![dot](dot.png)\n:::\n"
     (page,) = opened(await export(text, Local(tmp_path), ""))

@@ -1,4 +1,4 @@
-"""Quotas and rates: who wants too much is told when to come back."""
+"""Quotas and rates: an excess request gets a retry time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-def test_requests_are_let_through_at_their_rate_after_a_burst() -> None:
+def test_requests_are_limited_to_their_rate_after_a_burst() -> None:
     clock = Clock()
     limits = QuotaLimiter(Quotas(requests_per_second=2, burst=3), clock)
     for _ in range(3):
@@ -34,7 +34,7 @@ def test_requests_are_let_through_at_their_rate_after_a_burst() -> None:
         limits.count_request("ada")
 
 
-def test_a_slow_rate_says_how_long_to_wait() -> None:
+def test_a_slow_rate_returns_the_wait() -> None:
     limits = QuotaLimiter(Quotas(requests_per_second=0.1, burst=1), Clock())
     limits.count_request("ada")
     with pytest.raises(ApiError) as caught:
@@ -42,13 +42,13 @@ def test_a_slow_rate_says_how_long_to_wait() -> None:
     assert caught.value.headers["Retry-After"] == "10"
 
 
-def test_without_a_rate_nobody_waits() -> None:
+def test_without_a_rate_there_is_no_wait() -> None:
     limits = QuotaLimiter(Quotas(requests_per_second=0, burst=1), Clock())
     for _ in range(1_000):
         limits.count_request("ada")
 
 
-def test_those_who_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_users_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.server.ops.quotas.MAX_BUCKETS", 10)
     clock = Clock()
     limits = QuotaLimiter(Quotas(requests_per_second=1, burst=2), clock)
@@ -59,7 +59,7 @@ def test_those_who_have_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     assert [*limits._buckets] == ["ada"]
 
 
-def test_what_is_held_counts_until_it_is_let_go() -> None:
+def test_a_slot_counts_until_its_release() -> None:
     limits = QuotaLimiter(Quotas(runs=2))
     with limits.hold("runs", "ada"), limits.hold("runs", "ada"):
         assert limits.count_held("runs", "ada") == 2
@@ -71,7 +71,7 @@ def test_what_is_held_counts_until_it_is_let_go() -> None:
     assert limits.count_held("runs", "ada") == 0
 
 
-def test_what_there_is_already_leaves_room_or_not() -> None:
+def test_existing_use_counts_against_the_quota() -> None:
     limits = QuotaLimiter(Quotas(threads=3, agents=0))
     limits.check_room("threads", 2)
     limits.check_room("agents", 1_000_000)

@@ -1,4 +1,4 @@
-"""What the server knows and nobody is to see."""
+"""Redaction of the server's secrets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from uvicorn.logging import AccessFormatter, DefaultFormatter
 
-from server_agents import say
-from server_process import events, hosted, talking
+from server_agents import user_message
+from server_process import host_server, open_client, read_events
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
 from wick._internal.frozen import freeze
 from wick.config.secrets import find_secrets
@@ -46,14 +46,14 @@ def test_secrets_are_those_of_the_settings_and_of_the_environment(tmp_path: Path
     assert found == {"of-the-settings", "of-the-folder", "p@ssword1", "sk-0123456789", "gh-0123456789"}
 
 
-def test_what_is_longer_counts_first() -> None:
+def test_longer_secrets_are_redacted_first() -> None:
     secrets = Secrets(["", "abc", SECRET, f"{SECRET}-and-more"])
     assert secrets.redact_text(f"abc {SECRET}-and-more, {SECRET}") == "abc [secret], [secret]"
     assert not Secrets() and Secrets().redact_text(SECRET) == SECRET
     assert SECRET not in repr(Secrets([SECRET]))
 
 
-def test_data_is_looked_through() -> None:
+def test_nested_data_is_redacted() -> None:
     data = {"a": [SECRET, 1, None, {SECRET: f"x{SECRET}x"}]}
     assert Secrets([SECRET]).redact_json(data) == {"a": ["[secret]", 1, None, {"[secret]": "x[secret]x"}]}
 
@@ -70,7 +70,7 @@ def fail() -> str:
     raise ValueError(SECRET)
 
 
-async def test_tools_cannot_say_them() -> None:
+async def test_tool_output_is_redacted() -> None:
     calls = assistant("", ToolCall("1", "leak", {}), ToolCall("2", "fail", {}))
     agent = Agent(Scripted(calls, "Done."), tools=[leak, fail], hooks=[Redaction(Secrets([SECRET]))])
     result = await agent.run("go")
@@ -78,11 +78,11 @@ async def test_tools_cannot_say_them() -> None:
     assert SECRET not in log and "it is [secret]" in log
 
 
-async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
+async def test_server_responses_are_redacted(tmp_path: Path) -> None:
     def make(user: object) -> Agent:
         return Agent(Scripted(assistant("", ToolCall("1", "leak", {})), "Done."), tools=[leak])
 
-    async with hosted(tmp_path, agents={"leaky": make}, token=SECRET) as here, here.client(SECRET) as owner:
+    async with host_server(tmp_path, agents={"leaky": make}, token=SECRET) as here, here.client(SECRET) as owner:
         async with owner.post("/agents/leaky/stream", json={"messages": [{"content": "go"}]}) as answer:
             text = await answer.text()
             assert answer.status == 200 and "[secret]" in text and SECRET not in text
@@ -93,13 +93,13 @@ async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
 
 
 def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
-    """Where users see whether a text was replaced, a list of words would find it."""
+    """Where users see redactions, a word list would find it."""
     secrets = Secrets([WEAK, SECRET, "a" * 40])
     assert secrets.redact_text(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
     assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"
 
 
-def test_weak_secrets_are_named_without_their_values(tmp_path: Path) -> None:
+def test_weak_secrets_are_named_without_values(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, token="of-the-settings", store="postgresql://u:p%40ssword1@h/d")
     environment = {"A_KEY": SECRET, "B_PASSWORD": WEAK, "C_KEY": "/run/secrets/key", "D_TOKEN": "", "HOME": "x"}
     assert weak_names(named_secrets(settings, environment)) == ["B_PASSWORD", "store", "token"]
@@ -133,8 +133,8 @@ def test_a_secret_of_several_lines_or_of_many_characters_is_redacted_too() -> No
     guess=st.integers(0, len(SECRET) - 1).map(lambda size: SECRET[:size]),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
 )
-def test_live_text_is_cut_in_the_same_places_whatever_the_secrets_are(text: str, guess: str, sizes: list[int]) -> None:
-    """Else whoever prints a guess and watches when it comes learns a secret, one character at a time."""
+def test_streamed_text_is_cut_at_places_independent_of_secrets(text: str, guess: str, sizes: list[int]) -> None:
+    """Otherwise a guess and its timing would reveal a secret, one character at a time."""
     said = text + guess + text
     assume(SECRET not in said)
     others = ("zzzzzzzz-yyyyyyyy-1234567", SECRET[::-1])
@@ -143,7 +143,7 @@ def test_live_text_is_cut_in_the_same_places_whatever_the_secrets_are(text: str,
 
 
 def _live(secrets: Secrets, said: str, sizes: list[int]) -> list[str]:
-    """What comes of each piece, with an empty text where nothing does."""
+    """Return the output for each piece, "" if there is none."""
     pieces, rest = list[str](), ""
     for size in islice(cycle(sizes), len(said)):
         piece, said = said[:size], said[size:]
@@ -152,7 +152,7 @@ def _live(secrets: Secrets, said: str, sizes: list[int]) -> list[str]:
     return pieces
 
 
-def test_a_text_that_is_held_back_as_far_as_it_is_a_secret_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cut_that_reveals_a_secret_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def compare(self: Secrets, text: str) -> tuple[str, str]:
         known = next(iter(self._known))
         begun = next(size for size in range(len(known), -1, -1) if text.endswith(known[:size]))
@@ -160,11 +160,11 @@ def test_a_text_that_is_held_back_as_far_as_it_is_a_secret_is_noticed(monkeypatc
 
     monkeypatch.setattr(Secrets, "split_live", compare)
     with pytest.raises(AssertionError):
-        test_live_text_is_cut_in_the_same_places_whatever_the_secrets_are()
+        test_streamed_text_is_cut_at_places_independent_of_secrets()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
+def test_streamed_pieces_are_redacted(size: int) -> None:
     said, told = f"hu hush hush-01 {SECRET} and {SECRET}{SECRET[:5]}, hush-012345678", list[Event]()
     emit = RedactingEmitter(Secrets([SECRET, "another-secret"]), told.append)
     for at in range(0, len(said), size):
@@ -178,21 +178,21 @@ def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
     assert isinstance(told[-1], ToolEnd)
 
 
-async def test_they_stay_out_of_a_command_while_it_runs(tmp_path: Path) -> None:
+async def test_live_command_output_is_redacted(tmp_path: Path) -> None:
     command = f"printf 'it is {SECRET[:6]}'; sleep 0.3; printf '{SECRET[6:]}, I think\\n'; sleep 0.3"
     model = Scripted(assistant("", ToolCall("1", "execute", {"command": command})), "Done.")
     made = {"runner": {"model": model, "backend": "local"}}
     async with (
-        hosted(tmp_path, agents=made, token=SECRET) as here,
+        host_server(tmp_path, agents=made, token=SECRET) as here,
         here.client(SECRET) as owner,
         owner.post("/agents/runner/stream", json={"messages": [{"content": "go"}]}) as answer,
     ):
-        seen = await events(answer)
+        seen = await read_events(answer)
     live = "".join(each["data"]["data"]["delta"] for each in seen if each["event"] == "on_tool_stream")
     assert SECRET not in live and "it is [secret], I think" in live
 
 
-def test_they_stay_out_of_logs() -> None:
+def test_logs_are_redacted() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(RedactingFormatter(logging.Formatter("%(message)s"), Secrets([SECRET])))
@@ -232,7 +232,7 @@ def _begun(log: str) -> list[str]:
 
 @pytest.mark.parametrize("inner", [logging.Formatter("%(message)s"), DefaultFormatter("%(message)s"), _Own()])
 @pytest.mark.parametrize("text", ["%s", FORGED.replace("%", "%%")])
-def test_a_record_is_one_line_whatever_is_in_it(inner: logging.Formatter, text: str) -> None:
+def test_a_record_is_one_line(inner: logging.Formatter, text: str) -> None:
     given = (ValueError(FORGED),) if "%s" in text else ()
     try:
         raise ValueError(FORGED) from KeyError(FORGED)
@@ -250,7 +250,7 @@ def test_the_lines_of_an_access_log_are_escaped_too() -> None:
     assert len(_begun(log)) == 1 and SECRET not in log and "GET /x\\n2026" in log
 
 
-def test_a_line_that_is_forged_is_noticed() -> None:
+def test_a_forged_line_is_detected() -> None:
     plain = logging.Formatter("%(message)s")
     assert len(_begun(_logged(plain, "%s", FORGED))) == 2
 
@@ -269,18 +269,16 @@ def test_handlers_of_every_logger_are_covered() -> None:
             each.setFormatter(formatter)
 
 
-async def test_what_a_models_server_says_is_told_without_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may repeat the key that it refuses: in the stream, in the log, and in what is noted of the run."""
+async def test_provider_errors_are_reported_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may repeat the refused key: in the stream, in the log, and in the record of the run."""
     monkeypatch.setenv("SOME_API_KEY", "sk-live-0123456789")
 
     def refuses(request: Any) -> str:
         raise ModelError("the key sk-live-0123456789 is not known here", status=401)
 
     made = {"refused": Agent(FunctionModel(refuses))}
-    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
-        async with client.post("/agents/refused/stream", json=say("Hello.", "th_1")) as response:
+    async with host_server(tmp_path, agents=made) as server, open_client(server) as client:
+        async with client.post("/agents/refused/stream", json=user_message("Hello.", "th_1")) as response:
             told = await response.text()
         noted = await (await client.get(f"/runs/{response.headers['X-Run-Id']}")).text()
         log = await (await client.get("/threads/th_1/export")).text()
@@ -288,15 +286,15 @@ async def test_what_a_models_server_says_is_told_without_the_key(
         assert "sk-live" not in text and "the key [secret] is not known here" in text
 
 
-# -- what enters ------------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 PRIVATE = ("http://example.com/a.png", "https://127.0.0.1/a.png", "https://[::1]/a", "file:///etc/passwd")
 
 
 async def test_addresses_that_no_model_may_fetch_are_refused_wherever_messages_enter(tmp_path: Path) -> None:
     model = Scripted("Hello.", "Hello.", spare=True)
-    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
-        async with client.post("/agents/a/invoke", json=say("Hello.", "th_1")) as answer:
+    async with host_server(tmp_path, agents={"a": Agent(model)}) as server, open_client(server) as client:
+        async with client.post("/agents/a/invoke", json=user_message("Hello.", "th_1")) as answer:
             assert answer.status == 200
         before = await (await client.get("/threads/th_1/export")).text()
         for url in PRIVATE:
@@ -321,13 +319,13 @@ async def test_a_part_that_the_model_cannot_read_is_refused_and_not_stored(tmp_p
     made = {"a": Agent(OpenAI("m", base_url="http://127.0.0.1:9/v1", api_key="k"))}
     part = {"type": "file", "url": "https://example.com/a.pdf", "media_type": "application/pdf"}
     body = {"messages": [{"role": "user", "content": [part]}], "thread_id": "th_1"}
-    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=made) as server, open_client(server) as client:
         async with client.post("/agents/a/invoke", json=body) as answer:
             assert answer.status == 400 and "takes files as data" in await answer.text()
         assert (await client.get("/threads/th_1")).status == 404
 
 
-async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> None:
+async def test_media_links_of_tools_are_not_fetched(tmp_path: Path) -> None:
     @tool
     def point() -> ToolResult:
         """Point to it."""
@@ -336,8 +334,11 @@ async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> No
         )
 
     model = Scripted(ToolCall("1", "point", {}), "Done.")
-    async with hosted(tmp_path, agents={"a": Agent(model, tools=[point])}) as server, talking(server) as client:
-        await client.post("/agents/a/invoke", json=say("Go."))
+    async with (
+        host_server(tmp_path, agents={"a": Agent(model, tools=[point])}) as server,
+        open_client(server) as client,
+    ):
+        await client.post("/agents/a/invoke", json=user_message("Go."))
     _, note, kept = model.requests[-1].messages[-1].content
     assert isinstance(note, TextPart) and "left out" in note.text and isinstance(kept, ImagePart)
 
@@ -345,9 +346,9 @@ async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> No
 @pytest.mark.parametrize("id", [".", "..", "search"])
 async def test_a_thread_that_no_address_leads_to_is_not_made(tmp_path: Path, id: str) -> None:
     model = Scripted(spare=True)
-    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"a": Agent(model)}) as server, open_client(server) as client:
         for path in ("/agents/a/invoke", "/agents/a/stream"):
-            async with client.post(path, json=say("Hello.", id)) as answer:
+            async with client.post(path, json=user_message("Hello.", id)) as answer:
                 assert answer.status == 400 and "cannot be called" in await answer.text()
     assert not model.requests
 

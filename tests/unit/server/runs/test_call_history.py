@@ -1,4 +1,4 @@
-"""Why a tool call came to what it came to, from real runs."""
+"""Reasons of a tool call's outcome, from real runs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> No
     assert len(why.attempts) == allowed
 
 
-async def test_with_a_recorder_those_who_let_it_pass_are_known_too() -> None:
+async def test_with_a_recorder_passing_hooks_are_listed() -> None:
     why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3}), hooks=[Recorder()]), "1")
     assert {(row.hook, row.verdict) for row in why.verdicts} >= {("double", "pass"), ("careful", "pass")}
     changed = next(row.changed for row in why.verdicts if row.hook == "double")
     assert changed == {"a": [2, 4]}
 
 
-async def test_of_two_calls_with_one_id_the_last_or_the_one_that_is_meant() -> None:
+async def test_of_two_calls_with_one_id_the_last_or_the_requested() -> None:
     thread = await thread_of(ToolCall("1", "add", {"a": 1, "b": 1}), ToolCall("1", "add", {"a": 2, "b": 300}))
     first, last = [entry.seq for entry in thread.entries if getattr(entry.data, "tool_calls", ())]
     assert found(thread, "1").seq == last and found(thread, "1", last).attempts == []

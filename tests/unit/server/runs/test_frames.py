@@ -1,4 +1,4 @@
-"""What a log tells, as frames: always the same, from wherever one goes on."""
+"""The frames of a log: deterministic, and resumable anywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import call, calls, echo
+from kit import echo, tool_call, tool_calls_reply
 from wick import Agent, Ask, Block, Scripted, Thread, ToolUse, guard
 from wick.capabilities.recorder import Recorder
 from wick.capabilities.todos import Todos
@@ -27,7 +27,7 @@ def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
 
 
 def told(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
-    """All that a log tells of a run, with its last word."""
+    """Return all frames of a run with its terminal one."""
     telling = FrameBuilder(thread.id, run or _runs(thread)[-1])
     place = parse_position(after)
     frames = [frame for entry in thread.entries for frame in telling.build_frames(entry.to_json(), place)]
@@ -40,13 +40,15 @@ def _runs(thread: Thread) -> list[str]:
 
 async def tool_run(*hooks: Any, **options: Any) -> Thread:
     thread = Thread("th_1")
-    script = Scripted(calls(call("echo", "a", text="x"), call("echo", "b", text="y")), "All done.", spare=True)
+    script = Scripted(
+        tool_calls_reply(tool_call("echo", "a", text="x"), tool_call("echo", "b", text="y")), "All done.", spare=True
+    )
     agent = Agent(script, tools=[echo], hooks=hooks, **options)
     await agent.run("Go.", thread=thread)
     return thread
 
 
-async def test_a_run_is_told_in_the_order_of_its_log() -> None:
+async def test_frames_follow_the_order_of_the_log() -> None:
     found = told(await tool_run())
     assert [event for _, event, _ in found] == [
         "on_chat_model_end",
@@ -66,14 +68,14 @@ async def test_a_run_is_told_in_the_order_of_its_log() -> None:
     assert {frame["run_id"] for _, _, frame in found} == {last["run_id"]} and last["data"]["usage"]["output_tokens"] > 0
 
 
-async def test_it_goes_on_exactly_after_any_id() -> None:
+async def test_a_stream_resumes_exactly_after_any_id() -> None:
     thread = await tool_run()
     whole = told(thread)
     for number, (id, _, _) in enumerate(whole, 1):
         assert told(thread, after=id) == whole[number:]
 
 
-async def test_what_hooks_decided_stands_beside_the_result() -> None:
+async def test_hook_decisions_are_sent_with_the_result() -> None:
     @guard(ToolUse, match="echo")
     def picky(use: ToolUse) -> Block | None:
         return Block("not that") if use.args["text"] == "x" else None
@@ -86,7 +88,7 @@ async def test_what_hooks_decided_stands_beside_the_result() -> None:
     assert "why" not in next(end for end in ends if end["call_id"] == "b")
 
 
-async def test_questions_values_and_words_in_between_are_told() -> None:
+async def test_questions_values_and_notices_are_sent() -> None:
     @guard(ToolUse, match="echo")
     def confirm(use: ToolUse) -> Ask:
         return Ask("may I?")
@@ -100,7 +102,7 @@ async def test_questions_values_and_words_in_between_are_told() -> None:
     assert not any("traces" in frame["data"] for _, event, frame in found if event == "on_state")
 
 
-async def test_a_value_is_told_with_what_changed_of_it() -> None:
+async def test_a_value_is_sent_with_its_change() -> None:
     thread = Thread("th_1")
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
     thread.values["todos"] = [{"id": "1"}]
@@ -125,7 +127,7 @@ def paused() -> Thread:
     return thread
 
 
-def test_a_pause_is_the_last_word_until_the_run_goes_on() -> None:
+def test_a_pause_is_terminal_until_the_run_continues() -> None:
     thread = paused()
     assert [event for _, event, _ in told(thread)] == ["on_approval_request", "done"]
     assert told(thread)[-1][2]["data"]["outcome"] == "interrupted"
@@ -139,21 +141,21 @@ def test_a_pause_is_the_last_word_until_the_run_goes_on() -> None:
     assert [id for id, _, _ in told(thread, after="3")] == ["6", "7"]
 
 
-def test_that_a_server_let_go_of_a_run_is_no_end() -> None:
+def test_a_released_run_has_no_terminal_frame() -> None:
     thread = Thread("th_1")
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
     thread.append("run_end", {"run": "r", "outcome": "interrupted", "reason": "interrupted", "usage": {}})
     assert told(thread) == []
 
 
-def test_to_go_back_ends_a_run_that_waits() -> None:
+def test_a_rewind_ends_a_waiting_run() -> None:
     thread = paused()
     thread.rewind(0)
     assert [event for _, event, _ in told(thread, "r")] == ["on_approval_request", "done"]
     assert told(thread, "r")[-1][2]["data"]["reason"] == "the thread was rewound"
 
 
-def test_a_failure_says_what_went_wrong() -> None:
+def test_a_failure_has_its_error() -> None:
     thread = Thread("th_1")
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
     error = {"code": "model_error", "message": "it is down"}
@@ -162,7 +164,7 @@ def test_a_failure_says_what_went_wrong() -> None:
     assert (id, event) == ("2", "error") and frame["data"]["error"] == error and frame["thread_id"] == "th_1"
 
 
-async def test_the_runs_of_a_thread_are_told_apart() -> None:
+async def test_runs_of_a_thread_are_separated() -> None:
     thread = await tool_run()
     await Agent(Scripted("Again.")).run("More.", thread=thread)
     first, second = _runs(thread)
@@ -172,7 +174,7 @@ async def test_the_runs_of_a_thread_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("id", ["x", "1.", "-1", "1.0", "1.2.3", " 1", "9" * 30])
-def test_what_is_no_id_is_refused(id: str) -> None:
+def test_an_invalid_id_is_refused(id: str) -> None:
     with pytest.raises(ApiError, match="Last-Event-ID"):
         parse_position(id)
 
@@ -189,7 +191,7 @@ def test_a_piece_has_no_id() -> None:
 
 
 @given(st.text(), st.dictionaries(st.text(), st.integers()))
-def test_whatever_is_said_is_one_frame(text: str, args: dict[str, int]) -> None:
+def test_any_text_is_one_frame(text: str, args: dict[str, int]) -> None:
     for event in (ChatModelStream("r", "m", text), ToolStart("r", text, "c", args)):
         lines = encode_event(event, "7").decode().split("\n")
         assert lines[0] == "id: 7" and lines[3:] == ["", ""]

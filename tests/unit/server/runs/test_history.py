@@ -1,4 +1,4 @@
-"""What a log tells of a conversation beside its messages, from real runs."""
+"""The history of a conversation from its log, from real runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def ran(thread: Thread, *replies: Any, words: str = "go") -> str:
     return str(thread.entries[-1].data["run"])
 
 
-async def test_messages_know_their_run_and_tools_how_long_they_took() -> None:
+async def test_messages_have_their_run_and_tools_their_duration() -> None:
     thread = Thread()
     first = await ran(thread, assistant("", ToolCall("c1", "add", {"a": 1, "b": 2})), "3")
     second = await ran(thread, assistant("", ToolCall("c1", "add", {"a": 500, "b": 2})), "no")
@@ -51,7 +51,7 @@ async def test_messages_know_their_run_and_tools_how_long_they_took() -> None:
     ]
 
 
-async def test_a_run_that_failed_is_told_with_its_error() -> None:
+async def test_a_failed_run_has_its_error() -> None:
     thread = Thread()
     with pytest.raises(ValueError, match="it broke"):
         await ran(thread, ValueError("it broke"))
@@ -60,7 +60,7 @@ async def test_a_run_that_failed_is_told_with_its_error() -> None:
     assert end.error is not None and "it broke" in end.error.message
 
 
-async def test_what_was_gone_back_behind_is_not_told() -> None:
+async def test_rewound_entries_are_omitted() -> None:
     thread = Thread()
     await ran(thread, "one")
     after_first = len(thread.entries)
@@ -72,7 +72,7 @@ async def test_what_was_gone_back_behind_is_not_told() -> None:
     assert [one.run for one in found.messages][2:] == [third, third] and len(found.ends) == 2
 
 
-async def test_in_the_middle_of_a_run_what_is_said_next_is_of_the_next_run() -> None:
+async def test_messages_during_a_run_belong_to_the_next() -> None:
     thread = Thread()
     await ran(thread, "one")
     thread.rewind(next(entry.seq for entry in thread.entries if entry.kind == "run_start"))
@@ -81,7 +81,7 @@ async def test_in_the_middle_of_a_run_what_is_said_next_is_of_the_next_run() -> 
     assert [one.run for one in told(thread).messages][-3:] == [second] * 3
 
 
-async def test_a_call_knows_the_thread_of_its_subagent() -> None:
+async def test_a_call_has_the_thread_of_its_subagent() -> None:
     parent, seen = Thread("parent"), []
 
     @before(Run, inherit=True)

@@ -1,4 +1,4 @@
-"""What readers of a run are told: everything durable once, and pieces as long as they keep up."""
+"""Subscribers of a run: every durable event once, and deltas while they keep up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo
+from kit import echo, tool_call, tool_calls_reply
 from wick import Agent, FunctionModel, Message, ModelCall, Scripted, Thread, after
 from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
@@ -38,7 +38,7 @@ async def heard(hub: RunHub, after: StreamPosition = START) -> list[Frame]:
 
 
 class Slow:
-    """A model that says a word whenever it is told to."""
+    """A model that streams a word on demand."""
 
     name = "slow"
 
@@ -52,7 +52,7 @@ class Slow:
 
 
 class Going:
-    """A run with a hub, going on."""
+    """A running run with a hub."""
 
     def __init__(self, model: Any, **options: Any) -> None:
         self.store, self.thread = InMemory(), Thread("th_1")
@@ -70,8 +70,8 @@ class Going:
             await self.store.close()
 
 
-async def test_everybody_hears_the_same() -> None:
-    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+async def test_all_subscribers_get_the_same_events() -> None:
+    going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
     first, second = await asyncio.gather(heard(going.hub), heard(going.hub))
     await going.task
     assert [frame.text for frame in first] == [frame.text for frame in second]
@@ -82,8 +82,8 @@ async def test_everybody_hears_the_same() -> None:
     assert deltas.endswith("All done.")
 
 
-async def test_who_comes_after_the_end_is_told_all_that_is_durable() -> None:
-    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+async def test_a_late_subscriber_gets_all_durable_events() -> None:
+    going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
     await going.task
     late, live = await heard(going.hub), [frame async for frame in _told(going)]
     assert [frame.text for frame in late] == [frame.text for frame in live] and events(late)[-1] == "done"
@@ -97,7 +97,7 @@ async def _told(going: Going) -> AsyncIterator[Frame]:
             yield frame
 
 
-async def test_who_joins_late_gets_the_open_message_so_far() -> None:
+async def test_a_late_subscriber_gets_the_open_message() -> None:
     model = Slow()
     going = Going(model)
     early: list[Frame] = []
@@ -135,7 +135,7 @@ async def test_a_reader_that_joins_before_the_first_text_gets_the_start() -> Non
     assert events(late) == ["on_chat_model_start", "on_chat_model_stream", "on_chat_model_end", "done"]
 
 
-async def test_who_cannot_keep_up_is_told_so_and_misses_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_subscriber_is_notified_and_gets_all_durable_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READER_FRAMES", 5)
     model = Slow()
     going = Going(model)
@@ -177,7 +177,7 @@ async def test_a_reader_that_never_reads_holds_little(monkeypatch: pytest.Monkey
     assert reader.behind and not reader.queue
 
 
-async def test_while_nothing_comes_there_is_a_sign_of_life() -> None:
+async def test_an_idle_stream_sends_keep_alives() -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
     async with aclosing(hub.stream(StreamReader(START), 0.01)) as batches:
         assert [await anext(batches) for _ in range(3)] == [[], [], []]
@@ -186,7 +186,7 @@ async def test_while_nothing_comes_there_is_a_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize("end", ["elsewhere", "stopped"])
-async def test_an_end_that_is_not_ours_to_tell_is_not_told(end: Any) -> None:
+async def test_a_foreign_terminal_event_is_not_sent(end: Any) -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
@@ -195,7 +195,7 @@ async def test_an_end_that_is_not_ours_to_tell_is_not_told(end: Any) -> None:
     assert await listening == [] and await heard(hub) == []
 
 
-async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
+async def test_a_terminal_event_missing_in_the_log_is_sent() -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
@@ -205,8 +205,8 @@ async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
         assert events(found) == ["done"] and found[0].position is None
 
 
-async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
-    """A reply that hooks replaced is announced after it was logged: the log has told of it by then."""
+async def test_deltas_after_a_complete_message_are_dropped() -> None:
+    """A reply replaced by hooks is announced after it was logged: the log has sent it by then."""
 
     @after(ModelCall)
     def shout(op: ModelCall) -> None:
@@ -248,7 +248,7 @@ async def test_without_readers_no_frame_is_built(monkeypatch: pytest.MonkeyPatch
     await store.close()
 
 
-async def test_events_come_from_other_python_threads_too() -> None:
+async def test_events_of_other_threads_are_accepted() -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
@@ -263,7 +263,7 @@ async def test_events_come_from_other_python_threads_too() -> None:
     assert [frame.event.delta for frame in found[:-1]] == [str(n) for n in range(100)]  # type: ignore[attr-defined]
 
 
-async def test_what_is_not_saved_is_not_told() -> None:
+async def test_unsaved_events_are_not_sent() -> None:
     """An entry that is appended and not on disk yet is no frame."""
     saving = asyncio.Event()
 

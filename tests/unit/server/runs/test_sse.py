@@ -1,4 +1,4 @@
-"""The response that streams: it writes what there is, shows signs of life, and ends when the client goes."""
+"""The streaming response: it writes pending frames, sends keep-alives, and ends at a disconnect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from server_agents import HELLO, Gate, agents
-from server_process import Hosted, eventually, frames, hosted, talking
+from server_agents import HELLO, Gate, sample_agents
+from server_process import InProcessServer, host_server, open_client, read_frames, wait_until
 from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
 from wick.server.runs.frames import Frame, transient_frame
@@ -22,7 +22,7 @@ def frame(text: str) -> Frame:
 
 
 async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[str, Any]]:
-    """What an app sends to a client that stays, or goes."""
+    """Return the sent messages for a client that stays or disconnects."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
@@ -36,7 +36,7 @@ async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[
     return sent
 
 
-async def test_what_is_there_is_written_in_one_go() -> None:
+async def test_pending_frames_are_written_at_once() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         yield [frame("a"), frame("b"), frame("c")]
         yield []
@@ -49,7 +49,7 @@ async def test_what_is_there_is_written_in_one_go() -> None:
     assert [body["more_body"] for body in bodies] == [True, True, True, False]
 
 
-async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
+async def test_a_disconnect_ends_the_stream_and_closes_its_source() -> None:
     gone, closed = asyncio.Event(), asyncio.Event()
 
     async def batches() -> AsyncGenerator[list[Frame], None]:
@@ -64,7 +64,7 @@ async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
     assert closed.is_set() and len(sent) == 2
 
 
-async def test_to_be_cancelled_from_outside_is_no_client_that_goes() -> None:
+async def test_an_outer_cancellation_is_not_a_disconnect() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         await asyncio.Event().wait()
         yield []
@@ -76,7 +76,7 @@ async def test_to_be_cancelled_from_outside_is_no_client_that_goes() -> None:
         await task
 
 
-async def test_what_its_source_raises_is_not_swallowed() -> None:
+async def test_errors_of_the_source_are_raised() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         yield [frame("a")]
         raise RuntimeError("no tea")
@@ -94,16 +94,16 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as found:
         yield found
 
 
-async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None:
-    """At once, and not when it has something to say next."""
+async def test_a_stream_ends_with_its_client(server: InProcessServer, gate: Gate) -> None:
+    """At once, and not at its next event."""
     following = server.service.runs.followers
     following.beat = 3_600.0
-    async with talking(server) as client:
+    async with open_client(server) as client:
         response = await client.post("/agents/gate/stream", json=HELLO)
         await gate.asked.wait()
         assert following.readers == 1
@@ -112,14 +112,14 @@ async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None
         async def gone() -> bool:
             return following.readers == 0
 
-        await eventually(gone)
+        await wait_until(gone)
     assert len(server.service.runs.executor.running) == 1
     gate.answers.put_nowait("Here.")
 
 
-async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Gate) -> None:
+async def test_keep_alives_are_sent_while_idle(server: InProcessServer, gate: Gate) -> None:
     server.service.runs.followers.beat = 0.05
-    async with talking(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
+    async with open_client(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
         beats = 0
         async for line in response.content:
             beats += line == b": \n"
@@ -127,11 +127,11 @@ async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Ga
                 break
         assert server.service.runs.executor.running
         gate.answers.put_nowait("Here.")
-        assert [found["event"] async for found in frames(response)][-1] == "done"
+        assert [found["event"] async for found in read_frames(response)][-1] == "done"
 
 
 async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
-    """A reader that stands still is left behind; the run goes on, and what it holds is bounded."""
+    """A stalled reader is dropped; the run continues with bounded memory."""
 
     @tool
     async def chatter(use: ToolUse) -> str:
@@ -143,7 +143,7 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
 
     script = Scripted(ToolCall("c1", "chatter", {}), "Done.")
     short = {"chatty": Agent(script, tools=[chatter]), "echo": Agent(FunctionModel(lambda request: "hello"))}
-    async with hosted(tmp_path, agents=short, grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=short, grace=0) as server, open_client(server) as client:
         response = await client.post("/agents/chatty/stream", json=HELLO)
         run = response.headers["X-Run-Id"]
         hubs = server.service.runs.followers.board._hubs
@@ -155,8 +155,8 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
             async with client.get(f"/runs/{run}") as state:
                 return bool((await state.json())["state"] == "ended")
 
-        await eventually(ended)
+        await wait_until(ended)
         async with client.post("/agents/echo/invoke", json=HELLO) as fine:
             assert fine.status == 200
-        seen = [found["event"] async for found in frames(response)]  # and now it reads
+        seen = [found["event"] async for found in read_frames(response)]  # and now it reads
         assert seen[-2:] == ["on_chat_model_end", "done"] and "resync" in seen and seen.count("done") == 1

@@ -1,4 +1,4 @@
-"""Threads that are read as a whole: one at a time, in turns between users, and none for who has gone."""
+"""Loading whole threads: one at a time, fair between users, and none for disconnected clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def asked(*, gone: bool = False) -> Request:
     return Request({"type": "http"}, receive)
 
 
-async def test_who_asks_for_many_does_not_keep_others_waiting(loading: ThreadLoader) -> None:
+async def test_many_requests_of_one_user_do_not_block_others(loading: ThreadLoader) -> None:
     order, inside, most = [], 0, 0
 
     async def look(owner: str, id: str) -> None:
@@ -49,7 +49,7 @@ async def test_who_asks_for_many_does_not_keep_others_waiting(loading: ThreadLoa
     assert not loading._of, "somebody who waits for nothing is remembered"
 
 
-async def test_nothing_is_read_for_who_has_gone(loading: ThreadLoader) -> None:
+async def test_disconnected_clients_cause_no_reads(loading: ThreadLoader) -> None:
     with pytest.raises(ApiError, match="closed the connection"):
         async with loading.load("ada", "ada-one", asked(gone=True)):
             pytest.fail("it was read")

@@ -8,16 +8,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api_requests import ask
-from server_agents import Gate, agents, answer, get, say
-from server_process import eventually, hosted, talking
+from api_requests import send_request
+from server_agents import Gate, get_json, sample_agents, send_answer, user_message
+from server_process import host_server, open_client, wait_until
 from wick.errors import ConfigError
 from wick.server.settings import Retention, Settings, load_settings
 from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory
 
 
 async def _ids(client: aiohttp.ClientSession) -> list[str]:
-    return sorted(each["id"] for each in (await get(client, "/threads"))["threads"])
+    return sorted(each["id"] for each in (await get_json(client, "/threads"))["threads"])
 
 
 @pytest.mark.parametrize("given", ["30d", "12h", "90m", "45s", "2 w", 0, None, False])
@@ -36,31 +36,37 @@ def test_a_time_without_a_unit_is_refused(tmp_path: Path, given: Any) -> None:
 async def test_idle_threads_expire_and_those_in_use_do_not(tmp_path: Path, store: str) -> None:
     gate = Gate()
     more: dict[str, Any] = {"retention": {"threads": "1s"}, "grace": 0}
-    async with hosted(tmp_path, store=store, agents=agents(gate), **more) as server, talking(server) as client:
-        await answer(client, "echo", say("Hello.", "th_idle"))
-        async with client.post("/agents/gate/stream", json=say("Hello.", "th_busy")) as going:
+    async with (
+        host_server(tmp_path, store=store, agents=sample_agents(gate), **more) as server,
+        open_client(server) as client,
+    ):
+        await send_answer(client, "echo", user_message("Hello.", "th_idle"))
+        async with client.post("/agents/gate/stream", json=user_message("Hello.", "th_busy")) as going:
             assert going.status == 200
 
             async def only_busy() -> bool:
                 return await _ids(client) == ["th_busy"]
 
-            await eventually(only_busy)
-            assert (await ask(server, "ada", "GET", "/threads/th_idle"))[0] == 404
+            await wait_until(only_busy)
+            assert (await send_request(server, "ada", "GET", "/threads/th_idle"))[0] == 404
             gate.answers.put_nowait("Done.")
             await going.read()
-        assert "Done." in str(await get(client, "/threads/th_busy"))
+        assert "Done." in str(await get_json(client, "/threads/th_busy"))
 
 
 async def test_without_a_retention_nothing_expires(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents=agents(Gate())) as server, talking(server) as client:
-        await answer(client, "echo", say("Hello.", "th_1"))
+    async with host_server(tmp_path, agents=sample_agents(Gate())) as server, open_client(server) as client:
+        await send_answer(client, "echo", user_message("Hello.", "th_1"))
         assert server.service._expiry._task is None and await _ids(client) == ["th_1"]
 
 
 async def test_a_store_in_memory_has_the_usual_numbers_and_no_file(tmp_path: Path) -> None:
     assert (TTL_SECONDS, SWEEP_SECONDS) == (3600, 300)
-    async with hosted(tmp_path, store="memory", agents=agents(Gate())) as server, talking(server) as client:
-        await answer(client, "echo", say("Hello.", "th_1"))
+    async with (
+        host_server(tmp_path, store="memory", agents=sample_agents(Gate())) as server,
+        open_client(server) as client,
+    ):
+        await send_answer(client, "echo", user_message("Hello.", "th_1"))
         assert await _ids(client) == ["th_1"]
         store: Any = server.service.store
         assert isinstance(store._store, InMemory) and store._ttl == TTL_SECONDS
@@ -74,20 +80,20 @@ async def test_at_the_quota_the_longest_idle_thread_makes_room(tmp_path: Path, s
     gate = Gate()
     quotas = {"threads": 2, "requests_per_second": 0}
     async with (
-        hosted(tmp_path, store=store, agents=agents(gate), quotas=quotas, grace=0) as server,
-        talking(server) as client,
-        talking(server, "bob") as bob,
+        host_server(tmp_path, store=store, agents=sample_agents(gate), quotas=quotas, grace=0) as server,
+        open_client(server) as client,
+        open_client(server, "bob") as bob,
     ):
-        await answer(bob, "echo", say("Hello.", "th_bob"))
+        await send_answer(bob, "echo", user_message("Hello.", "th_bob"))
         for number in range(5):
-            await answer(client, "echo", say("Hello.", f"th_{number}"))
+            await send_answer(client, "echo", user_message("Hello.", f"th_{number}"))
         assert await _ids(client) == ["th_3", "th_4"] and await _ids(bob) == ["th_bob"]
         async with (
-            client.post("/agents/gate/stream", json=say("Hello.", "th_a")) as first,
-            client.post("/agents/gate/stream", json=say("Hello.", "th_b")) as second,
+            client.post("/agents/gate/stream", json=user_message("Hello.", "th_a")) as first,
+            client.post("/agents/gate/stream", json=user_message("Hello.", "th_b")) as second,
         ):
             assert first.status == second.status == 200
-            async with client.post("/agents/echo/invoke", json=say("Hello.", "th_c")) as refused:
+            async with client.post("/agents/echo/invoke", json=user_message("Hello.", "th_c")) as refused:
                 assert refused.status == 429  # both are in use, so there is nothing to make room with
             assert await _ids(client) == ["th_a", "th_b"]
             gate.answers.put_nowait("One.")
@@ -96,15 +102,15 @@ async def test_at_the_quota_the_longest_idle_thread_makes_room(tmp_path: Path, s
             await second.read()
 
 
-async def test_an_expiry_that_ignores_what_is_in_use_is_noticed(
+async def test_an_expiry_that_ignores_active_threads_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tests above look at a thread with an open run; a store that deletes it fails them."""
+    """The tests above use a thread with an open run; a store that deletes it fails them."""
     monkeypatch.setattr(InMemory, "_is_idle", lambda self, kept: True)
     async with (
-        hosted(tmp_path, store="memory", agents=agents(Gate()), grace=0) as server,
-        talking(server) as client,
-        client.post("/agents/gate/stream", json=say("Hello.", "th_busy")) as going,
+        host_server(tmp_path, store="memory", agents=sample_agents(Gate()), grace=0) as server,
+        open_client(server) as client,
+        client.post("/agents/gate/stream", json=user_message("Hello.", "th_busy")) as going,
     ):
         assert going.status == 200
         ((_, gone),) = await server.service.store.expire(0.0)

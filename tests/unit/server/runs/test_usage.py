@@ -1,4 +1,4 @@
-"""The ledger: what runs have used is added up, each question once."""
+"""The ledger: usage of runs is summed, each model call once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_runs_of_a_day_add_up(ledger: UsageLedger) -> None:
     assert line.used == UsageAmount(runs=3, questions=3, unpriced=3, input_tokens=30, output_tokens=15)
 
 
-async def test_a_run_that_pauses_and_goes_on_is_counted_once(ledger: UsageLedger) -> None:
+async def test_a_paused_and_resumed_run_is_counted_once(ledger: UsageLedger) -> None:
     thread = Thread()
 
     async def ends(outcome: Any, *charges: Charge) -> None:
@@ -127,7 +127,7 @@ async def test_users_do_not_see_each_other(ledger: UsageLedger) -> None:
         (None, None, "nobody", 0),
     ],
 )
-async def test_a_part_of_it(
+async def test_filtered_usage(
     ledger: UsageLedger, since: date | None, until: date | None, agent: str, found: int
 ) -> None:
     await ledger.record(ADA, "default", result(HOME))

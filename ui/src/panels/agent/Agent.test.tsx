@@ -2,11 +2,11 @@ import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/re
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import type * as api from "../../api";
-import { app, patch } from "../../state/app";
+import { app, patchApp } from "../../state/app";
 import { Backend, placeOf } from "./Backend";
 import { Hooks } from "./Hooks";
 import { Permissions } from "./Permissions";
-import { drawn } from "./Rings";
+import { toRing } from "./Rings";
 import { bySource } from "./Tools";
 
 let asked: { method: string; path: string; body: unknown }[] = [];
@@ -14,7 +14,7 @@ let answers: Record<string, unknown> = {};
 
 beforeEach(() => {
   asked = [];
-  patch({ me: { id: "1", username: "ada", role: "user" } });
+  patchApp({ me: { id: "1", username: "ada", role: "user" } });
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
     asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
     const answer = answers[`${init.method} ${path}`] ?? null;
@@ -98,7 +98,7 @@ it("keeps a rule that is refused, and offers none to those who may only look", a
   fireEvent.change(field, { target: { value: "Bash(" } });
   const add = screen.getByRole<HTMLButtonElement>("button", { name: "Add" });
   fireEvent.click(add);
-  expect(add.disabled).toBe(true); // what is said next begins with what the server makes of this
+  expect(add.disabled).toBe(true); // the next change starts from the server's answer
   await waitFor(() => expect(add.disabled).toBe(false));
   expect(field.value).toBe("Bash(");
   expect(app.get().notices.at(-1)!.text).toBe("that is no rule");
@@ -112,6 +112,6 @@ it("puts tools together by where they are from, and says of a ring what it did",
   const tool = (name: string, source: string) => ({ name, source, description: "", kind: "", read_only: false, parameters: {} });
   expect(bySource([tool("a", "x"), tool("b", "y"), tool("c", "x")]).map(([source, tools]) => [source, tools.length])).toEqual([["x", 2], ["y", 1]]);
   const ring = { hook: "permissions.check", capability: "permissions", source: "permissions", position: "guard", point: "guard_tool_use", match: ["execute"], priority: 0, timeout: 1, inherit: true, shadow: false, fail: "closed" as const };
-  expect(drawn(ring, "tool_use", () => ({ text: "blocked once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked once", acted: true });
-  expect(drawn({ ...ring, match: null, fail: "open" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
+  expect(toRing(ring, "tool_use", () => ({ text: "blocked once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked once", acted: true });
+  expect(toRing({ ...ring, match: null, fail: "open" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
 });

@@ -3,7 +3,7 @@
 import { type FormEvent, useEffect, useState } from "react";
 
 import * as api from "../../api";
-import { attempt, notify, useApp } from "../../state/app";
+import { tryRequest, notify, useApp } from "../../state/app";
 
 type Place = "local" | "docker" | "remote";
 const PLACES: readonly (readonly [Place, string])[] = [["local", "This machine"], ["docker", "Local Docker"], ["remote", "Remote Docker"]];
@@ -22,7 +22,7 @@ export function Backend({ agent, backend }: { agent: string; backend: api.Backen
   useEffect(() => setShown(backend), [backend]);
   const act = async (what: string, work: () => Promise<api.BackendInfo | null | undefined>) => {
     setBusy(what);
-    const now = (await attempt(work)) ?? (await attempt(() => api.agents.backend(agent))); // what failed may have left it elsewhere
+    const now = (await tryRequest(work)) ?? (await tryRequest(() => api.agents.backend(agent))); // a failed request may have changed the backend
     if (now !== undefined) setShown(now);
     setBusy("");
   };

@@ -2,7 +2,7 @@
 
 import * as api from "../../api";
 import { Switch } from "../../parts/Switch";
-import { attempt } from "../../state/app";
+import { tryRequest } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
 
@@ -24,7 +24,7 @@ export function Hooks({ agent, changes }: { agent: string; changes: number }) {
 }
 
 function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; hooks: Loaded<api.HookInfo[]> }) {
-  const say = (value: boolean | null) => attempt(() => api.agents.changeHooks(agent, { hooks: { [hook.name]: value } })).then((now) => now && hooks.put(now.hooks));
+  const say = (value: boolean | null) => tryRequest(() => api.agents.changeHooks(agent, { hooks: { [hook.name]: value } })).then((now) => now && hooks.put(now.hooks));
   return (
     <li className="hook">
       <div className="line">

@@ -1,27 +1,27 @@
-/** What a run may take and the last one took, and what is left of the budgets. */
+/** Limits of a run, usage of the last one, and remaining budgets. */
 
 import * as api from "../../api";
-import { count, dollars, seconds } from "../../parts/amounts";
+import { formatCount, formatDollars, formatSeconds } from "../../parts/amounts";
 import { Gauge } from "../../parts/Gauge";
-import { conversation, useApp } from "../../state/app";
+import { openConversation, useApp } from "../../state/app";
 import { Show } from "../States";
 import { useLoad } from "../useLoad";
-import { latest } from "../trace/runs";
-import { NOTHING, type Taken, taken } from "./taken";
+import { latestRun } from "../trace/runs";
+import { NOTHING, type Taken, measureRun } from "./runUsage";
 
 type RunLimits = NonNullable<api.Limits["limits"]>;
 interface Row { key: keyof Taken; label: string; show: (amount: number) => string }
 
 const ROWS: Row[] = [
-  { key: "steps", label: "Steps", show: count },
-  { key: "tokens", label: "Tokens", show: count },
-  { key: "seconds", label: "Time", show: seconds },
-  { key: "cost", label: "Cost", show: dollars },
-  { key: "tool_calls", label: "Tool calls", show: count },
+  { key: "steps", label: "Steps", show: formatCount },
+  { key: "tokens", label: "Tokens", show: formatCount },
+  { key: "seconds", label: "Time", show: formatSeconds },
+  { key: "cost", label: "Cost", show: formatDollars },
+  { key: "tool_calls", label: "Tool calls", show: formatCount },
 ];
 
 export function Limits({ agent, changes }: { agent: string; changes: number }) {
-  const running = useApp((state) => conversation(state).run);
+  const running = useApp((state) => openConversation(state).run);
   const thread = useApp((state) => state.thread);
   const limits = useLoad(() => api.agents.limits(agent), [agent], `${changes} ${running}`);
   const last = useLoad(() => lastRun(thread), [thread], running);
@@ -36,10 +36,10 @@ export function Limits({ agent, changes }: { agent: string; changes: number }) {
 }
 
 async function lastRun(thread: string): Promise<Taken> {
-  const run = thread ? latest((await api.threads.runs(thread)).runs) : undefined;
+  const run = thread ? latestRun((await api.threads.runs(thread)).runs) : undefined;
   if (!run) return NOTHING;
   const [info, trace] = await Promise.all([api.runs.get(run.run_id), run.traced ? api.runs.trace(run.run_id).catch(() => null) : null]);
-  return taken(info, trace);
+  return measureRun(info, trace);
 }
 
 function OfRun({ limits, run }: { limits: RunLimits | null; run: Taken | undefined }) {
@@ -61,12 +61,12 @@ function Budgets({ budgets }: { budgets: api.Budget[] }) {
       <h4>All runs of all users</h4>
       {budgets.map((one) => (
         <div key={one.name}>
-          {one.tokens != null && <Gauge label={named(one, "tokens")} used={one.spent_tokens} reserved={one.reserved_tokens} most={one.tokens} show={count} />}
-          {one.dollars != null && <Gauge label={named(one, "dollars")} used={one.spent_dollars} reserved={one.reserved_dollars} most={one.dollars} show={dollars} />}
+          {one.tokens != null && <Gauge label={budgetName(one, "tokens")} used={one.spent_tokens} reserved={one.reserved_tokens} most={one.tokens} show={formatCount} />}
+          {one.dollars != null && <Gauge label={budgetName(one, "dollars")} used={one.spent_dollars} reserved={one.reserved_dollars} most={one.dollars} show={formatDollars} />}
         </div>
       ))}
     </>
   );
 }
 
-const named = (budget: api.Budget, what: string): string => (budget.name === "budget" ? `Budget in ${what}` : `${budget.name}, in ${what}`);
+const budgetName = (budget: api.Budget, what: string): string => (budget.name === "budget" ? `Budget in ${what}` : `${budget.name}, in ${what}`);

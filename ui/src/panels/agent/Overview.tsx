@@ -1,4 +1,4 @@
-/** An agent in short: its model, where it works, what it may take. */
+/** An agent in short: model, backend, limits. */
 
 import type { AgentDetail } from "../../api";
 import { Backend } from "./Backend";

@@ -1,13 +1,13 @@
-/** What the agent may do by itself: its mode, its rules, and what its user has granted for good. */
+/** Permissions of the agent: its mode, rules, and permanent grants. */
 
 import { type FormEvent, useState } from "react";
 
 import * as api from "../../api";
 import { AboutCall } from "../../chat/AboutCall";
-import { attempt, useApp } from "../../state/app";
+import { tryRequest, useApp } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
-import { added, kept, type Kind, KINDS, MODES, removed, type RuleSet } from "./rules";
+import { withRule, currentRules, type Kind, KINDS, MODES, withoutRule, type RuleSet } from "./rules";
 
 type Mode = NonNullable<api.Permissions["mode"]>;
 
@@ -16,12 +16,12 @@ export function Permissions({ agent, changes }: { agent: api.AgentDetail; change
   return <div className="panel"><Show of={permissions} what="its permissions">{(found) => <Found agent={agent} found={found} permissions={permissions} />}</Show></div>;
 }
 
-/** Whether something else is being said just now, and how it is said; one at a time, for each begins with what stands there. */
+/** A change in progress, and how to make one; one at a time, as each starts from the current rules. */
 function useChanges(agent: string, permissions: Loaded<api.Permissions>) {
   const [busy, setBusy] = useState(false);
   const change = async (work: () => Promise<unknown>): Promise<boolean> => {
     setBusy(true);
-    const now = await attempt(async () => {
+    const now = await tryRequest(async () => {
       await work();
       return api.agents.permissions(agent);
     });
@@ -45,7 +45,7 @@ function Found({ agent, found, permissions }: { agent: api.AgentDetail; found: a
       <section aria-label="Mode">
         <h3>Mode</h3>
         {!may && <p className="note">Only operators can change the mode and rules of this agent. You can revoke your own grants.</p>}
-        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...kept(found), mode })} /> : <p className="note">Permissions are off; only the guards of other hooks apply. {may && <button disabled={busy} onClick={() => void say(true)}>Enable permissions</button>}</p>}
+        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...currentRules(found), mode })} /> : <p className="note">Permissions are off; only the guards of other hooks apply. {may && <button disabled={busy} onClick={() => void say(true)}>Enable permissions</button>}</p>}
       </section>
       {found.mode && <Rules found={found} say={may ? say : null} busy={busy} />}
       <Grants grants={found.grants} busy={busy} revoke={(grant) => void revoke(grant)} />
@@ -66,7 +66,7 @@ function ModeChoice({ mode, off, choose }: { mode: Mode; off: boolean; choose: (
 
 type Say = (rules: RuleSet) => Promise<boolean>;
 
-/** `say` is null for those who may only look. */
+/** `say` is null for read-only users. */
 function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; busy: boolean }) {
   const own = found.rules.filter((rule) => !rule.policy);
   const ready = found.rules.filter((rule) => rule.policy);
@@ -80,11 +80,11 @@ function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; 
           <li key={`${rule.type} ${rule.rule}`} className="line rule-row">
             <b className={rule.type}>{rule.type}</b>
             <span><code>{rule.rule}</code>{rule.message && <><br /><small>{rule.message}</small></>}</span>
-            {say && <button className="plain" disabled={busy} aria-label={`Remove ${rule.type} ${rule.rule}`} onClick={() => void say(removed(kept(found), rule.type, rule.rule))}>Remove</button>}
+            {say && <button className="plain" disabled={busy} aria-label={`Remove ${rule.type} ${rule.rule}`} onClick={() => void say(withoutRule(currentRules(found), rule.type, rule.rule))}>Remove</button>}
           </li>
         ))}
       </ul>
-      {say && <NewRule busy={busy} add={(type, rule) => say(added(kept(found), type, rule))} />}
+      {say && <NewRule busy={busy} add={(type, rule) => say(withRule(currentRules(found), type, rule))} />}
       {ready.length > 0 && (
         <details>
           <summary>{ready.length} rules of the ready set “{ready[0]!.policy}”</summary>
@@ -100,7 +100,7 @@ function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string)
   const [rule, setRule] = useState("");
   const submit = async (event: FormEvent) => {
     event.preventDefault();
-    if (await add(type, rule.trim())) setRule(""); // what was refused stays, to be put right
+    if (await add(type, rule.trim())) setRule(""); // a refused rule stays in the form
   };
   return (
     <form className="new-rule" onSubmit={(event) => void submit(event)}>

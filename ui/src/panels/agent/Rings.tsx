@@ -1,9 +1,9 @@
-/** The onion of each operation, and what every ring of it did in the run that is shown. */
+/** The onion of each operation, with the decisions of every ring in the shown run. */
 
 import { useState } from "react";
 
 import * as api from "../../api";
-import { type Deeds, deeds } from "../../parts/deeds";
+import { type Deeds, sumHookActions } from "../../parts/hookActions";
 import { Onion, type Ring } from "../../parts/Onion";
 import { useApp } from "../../state/app";
 import { Show } from "../States";
@@ -20,7 +20,7 @@ export function Rings({ agent, changes }: { agent: string; changes: number }) {
   const thread = useApp((state) => state.thread);
   const { run } = useRun(thread);
   const trace = useLoad(() => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)), [run?.run_id, run?.traced]);
-  const did: Deeds = trace.data ? deeds(trace.data.spans) : () => undefined;
+  const did: Deeds = trace.data ? sumHookActions(trace.data.spans) : () => undefined;
   return (
     <div className="panel">
       <Show of={onion} what="its onion">{(found) => <Operations operations={found.operations} did={did} />}</Show>
@@ -33,7 +33,7 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
   const [chosen, choose] = useState("tool_use");
   const shown = operations.find((one) => one.operation === chosen) ?? operations[0];
   if (!shown) return null;
-  const rings = [...shown.rings, ...shown.guards].map((ring) => drawn(ring, shown.operation, did));
+  const rings = [...shown.rings, ...shown.guards].map((ring) => toRing(ring, shown.operation, did));
   return (
     <>
       <div className="segments" role="group" aria-label="Operation">
@@ -46,7 +46,7 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
   );
 }
 
-export function drawn(info: Info, operation: string, did: Deeds): Ring {
+export function toRing(info: Info, operation: string, did: Deeds): Ring {
   const deed = did(operation, info.hook);
   const about: Ring = { name: info.hook, position: info.position as Ring["position"], source: info.source, fail: info.fail };
   if (info.match?.length) about.match = info.match.join(", ");

@@ -2,7 +2,7 @@
 
 import * as api from "../../api";
 import { Switch } from "../../parts/Switch";
-import { attempt } from "../../state/app";
+import { tryRequest } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
 
@@ -49,7 +49,7 @@ function OneTool({ tool }: { tool: Tool }) {
 }
 
 function Skills({ agent, changes }: { agent: string; changes: number }) {
-  const skills = useLoad(() => api.agents.skills(agent).catch(none), [agent], changes);
+  const skills = useLoad(() => api.agents.skills(agent).catch(ignoreMissing), [agent], changes);
   return (
     <section aria-label="Skills">
       <h3>Skills</h3>
@@ -58,15 +58,15 @@ function Skills({ agent, changes }: { agent: string; changes: number }) {
   );
 }
 
-/** An agent whose hook `skills` is off has none, and that is no trouble. */
-function none(error: unknown): null {
+/** An agent with the hook `skills` off has none, which is no error. */
+function ignoreMissing(error: unknown): null {
   if (error instanceof Error && "status" in error && error.status === 409) return null;
   throw error;
 }
 
 function SkillList({ agent, found, skills }: { agent: string; found: api.SkillList; skills: Loaded<api.SkillList | null> }) {
   const change = (name: string, on: boolean) =>
-    attempt(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then((now) => now && skills.put(now));
+    tryRequest(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then((now) => now && skills.put(now));
   if (!found.skills.length) return <p className="note">No skills. Add a folder with a SKILL.md to the workspace.</p>;
   return (
     <ul className="rows">

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { added, kept, removed } from "./rules";
+import { withRule, currentRules, withoutRule } from "./rules";
 
 const FOUND = {
   agent_id: "a",
@@ -14,10 +14,10 @@ const FOUND = {
 };
 
 it("keeps the rules of an agent when one is added or removed, and its ready sets apart", () => {
-  const rules = kept(FOUND);
+  const rules = currentRules(FOUND);
   expect(rules).toEqual({ mode: "plan", deny: [{ rule: "Bash(rm *)", message: "careful" }], ask: [], allow: ["Read"] });
-  expect(added(rules, "ask", "Write").ask).toEqual(["Write"]);
-  expect(added(rules, "allow", "Read")).toBe(rules);
-  expect(removed(rules, "deny", "Bash(rm *)").deny).toEqual([]);
-  expect(removed(rules, "allow", "Write")).toEqual(rules);
+  expect(withRule(rules, "ask", "Write").ask).toEqual(["Write"]);
+  expect(withRule(rules, "allow", "Read")).toBe(rules);
+  expect(withoutRule(rules, "deny", "Bash(rm *)").deny).toEqual([]);
+  expect(withoutRule(rules, "allow", "Write")).toEqual(rules);
 });

@@ -1,4 +1,4 @@
-/** The rules of an agent as they are said to the server. */
+/** The rules of an agent in the format of the server. */
 
 import type { Permissions } from "../../api";
 
@@ -17,18 +17,18 @@ export const MODES: { id: Mode; title: string; says: string }[] = [
   { id: "bypassPermissions", title: "Allow", says: "Everything is allowed, except by deny and ask rules. Only operators can choose this." },
 ];
 
-/** What stands there now, without the rules of ready sets: those come with the set. */
-export function kept(found: Permissions): RuleSet {
+/** The current rules without those of presets, which come with the preset. */
+export function currentRules(found: Permissions): RuleSet {
   const of = (type: Kind): Spelled[] => found.rules.filter((rule) => rule.type === type && !rule.policy).map(({ rule, message }) => (message ? { rule, message } : rule));
-  return { deny: of("deny"), ask: of("ask"), allow: of("allow"), mode: found.mode ?? "bypassPermissions" }; // who had none is not asked more
+  return { deny: of("deny"), ask: of("ask"), allow: of("allow"), mode: found.mode ?? "bypassPermissions" }; // an agent without a mode is not asked more
 }
 
-export function added(rules: RuleSet, type: Kind, rule: string): RuleSet {
-  return rules[type].some((one) => text(one) === rule) ? rules : { ...rules, [type]: [...rules[type], rule] };
+export function withRule(rules: RuleSet, type: Kind, rule: string): RuleSet {
+  return rules[type].some((one) => ruleText(one) === rule) ? rules : { ...rules, [type]: [...rules[type], rule] };
 }
 
-export function removed(rules: RuleSet, type: Kind, rule: string): RuleSet {
-  return { ...rules, [type]: rules[type].filter((one) => text(one) !== rule) };
+export function withoutRule(rules: RuleSet, type: Kind, rule: string): RuleSet {
+  return { ...rules, [type]: rules[type].filter((one) => ruleText(one) !== rule) };
 }
 
-const text = (spelled: Spelled): string => (typeof spelled === "string" ? spelled : spelled.rule);
+const ruleText = (spelled: Spelled): string => (typeof spelled === "string" ? spelled : spelled.rule);

@@ -2,13 +2,13 @@ import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/re
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { canvas } from "../../canvas/tabs";
-import { app, patch } from "../../state/app";
+import { app, patchApp } from "../../state/app";
 import { serveFiles } from "../../testing/files";
 import Files from "../Files";
 
 beforeEach(() => {
   Object.defineProperties(HTMLElement.prototype, { clientHeight: { configurable: true, value: 600 }, clientWidth: { configurable: true, value: 300 } }); // jsdom lays nothing out
-  patch({ agent: "coder", thread: "", panel: "files" });
+  patchApp({ agent: "coder", thread: "", panel: "files" });
   canvas.set(() => ({ tabs: [], active: "" }));
 });
 let stop = () => {};

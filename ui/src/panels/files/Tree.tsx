@@ -4,10 +4,10 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 
 import { openFile } from "../../canvas/open";
-import { remove, rename } from "./actions";
-import { dropped, type Upload } from "./dropped";
+import { removeEntry, renameEntry } from "./actions";
+import { readDropped, type Upload } from "./droppedFiles";
 import type { Live } from "./live";
-import { parent, type Row } from "./rows";
+import { parentPath, type Row } from "./rows";
 import { TreeRow } from "./TreeRow";
 
 interface Props {
@@ -40,20 +40,20 @@ export function Tree({ agent, thread, rows, live, put }: Props) {
     open: (row: Row) => (row.open === null ? void openFile(row.path) : live.toggle(row.path)),
     ask: (row: Row) => setRenaming(row.path),
     remove: async (row: Row) => {
-      if (await remove(agent, row)) await live.look();
+      if (await removeEntry(agent, row)) await live.look();
     },
     rename: async (row: Row, name: string | null) => {
-      if (name !== null && !(await rename(agent, row, name))) return false;
+      if (name !== null && !(await renameEntry(agent, row, name))) return false;
       setRenaming("");
       await live.look();
       return true;
     },
-    drop: (folder: string, data: DataTransfer) => void put(folder, dropped(data)),
+    drop: (folder: string, data: DataTransfer) => void put(folder, readDropped(data)),
   };
   const press = (event: KeyboardEvent) => {
     const row = rows[at];
     if (!row || renaming || event.target !== event.currentTarget.querySelector(`[data-row="${at}"]`)) return;
-    const act = keyed(event.key, row, at, rows, { ...acts, go, toggle: live.toggle });
+    const act = keyAction(event.key, row, at, rows, { ...acts, go, toggle: live.toggle });
     if (!act) return;
     event.preventDefault();
     act();
@@ -78,9 +78,9 @@ interface Moves {
   remove: (row: Row) => Promise<void>;
 }
 
-/** What a key does with the row that is chosen. */
-function keyed(key: string, row: Row, at: number, rows: Row[], moves: Moves): (() => void) | undefined {
-  const above = () => Math.max(0, rows.findIndex((one) => one.path === parent(row.path)));
+/** Return the action of a key on the selected row. */
+function keyAction(key: string, row: Row, at: number, rows: Row[], moves: Moves): (() => void) | undefined {
+  const above = () => Math.max(0, rows.findIndex((one) => one.path === parentPath(row.path)));
   const keys: Record<string, () => void> = {
     ArrowDown: () => moves.go(at + 1),
     ArrowUp: () => moves.go(at - 1),

@@ -1,11 +1,11 @@
-/** A row of the tree, and what can be done with what it stands for. */
+/** A row of the tree with its actions. */
 
 import { type KeyboardEvent, useRef, useState } from "react";
 
 import * as api from "../../api";
-import { legible } from "../../canvas/names";
+import { showInvisible } from "../../canvas/names";
 import { Icon } from "../../shell/Icon";
-import { bytes, parent, type Row } from "./rows";
+import { formatBytes, parentPath, type Row } from "./rows";
 
 interface Acts {
   open: (row: Row) => void;
@@ -20,7 +20,7 @@ interface Props {
   thread: string;
   row: Row;
   index: number;
-  start: number; // where it stands, in pixels
+  start: number; // its position, in pixels
   chosen: boolean;
   renaming: boolean;
   over: boolean; // something is held over it
@@ -30,8 +30,8 @@ interface Props {
 }
 
 export function TreeRow({ agent, thread, row, index, start, chosen, renaming, over, setOver, choose, acts }: Props) {
-  const folder = row.open === null ? parent(row.path) : row.path;
-  const name = legible(row.name);
+  const folder = row.open === null ? parentPath(row.path) : row.path;
+  const name = showInvisible(row.name);
   return (
     <div
       role="treeitem"
@@ -59,7 +59,7 @@ export function TreeRow({ agent, thread, row, index, start, chosen, renaming, ov
             {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${name}`} title="Download" href={api.files.downloadUrl(agent, row.path, thread)} download={row.name}><Icon name="down" /></a>}
             <button className="plain" tabIndex={-1} aria-label={`Delete ${name}`} title="Delete" onClick={() => void acts.remove(row)}><Icon name="bin" /></button>
           </span>
-          {row.open === null && <small>{bytes(row.size)}</small>}
+          {row.open === null && <small>{formatBytes(row.size)}</small>}
         </>
       )}
     </div>

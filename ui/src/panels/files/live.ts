@@ -4,8 +4,8 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import * as api from "../../api";
 import { ApiError } from "../../api/http";
-import { app, conversation, patch } from "../../state/app";
-import { type Folder, nameOf, parent, ROOT, same } from "./rows";
+import { app, openConversation, patchApp } from "../../state/app";
+import { type Folder, nameOf, parentPath, ROOT, isSameFolder } from "./rows";
 
 const LOOK_MS = 2_000;
 const LIST_AFTER_MS = 250; // a tool that has ended may have written
@@ -36,11 +36,11 @@ export function useFolders(agent: string, thread: string): Live {
       const { entries, truncated } = await api.files.list(agent, path, thread);
       if (asked.current !== thread) return; // another thread is looked at by now
       known.current = { ...known.current, [path]: { entries, truncated } };
-      setFolders((old) => (same(old[path], { entries, truncated }) ? old : { ...old, [path]: { entries, truncated } }));
+      setFolders((old) => (isSameFolder(old[path], { entries, truncated }) ? old : { ...old, [path]: { entries, truncated } }));
       if (path === ROOT) setProblem("");
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) patch({ me: null });
-      else if (path !== ROOT && isGone(error)) setOpen((old) => without(old, path));
+      if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
+      else if (path !== ROOT && isGone(error)) setOpen((old) => withoutPath(old, path));
       else if (path === ROOT) setProblem(error instanceof Error ? error.message : String(error));
     }
   }, [agent, thread]);
@@ -53,7 +53,7 @@ export function useFolders(agent: string, thread: string): Live {
 
   const toggle = useCallback((path: string, wanted?: boolean) => {
     setOpen((old) => {
-      const next = wanted ?? !old.has(path) ? new Set([...old, path]) : without(old, path);
+      const next = wanted ?? !old.has(path) ? new Set([...old, path]) : withoutPath(old, path);
       OPENED.set(agent, next);
       return next;
     });
@@ -67,21 +67,21 @@ export function useFolders(agent: string, thread: string): Live {
   return useMemo(() => ({ folders, open, problem, toggle, look }), [folders, open, problem, toggle, look]);
 }
 
-/** The folder is no longer there; anything else that goes wrong goes by. */
+/** The folder was deleted; other errors are temporary. */
 const isGone = (error: unknown): boolean => error instanceof ApiError && [400, 404].includes(error.status);
 
-function without(set: ReadonlySet<string>, path: string): ReadonlySet<string> {
+function withoutPath(set: ReadonlySet<string>, path: string): ReadonlySet<string> {
   return new Set([...set].filter((one) => one !== path));
 }
 
 /** A folder is seen if it is there, and those around it are open. */
 function isSeen(path: string, open: ReadonlySet<string>, known: Record<string, Folder>): boolean {
-  const isThere = known[parent(path)]?.entries.some((one) => one.type === "dir" && one.name === nameOf(path));
+  const isThere = known[parentPath(path)]?.entries.some((one) => one.type === "dir" && one.name === nameOf(path));
   if (!isThere) return false;
-  return parent(path) === ROOT || (open.has(parent(path)) && isSeen(parent(path), open, known));
+  return parentPath(path) === ROOT || (open.has(parentPath(path)) && isSeen(parentPath(path), open, known));
 }
 
-/** Look again from time to time, and soon after the agent did something; not while nobody sees it. */
+/** Poll from time to time, and soon after an action of the agent; not while hidden. */
 function whileSeen(look: () => Promise<void>): () => void {
   let [busy, soon]: [boolean, ReturnType<typeof setTimeout> | undefined] = [false, undefined];
   const again = async () => {
@@ -90,9 +90,9 @@ function whileSeen(look: () => Promise<void>): () => void {
     await look().finally(() => { busy = false; });
   };
   const timer = setInterval(() => void again(), LOOK_MS);
-  let last = conversation(app.get());
+  let last = openConversation(app.get());
   const stop = app.subscribe(() => {
-    const now = conversation(app.get());
+    const now = openConversation(app.get());
     if (now.last !== last.last) {
       clearTimeout(soon);
       soon = setTimeout(() => void again(), LIST_AFTER_MS);

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { bytes, join, nameOf, parent, rowsOf, same } from "./rows";
+import { formatBytes, joinPath, nameOf, parentPath, rowsOf, isSameFolder } from "./rows";
 
 const entry = (name: string, type: "file" | "dir" = "file", size = 1) => ({ name, type, size });
 const folder = (...entries: ReturnType<typeof entry>[]) => ({ entries, truncated: false });
@@ -17,16 +17,16 @@ it("shows folders before files, and what is in those that are open", () => {
 });
 
 it("is drawn again only when something is another", () => {
-  expect(same(undefined, folder())).toBe(false);
-  expect(same(folder(entry("a")), folder(entry("a")))).toBe(true);
-  expect(same(folder(entry("a")), folder(entry("a", "file", 2)))).toBe(false);
-  expect(same(folder(entry("a")), folder(entry("a"), entry("b")))).toBe(false);
+  expect(isSameFolder(undefined, folder())).toBe(false);
+  expect(isSameFolder(folder(entry("a")), folder(entry("a")))).toBe(true);
+  expect(isSameFolder(folder(entry("a")), folder(entry("a", "file", 2)))).toBe(false);
+  expect(isSameFolder(folder(entry("a")), folder(entry("a"), entry("b")))).toBe(false);
 });
 
 it("puts paths together and takes them apart", () => {
-  expect([join(".", "a"), join("x/y", "a"), parent("x/y/a"), parent("a"), nameOf("x/a..b")]).toEqual(["a", "x/y/a", "x/y", ".", "a..b"]);
+  expect([joinPath(".", "a"), joinPath("x/y", "a"), parentPath("x/y/a"), parentPath("a"), nameOf("x/a..b")]).toEqual(["a", "x/y/a", "x/y", ".", "a..b"]);
 });
 
 it("says sizes as people do", () => {
-  expect([0, 999, 1234, 5_600_000, 2e9].map(bytes)).toEqual(["0 B", "999 B", "1.23 kB", "5.6 MB", "2 GB"]);
+  expect([0, 999, 1234, 5_600_000, 2e9].map(formatBytes)).toEqual(["0 B", "999 B", "1.23 kB", "5.6 MB", "2 GB"]);
 });

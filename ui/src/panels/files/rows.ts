@@ -20,9 +20,9 @@ export interface Row {
 
 export const ROOT = ".";
 
-export const join = (folder: string, name: string): string => (folder === ROOT ? name : `${folder}/${name}`);
+export const joinPath = (folder: string, name: string): string => (folder === ROOT ? name : `${folder}/${name}`);
 
-export const parent = (path: string): string => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : ROOT);
+export const parentPath = (path: string): string => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : ROOT);
 
 export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
@@ -30,8 +30,8 @@ export const nameOf = (path: string): string => path.slice(path.lastIndexOf("/")
 export function rowsOf(folders: Record<string, Folder>, open: ReadonlySet<string>): Row[] {
   const rows: Row[] = [];
   const visit = (folder: string, depth: number) => {
-    for (const { name, type, size } of sorted(folders[folder]?.entries ?? [])) {
-      const path = join(folder, name);
+    for (const { name, type, size } of sortEntries(folders[folder]?.entries ?? [])) {
+      const path = joinPath(folder, name);
       const isOpen = type === "dir" ? open.has(path) : null;
       rows.push({ path, name, type, size, depth, open: isOpen });
       if (isOpen) visit(path, depth + 1);
@@ -41,17 +41,17 @@ export function rowsOf(folders: Record<string, Folder>, open: ReadonlySet<string
   return rows;
 }
 
-function sorted(entries: Entry[]): Entry[] {
+function sortEntries(entries: Entry[]): Entry[] {
   const order = (entry: Entry) => (entry.type === "dir" ? 0 : 1);
   return [...entries].sort((a, b) => order(a) - order(b) || a.name.localeCompare(b.name, undefined, { numeric: true }));
 }
 
-/** Whether two listings show the same, so that nothing is drawn again for nothing. */
-export function same(a: Folder | undefined, b: Folder): boolean {
+/** True if two listings are equal, to avoid a redraw. */
+export function isSameFolder(a: Folder | undefined, b: Folder): boolean {
   return a !== undefined && a.truncated === b.truncated && a.entries.length === b.entries.length && a.entries.every((one, at) => one.name === b.entries[at]!.name && one.size === b.entries[at]!.size && one.type === b.entries[at]!.type);
 }
 
-export function bytes(size: number): string {
+export function formatBytes(size: number): string {
   if (size < 1000) return `${size} B`;
   for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]] as const) if (size >= unit) return `${Number((size / unit).toPrecision(3))} ${name}`;
   return `${size} B`;

@@ -1,7 +1,7 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { patch } from "../../state/app";
+import { patchApp } from "../../state/app";
 import Replay from "../Replay";
 
 const CHANGE = { thread_id: "t1", title: "<i>Clean up</i>", seq: 4, call_id: "c", tool: "execute", args: { command: "rm -r x" }, recorded: "allow", now: "block", reason: "the permission rule Bash(rm *) denies this" };
@@ -12,7 +12,7 @@ let report: object;
 beforeEach(() => {
   asked = [];
   report = { threads: 2, uses: 5, changes: [CHANGE], skipped: ["t2 entry 3: the agent has no tool named 'add'"], more: true };
-  patch({ me: { id: "1", username: "ada", role: "user" }, agents: [], agent: "coder", thread: "" });
+  patchApp({ me: { id: "1", username: "ada", role: "user" }, agents: [], agent: "coder", thread: "" });
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
     asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
     const permissions = { agent_id: "coder", mode: "plan", rules: [{ type: "deny", rule: "Write", message: "", policy: "" }], grants: [] };

@@ -1,21 +1,21 @@
-/** What other guards would have said: of each thread the first use of a tool about which it is something else. */
+/** A replay report: the first changed decision of each thread. */
 
 import type { ReplayReport } from "../../api";
 import { AboutCall } from "../../chat/AboutCall";
-import { plural } from "../../parts/amounts";
+import { formatPlural } from "../../parts/amounts";
 
 const PAST = { allow: "was allowed", ask: "needed approval", block: "was blocked" };
 const NOW = { allow: "would be allowed", ask: "would need approval", block: "would be blocked" };
 const COLOURS = { allow: "good", ask: "warm", block: "bad" };
 
 export function Report({ report, open }: { report: ReplayReport; open: (thread: string) => void }) {
-  const looked = `${plural(report.uses, "tool use")} in ${plural(report.threads, "thread")}`;
+  const looked = `${formatPlural(report.uses, "tool use")} in ${formatPlural(report.threads, "thread")}`;
   return (
     <section aria-label="Replay result" aria-live="polite">
-      <h3>{report.changes.length ? `Changed verdicts in ${plural(report.changes.length, "thread")}` : "No changes"}</h3>
+      <h3>{report.changes.length ? `Changed verdicts in ${formatPlural(report.changes.length, "thread")}` : "No changes"}</h3>
       <p className="note">{report.threads ? `Replayed ${looked}. Each thread is replayed up to its first changed verdict.` : "No threads to replay. Start a thread with this agent, or choose another agent."}{report.more ? " Only the latest threads were replayed." : ""}</p>
       <ul className="rows">{report.changes.map((change) => <One key={`${change.thread_id} ${change.seq}`} change={change} open={() => open(change.thread_id)} />)}</ul>
-      {report.skipped.length > 0 && <details><summary>{plural(report.skipped.length, "tool use")} skipped</summary><ul className="note">{report.skipped.map((text) => <li key={text}>{text}</li>)}</ul></details>}
+      {report.skipped.length > 0 && <details><summary>{formatPlural(report.skipped.length, "tool use")} skipped</summary><ul className="note">{report.skipped.map((text) => <li key={text}>{text}</li>)}</ul></details>}
     </section>
   );
 }

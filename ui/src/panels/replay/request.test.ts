@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 
-import { hasRules, NOTHING, request } from "./request";
+import { hasRules, NOTHING, replayRequest } from "./request";
 
 it("asks for all threads, or for one; for a set of guards, with rules of one's own", () => {
-  expect(request("a", NOTHING)).toEqual({ agent_id: "a", thread_ids: null, hooks: {}, rules: { deny: [], ask: [], allow: [] } });
+  expect(replayRequest("a", NOTHING)).toEqual({ agent_id: "a", thread_ids: null, hooks: {}, rules: { deny: [], ask: [], allow: [] } });
   const asked = { ...NOTHING, guards: "plan" as const, deny: " Bash(rm *)\n\nWrite ", thread: "t" };
-  expect(request("a", asked)).toEqual({
+  expect(replayRequest("a", asked)).toEqual({
     agent_id: "a",
     thread_ids: ["t"],
     hooks: { permissions: { mode: "plan" } },

@@ -1,4 +1,4 @@
-/** What is asked of a replay: which guards, and which threads. */
+/** A replay request: guards and threads. */
 
 import type { ReplayRequest } from "../../api";
 
@@ -23,12 +23,12 @@ export interface Asked {
 
 export const NOTHING: Asked = { guards: "now", deny: "", ask: "", allow: "", thread: "" };
 
-export function request(agent: string, asked: Asked): ReplayRequest {
+export function replayRequest(agent: string, asked: Asked): ReplayRequest {
   const hooks = GUARDS.find((one) => one.id === asked.guards)!.hooks;
-  const rules = { deny: lines(asked.deny), ask: lines(asked.ask), allow: lines(asked.allow) };
+  const rules = { deny: splitLines(asked.deny), ask: splitLines(asked.ask), allow: splitLines(asked.allow) };
   return { agent_id: agent, thread_ids: asked.thread ? [asked.thread] : null, hooks, rules };
 }
 
-export const lines = (text: string): string[] => text.split("\n").map((line) => line.trim()).filter(Boolean);
+export const splitLines = (text: string): string[] => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
-export const hasRules = (asked: Asked): boolean => [asked.deny, asked.ask, asked.allow].some((text) => lines(text).length > 0);
+export const hasRules = (asked: Asked): boolean => [asked.deny, asked.ask, asked.allow].some((text) => splitLines(text).length > 0);

@@ -1,11 +1,11 @@
-/** A shell behind a WebSocket, and the screen it prints on. It goes on when the panel is closed. */
+/** A shell over a WebSocket, with its screen. It survives closing the panel. */
 
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 
 import * as api from "../../api";
-import { ApiError, path, query } from "../../api/http";
-import { app, patch } from "../../state/app";
+import { ApiError, buildPath, buildQuery } from "../../api/http";
+import { app, patchApp } from "../../state/app";
 
 export type Status = "connecting" | "open" | "lost" | "ended" | "refused";
 
@@ -24,7 +24,7 @@ export class Session {
   problem = "";
   private readonly fit = new FitAddon();
   private socket: WebSocket | null = null;
-  private turn = 0; // the try that counts: what comes of earlier ones is passed over
+  private turn = 0; // the current attempt: results of earlier ones are ignored
   private tries = 0; // since there was a shell
   private refusals = 0; // by a server that answers
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -46,10 +46,10 @@ export class Session {
     else if (!this.turn || this.status !== "connecting") this.again();
   }
 
-  /** The agent may work elsewhere by now: its terminal goes along. */
+  /** The agent may have another backend by now: its terminal follows. */
   private async follow(): Promise<void> {
     const now = await api.agents.backend(this.agent).catch(() => null);
-    if (now && told(now) !== this.where) this.restart();
+    if (now && backendKey(now) !== this.where) this.restart();
   }
 
   refit(): void {
@@ -88,15 +88,15 @@ export class Session {
       const backend = await api.agents.backend(this.agent);
       const { ticket } = await api.auth.ticket();
       if (turn !== this.turn) return;
-      const why = refusal(backend);
+      const why = refusalReason(backend);
       if (why) return this.say("refused", why);
-      this.where = told(backend);
-      const size = query({ ticket, rows: this.screen.rows, columns: this.screen.cols });
-      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${path`/agents/${this.agent}/terminal`}${size}`));
+      this.where = backendKey(backend);
+      const size = buildQuery({ ticket, rows: this.screen.rows, columns: this.screen.cols });
+      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${buildPath`/agents/${this.agent}/terminal`}${size}`));
     } catch (error) {
       if (turn !== this.turn) return;
-      if (error instanceof ApiError && error.status === 401) return this.say("lost"), patch({ me: null }); // it goes on when somebody is there again
-      this.refusals = 0; // nobody has refused: the server is away
+      if (error instanceof ApiError && error.status === 401) return this.say("lost"), patchApp({ me: null }); // it continues after the next sign-in
+      this.refusals = 0; // not refused: the server is away
       this.retry();
     }
   }
@@ -131,7 +131,7 @@ export class Session {
     this.say("ended");
   }
 
-  /** The socket was refused, and a browser does not say why. */
+  /** The socket was refused; a browser does not report the reason. */
   private denied(): void {
     if (++this.refusals > MOST_REFUSALS) this.say("refused", "The server refused the terminal. There may be too many open terminals: close some, then connect again.");
     else this.retry();
@@ -162,16 +162,16 @@ export class Session {
   }
 }
 
-/** Why a backend has no terminal for who is signed in; nothing if it should have one. */
-function refusal(backend: api.BackendInfo | null): string {
+/** The reason why a backend has no terminal for this user; empty if it should have one. */
+function refusalReason(backend: api.BackendInfo | null): string {
   if (backend === null || backend.type === "state") return "The backend of this agent does not run commands. Change it in the Agent panel.";
   if (backend.status === "error") return `The container cannot be reached: ${backend.reason}. See the Agent panel.`;
   const confined = backend.protection.level !== "none" && !backend.protection.asks;
   return !confined && app.get().me?.role === "user" ? "Commands are not sandboxed here, so only operators can open a terminal. Ask one, or switch the backend to Docker." : "";
 }
 
-/** What tells one backend from another. */
-const told = (backend: api.BackendInfo | null): string => JSON.stringify(backend && [backend.type, backend.sandbox_url, backend.workdir]);
+/** The identity of a backend. */
+const backendKey = (backend: api.BackendInfo | null): string => JSON.stringify(backend && [backend.type, backend.sandbox_url, backend.workdir]);
 
 const SESSIONS = new Map<string, Session>(); // by agent
 
@@ -181,7 +181,7 @@ export function sessionOf(agent: string): Session {
   return session;
 }
 
-/** Whoever signs in next does not get the shell of the one before; who has to sign in again does. */
+/** Another user does not get the shell of the previous one; the same user gets it again. */
 app.subscribe(() => {
   if (app.get().me || app.get().agent || !SESSIONS.size) return;
   for (const session of SESSIONS.values()) session.close();

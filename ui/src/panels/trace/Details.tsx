@@ -1,9 +1,9 @@
 /** All that is known of one span. */
 
-import { count, dollars } from "../../parts/amounts";
-import { duration, type Row } from "../../parts/spans";
+import { formatCount, formatDollars } from "../../parts/amounts";
+import { formatDuration, type Row } from "../../parts/spans";
 
-const QUIET = new Set(["run_id", "gen_ai.conversation.id", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "tool_name", "tool_call_id"]); // said elsewhere
+const QUIET = new Set(["run_id", "gen_ai.conversation.id", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "tool_name", "tool_call_id"]); // shown elsewhere
 
 export function Details({ row, close, zoom }: { row: Row; close: () => void; zoom: () => void }) {
   const { span } = row;
@@ -11,14 +11,14 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
   return (
     <section className="span-details panel" aria-label={`Span ${row.label}`}>
       <header className="line">
-        <b>{row.label}</b> <small>{row.kind}, {duration(row.ms)}, begun after {duration(row.from)}</small>
+        <b>{row.label}</b> <small>{row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}</small>
         <button className="plain" onClick={zoom}>Zoom</button>
         <button className="plain" onClick={close} aria-label="Close the span">✕</button>
       </header>
       {span.error && <p className="failed">{span.error}</p>}
       <dl className="facts">
-        {row.tokens > 0 && <><dt>tokens</dt><dd>{count(row.tokens)}</dd></>}
-        {row.kind === "model" && <><dt>cost</dt><dd>{row.cost === null ? "unknown" : dollars(row.cost)}</dd></>}
+        {row.tokens > 0 && <><dt>tokens</dt><dd>{formatCount(row.tokens)}</dd></>}
+        {row.kind === "model" && <><dt>cost</dt><dd>{row.cost === null ? "unknown" : formatDollars(row.cost)}</dd></>}
         {facts.map(([name, value]) => <Fact key={name} name={name} value={value} />)}
       </dl>
       {(span.events ?? []).length > 0 && <Events events={span.events!} />}

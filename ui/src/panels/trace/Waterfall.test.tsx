@@ -1,7 +1,7 @@
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { lay, type Span } from "../../parts/spans";
+import { layOutSpans, type Span } from "../../parts/spans";
 import { Waterfall } from "./Waterfall";
 
 const span = (name: string, start: number, ms: number, attributes: Span["attributes"], more: Partial<Span> = {}): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
@@ -28,7 +28,7 @@ afterEach(() => {
 const names = () => screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
 
 it("is walked through with arrows, and says all that is known of a span", () => {
-  render(<Waterfall rows={lay([RUN], true)} />);
+  render(<Waterfall rows={layOutSpans([RUN], true)} />);
   expect(names()).toEqual(["coder", "step 1", "gpt", "<img src=x>"]);
   const tree = screen.getByRole("tree");
   for (let times = 0; times < 3; times++) fireEvent.keyDown(tree, { key: "ArrowDown" });
@@ -42,7 +42,7 @@ it("is walked through with arrows, and says all that is known of a span", () => 
 });
 
 it("shows hooks when they are wanted, and only what is looked for", () => {
-  render(<Waterfall rows={lay([RUN], true)} />);
+  render(<Waterfall rows={layOutSpans([RUN], true)} />);
   fireEvent.click(screen.getByRole("button", { name: "Hooks" }));
   expect(names()).toContain("judge: block");
   fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "notes.txt" } });
@@ -52,7 +52,7 @@ it("shows hooks when they are wanted, and only what is looked for", () => {
 });
 
 it("goes closer to a span and back", () => {
-  const { container } = render(<Waterfall rows={lay([RUN], true)} />);
+  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
   const end = () => container.querySelector(".axis span:last-child small:last-child")!.textContent;
   expect(end()).toBe("1.0 s");
   const tree = screen.getByRole("tree");
@@ -66,7 +66,7 @@ it("goes closer to a span and back", () => {
 });
 
 it("takes the wheel with Ctrl for itself, and leaves it to the page without", () => {
-  const { container } = render(<Waterfall rows={lay([RUN], true)} />);
+  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
   const times = vi.spyOn(container.querySelector(".span-time")!, "getBoundingClientRect");
   times.mockReturnValue({ left: 100, width: 200 } as DOMRect);
   const shown = () => [...container.querySelectorAll(".axis span:last-child small")].map((mark) => mark.textContent);

@@ -3,22 +3,22 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, type KeyboardEvent, type RefObject, useEffect, useId, useMemo, useRef, useState } from "react";
 
-import { dollars, short } from "../../parts/amounts";
-import { duration, filtered, type Kind, type Row, total } from "../../parts/spans";
+import { formatDollars, formatShort } from "../../parts/amounts";
+import { formatDuration, filterRows, type Kind, type Row, totalDuration } from "../../parts/spans";
 import { Axis } from "./Axis";
 import { Details } from "./Details";
-import { around, moved, place, type View, whole, zoomed } from "./zoom";
+import { viewAround, panView, spanPosition, type View, wholeView, zoomView } from "./zoom";
 
 const KINDS: readonly (readonly [Kind, string])[] = [["step", "Steps"], ["model", "Model calls"], ["tool", "Tools"], ["hook", "Hooks"]];
 const HEIGHT = 26;
 
 export function Waterfall({ rows }: { rows: Row[] }) {
-  const end = useMemo(() => total(rows), [rows]);
-  const [view, look] = useState<View>(() => whole(end));
+  const end = useMemo(() => totalDuration(rows), [rows]);
+  const [view, look] = useState<View>(() => wholeView(end));
   const [kinds, setKinds] = useState<ReadonlySet<Kind>>(() => new Set<Kind>(["run", "step", "model", "tool"]));
   const [words, setWords] = useState("");
   const [chosen, choose] = useState("");
-  const shown = useMemo(() => filtered(rows, words, kinds), [rows, words, kinds]);
+  const shown = useMemo(() => filterRows(rows, words, kinds), [rows, words, kinds]);
   const toggle = (kind: Kind) => setKinds((old) => new Set(old.has(kind) ? [...old].filter((one) => one !== kind) : [...old, kind]));
   const selected = rows.find((row) => row.key === chosen);
   return (
@@ -27,14 +27,14 @@ export function Waterfall({ rows }: { rows: Row[] }) {
         <input type="search" aria-label="Filter spans" placeholder="Filter" value={words} onChange={(event) => setWords(event.target.value)} />
         <div className="segments" role="group" aria-label="Show">{KINDS.map(([kind, title]) => <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>{title}</button>)}</div>
         <div className="segments" role="group" aria-label="Zoom">
-          <button aria-label="Zoom in" onClick={() => look(zoomed(view, 0.5, end))}>+</button>
-          <button aria-label="Zoom out" onClick={() => look(zoomed(view, 2, end))}>−</button>
-          <button onClick={() => look(whole(end))}>All</button>
+          <button aria-label="Zoom in" onClick={() => look(zoomView(view, 0.5, end))}>+</button>
+          <button aria-label="Zoom out" onClick={() => look(zoomView(view, 2, end))}>−</button>
+          <button onClick={() => look(wholeView(end))}>All</button>
         </div>
       </div>
       <Axis view={view} />
       {shown.length ? <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} /> : <p className="empty">No matching spans. Clear the filter, or show more kinds.</p>}
-      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(around(selected.from, selected.ms, end))} /> : <p className="note">Use the arrow keys to select a span, Enter to zoom in.</p>}
+      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(viewAround(selected.from, selected.ms, end))} /> : <p className="note">Use the arrow keys to select a span, Enter to zoom in.</p>}
     </div>
   );
 }
@@ -57,23 +57,23 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
   }, [at, virtual]);
   const walk = (event: KeyboardEvent) => {
-    const to = step(event.key, at, rows.length);
-    const seen = closer(event.key, view, end, rows[at]);
+    const to = rowForKey(event.key, at, rows.length);
+    const seen = zoomForKey(event.key, view, end, rows[at]);
     if (to === null && seen === null) return;
     event.preventDefault();
     if (to !== null) choose(rows[to]!.key);
     if (seen !== null) look(seen);
   };
   useWheel(frame, (event, share) => {
-    if (event.ctrlKey) look(zoomed(view, event.deltaY > 0 ? 1.25 : 0.8, end, view.from + (view.to - view.from) * share));
-    else look(moved(view, event.deltaY + event.deltaX > 0 ? 0.1 : -0.1, end));
+    if (event.ctrlKey) look(zoomView(view, event.deltaY > 0 ? 1.25 : 0.8, end, view.from + (view.to - view.from) * share));
+    else look(panView(view, event.deltaY + event.deltaX > 0 ? 0.1 : -0.1, end));
   });
   return (
     <div ref={frame} className="spans" role="tree" aria-label="Spans" tabIndex={0} aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined} onKeyDown={walk}>
       <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
         {virtual.getVirtualItems().map((item) => {
           const row = rows[item.index]!;
-          return <OneRow key={row.key} id={`${name}${row.key}`} row={row} view={view} top={item.start} chosen={row.key === chosen} choose={() => choose(row.key)} zoom={() => look(around(row.from, row.ms, end))} />;
+          return <OneRow key={row.key} id={`${name}${row.key}`} row={row} view={view} top={item.start} chosen={row.key === chosen} choose={() => choose(row.key)} zoom={() => look(viewAround(row.from, row.ms, end))} />;
         })}
       </div>
     </div>
@@ -97,20 +97,20 @@ function useWheel(frame: RefObject<HTMLElement | null>, turn: (event: WheelEvent
   }, [frame]);
 }
 
-function step(key: string, at: number, count: number): number | null {
+function rowForKey(key: string, at: number, count: number): number | null {
   if (key === "ArrowDown") return Math.min(count - 1, at + 1);
   if (key === "ArrowUp") return Math.max(0, at - 1);
   if (key === "Home") return 0;
   return key === "End" ? count - 1 : null;
 }
 
-function closer(key: string, view: View, end: number, row: Row | undefined): View | null {
-  if (key === "+" || key === "=") return zoomed(view, 0.5, end);
-  if (key === "-") return zoomed(view, 2, end);
-  if (key === "ArrowLeft") return moved(view, -0.2, end);
-  if (key === "ArrowRight") return moved(view, 0.2, end);
-  if (key === "0") return whole(end);
-  return key === "Enter" && row ? around(row.from, row.ms, end) : null;
+function zoomForKey(key: string, view: View, end: number, row: Row | undefined): View | null {
+  if (key === "+" || key === "=") return zoomView(view, 0.5, end);
+  if (key === "-") return zoomView(view, 2, end);
+  if (key === "ArrowLeft") return panView(view, -0.2, end);
+  if (key === "ArrowRight") return panView(view, 0.2, end);
+  if (key === "0") return wholeView(end);
+  return key === "Enter" && row ? viewAround(row.from, row.ms, end) : null;
 }
 
 interface OneRowProps {
@@ -124,22 +124,22 @@ interface OneRowProps {
 }
 
 function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
-  const bar = place(view, row.from, row.ms);
-  const figures = [duration(row.ms), row.tokens ? `${short(row.tokens)} tokens` : "", row.cost === null ? "" : dollars(row.cost)].filter(Boolean).join(" · ");
+  const bar = spanPosition(view, row.from, row.ms);
+  const figures = [formatDuration(row.ms), row.tokens ? `${formatShort(row.tokens)} tokens` : "", row.cost === null ? "" : formatDollars(row.cost)].filter(Boolean).join(" · ");
   const classes = ["span", row.kind, row.failed ? "failed" : "", chosen ? "chosen" : ""];
   return (
     <div id={id} className={classes.join(" ")} role="treeitem" aria-level={row.depth + 1} aria-selected={chosen} style={{ transform: `translateY(${top}px)` }} onClick={choose} onDoubleClick={zoom}>
       <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}<span className="visually-hidden">, {row.kind}{row.failed ? ", failed" : ""}, </span></span>
       <span className="span-time">
         {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
-        {bar && <small style={beside(bar)}>{figures}</small>}
+        {bar && <small style={figurePosition(bar)}>{figures}</small>}
       </span>
     </div>
   );
 }
 
 /** Where there is room for the figures: before a bar that begins late, in one that is long, else behind it. */
-function beside({ left, width }: { left: number; width: number }): CSSProperties {
+function figurePosition({ left, width }: { left: number; width: number }): CSSProperties {
   if (left > 55) return { right: `calc(${100 - left}% + 4px)` };
   return { left: left + width > 62 ? `calc(${left}% + 4px)` : `calc(${left + width}% + 6px)` };
 }

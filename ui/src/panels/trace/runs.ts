@@ -1,11 +1,11 @@
 /** The runs of a thread, and which of them is shown. */
 
 import * as api from "../../api";
-import { conversation, useApp } from "../../state/app";
+import { openConversation, useApp } from "../../state/app";
 import { useLoad } from "../useLoad";
 
 /** The last one there is something to see of; the last of all, if there is nothing to see of any. */
-export function latest(runs: readonly api.ThreadRun[]): api.ThreadRun | undefined {
+export function latestRun(runs: readonly api.ThreadRun[]): api.ThreadRun | undefined {
   return runs.findLast((run) => run.traced) ?? runs.at(-1);
 }
 
@@ -19,15 +19,15 @@ export interface Runs {
 
 export function useRun(thread: string): Runs {
   const wanted = useApp((state) => state.run);
-  const running = useApp((state) => conversation(state).run); // read again when one begins or ends
+  const running = useApp((state) => openConversation(state).run); // read again when one begins or ends
   const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread], running);
   const runs = found.data ?? NONE;
-  return { runs, run: runs.find((run) => run.run_id === wanted) ?? latest(runs), error: found.error, busy: found.busy, reload: found.reload };
+  return { runs, run: runs.find((run) => run.run_id === wanted) ?? latestRun(runs), error: found.error, busy: found.busy, reload: found.reload };
 }
 
 const NONE: api.ThreadRun[] = [];
 
-export function title(run: api.ThreadRun): string {
+export function runTitle(run: api.ThreadRun): string {
   const at = new Date(run.started * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return `${at} · ${run.outcome || "running"}${run.traced ? "" : " (no trace)"}`;
 }

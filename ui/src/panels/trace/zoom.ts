@@ -5,36 +5,36 @@ export interface View {
   to: number;
 }
 
-const LEAST = 0.05; // milliseconds that can still be told apart
+const LEAST = 0.05; // milliseconds that are still distinguishable
 
-export const whole = (end: number): View => ({ from: 0, to: end });
+export const wholeView = (end: number): View => ({ from: 0, to: end });
 
 /** Closer, or further away, around a point; never beyond the run. */
-export function zoomed(view: View, factor: number, end: number, around = (view.from + view.to) / 2): View {
+export function zoomView(view: View, factor: number, end: number, around = (view.from + view.to) / 2): View {
   const width = Math.min(end, Math.max(LEAST, (view.to - view.from) * factor));
   const share = view.to > view.from ? (around - view.from) / (view.to - view.from) : 0.5;
-  return within({ from: around - width * share, to: around + width * (1 - share) }, end);
+  return clampView({ from: around - width * share, to: around + width * (1 - share) }, end);
 }
 
-export function moved(view: View, share: number, end: number): View {
+export function panView(view: View, share: number, end: number): View {
   const by = (view.to - view.from) * share;
-  return within({ from: view.from + by, to: view.to + by }, end);
+  return clampView({ from: view.from + by, to: view.to + by }, end);
 }
 
 /** A span with a little room around it. */
-export function around(from: number, ms: number, end: number): View {
+export function viewAround(from: number, ms: number, end: number): View {
   const room = Math.max(ms * 0.08, LEAST);
-  return within({ from: from - room, to: from + ms + room }, end);
+  return clampView({ from: from - room, to: from + ms + room }, end);
 }
 
-function within({ from, to }: View, end: number): View {
+function clampView({ from, to }: View, end: number): View {
   const width = Math.min(to - from, end);
   const begin = Math.min(Math.max(0, from), end - width);
   return { from: begin, to: begin + width };
 }
 
-/** Where a span stands in the view, in percent; null if it is outside of it. */
-export function place(view: View, from: number, ms: number): { left: number; width: number } | null {
+/** Position of a span in the view, in percent; null if it is outside. */
+export function spanPosition(view: View, from: number, ms: number): { left: number; width: number } | null {
   const size = view.to - view.from;
   if (from > view.to || from + ms < view.from) return null;
   const left = Math.max(0, (from - view.from) / size);

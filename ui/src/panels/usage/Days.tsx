@@ -1,8 +1,8 @@
-/** Bars by day, each split among those who used something on it. */
+/** Bars by day, split by user. */
 
 import "../../canvas/chart.css";
 
-import { brief, every, ticks } from "../../canvas/scale";
+import { formatBrief, labelStep, axisTicks } from "../../canvas/scale";
 import type { Stacked } from "./sums";
 
 const WIDE = 640;
@@ -11,20 +11,20 @@ const LEFT = 54;
 
 export function Days({ data, show, label }: { data: Stacked; show: (amount: number) => string; label: string }) {
   const sums = data.values.map((parts) => parts.reduce((sum, part) => sum + part, 0));
-  const marks = ticks(0, Math.max(...sums, 0), 4);
+  const marks = axisTicks(0, Math.max(...sums, 0), 4);
   const high = marks.at(-1)!;
   const width = WIDE / data.days.length;
   const gap = Math.min(6, width * 0.25);
-  const nth = every(data.days.length, 8);
+  const nth = labelStep(data.days.length, 8);
   return (
     <figure className="chart">
       <svg viewBox={`0 0 ${WIDE + LEFT} ${HIGH + 34}`} role="img" aria-label={label}>
         {marks.map((mark) => (
-          <g key={mark} transform={`translate(0 ${8 + HIGH - (mark / high) * HIGH})`}><line className="rule" x1={LEFT} x2={WIDE + LEFT} /><text x={LEFT - 6} dy="4" textAnchor="end">{brief(mark)}</text></g>
+          <g key={mark} transform={`translate(0 ${8 + HIGH - (mark / high) * HIGH})`}><line className="rule" x1={LEFT} x2={WIDE + LEFT} /><text x={LEFT - 6} dy="4" textAnchor="end">{formatBrief(mark)}</text></g>
         ))}
         {data.days.map((day, at) => (
           <g key={day} transform={`translate(${LEFT + at * width} 0)`}>
-            <title>{`${day}: ${show(sums[at]!)}${parts(data, at, show)}`}</title>
+            <title>{`${day}: ${show(sums[at]!)}${describeDay(data, at, show)}`}</title>
             <rect width={width} height={HIGH + 8} fill="transparent" />
             <Bar values={data.values[at]!} high={high} x={gap / 2} width={width - gap} />
             {at % nth === 0 && <text x={width / 2} y={HIGH + 26} textAnchor="middle">{day.slice(5)}</text>}
@@ -45,7 +45,7 @@ function Bar({ values, high, x, width }: { values: number[]; high: number; x: nu
   });
 }
 
-function parts(data: Stacked, at: number, show: (amount: number) => string): string {
+function describeDay(data: Stacked, at: number, show: (amount: number) => string): string {
   const named = data.names.map((name, place) => [name, data.values[at]![place]!] as const).filter(([, value]) => value > 0);
   return named.length > 1 ? ` (${named.map(([name, value]) => `${name} ${show(value)}`).join(", ")})` : "";
 }

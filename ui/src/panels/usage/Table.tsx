@@ -1,7 +1,7 @@
 /** The figures themselves, as the server counts them. */
 
 import type { UsageReport } from "../../api";
-import { count, dollars } from "../../parts/amounts";
+import { formatCount, formatDollars } from "../../parts/amounts";
 
 export function Table({ report, users }: { report: UsageReport; users: boolean }) {
   const rows = report.rows.toReversed();
@@ -14,8 +14,8 @@ export function Table({ report, users }: { report: UsageReport; users: boolean }
           {rows.map((row) => (
             <tr key={`${row.day} ${row.user_id} ${row.agent} ${row.model}`}>
               <td>{row.day}</td>{users && <td>{row.user}</td>}<td>{row.agent}</td><td>{row.model}</td>
-              <td className="number">{count(row.runs)}</td><td className="number">{count(row.input_tokens)}</td><td className="number">{count(row.cached_tokens)}</td><td className="number">{count(row.output_tokens)}</td>
-              <td className="number">{row.unpriced && !row.cost ? "unknown" : dollars(row.cost)}</td>
+              <td className="number">{formatCount(row.runs)}</td><td className="number">{formatCount(row.input_tokens)}</td><td className="number">{formatCount(row.cached_tokens)}</td><td className="number">{formatCount(row.output_tokens)}</td>
+              <td className="number">{row.unpriced && !row.cost ? "unknown" : formatDollars(row.cost)}</td>
             </tr>
           ))}
         </tbody>

@@ -1,12 +1,12 @@
 import { cleanup, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { patch } from "../../state/app";
+import { patchApp } from "../../state/app";
 import Usage from "../Usage";
-import { period } from "./sums";
+import { periodOf } from "./sums";
 
 const AMOUNTS = { questions: 2, unpriced: 0, cached_tokens: 0, reasoning_tokens: 0, cache_write_tokens: 0 };
-const TODAY = period(1).until;
+const TODAY = periodOf(1).until;
 const row = (agent: string, model: string, tokens: number, cost: number) => ({ ...AMOUNTS, user_id: "1", user: "ada", day: TODAY, agent, model, runs: 1, input_tokens: tokens, output_tokens: 0, cost });
 
 let asked: string[] = [];
@@ -14,7 +14,7 @@ let report: unknown;
 
 beforeEach(() => {
   asked = [];
-  patch({ me: { id: "1", username: "ada", role: "admin" }, agents: [] });
+  patchApp({ me: { id: "1", username: "ada", role: "admin" }, agents: [] });
   report = { rows: [row("coder", "gpt", 12_000, 0.5), row("writer", "<b>local</b>", 3_000, 0)], total: { ...AMOUNTS, runs: 2, input_tokens: 15_000, output_tokens: 0, cost: 0.5 } };
   vi.stubGlobal("fetch", (path: string) => {
     asked.push(path);
@@ -42,7 +42,7 @@ it("asks for the period, and for everyone's when an admin wants to see it", asyn
   fireEvent.change(screen.getByLabelText("User"), { target: { value: "all" } });
   fireEvent.change(screen.getByLabelText("Period"), { target: { value: "7" } });
   expect(await screen.findByRole("button", { name: "by user" })).toBeTruthy();
-  const { since, until } = period(7);
+  const { since, until } = periodOf(7);
   expect(decodeURIComponent(asked.at(-1)!)).toBe(`/usage?since=${since}&until=${until}&user=*`);
 });
 

@@ -1,7 +1,7 @@
-/** What a run took of what it may take. */
+/** The usage of a run against its limits. */
 
 import type { Run, Trace } from "../../api";
-import { visit } from "../../parts/deeds";
+import { visitSpans } from "../../parts/hookActions";
 
 export interface Taken {
   steps: number;
@@ -14,9 +14,9 @@ export interface Taken {
 export const NOTHING: Taken = { steps: 0, tokens: 0, seconds: 0, cost: 0, tool_calls: 0 };
 
 /** Steps and tool calls are known of a run that has a trace; those of its subagents are their own. */
-export function taken(run: Run, trace: Trace | null, now = Date.now() / 1000): Taken {
+export function measureRun(run: Run, trace: Trace | null, now = Date.now() / 1000): Taken {
   const own = { steps: 0, tool_calls: 0 };
-  visit(trace?.spans ?? [], (span) => {
+  visitSpans(trace?.spans ?? [], (span) => {
     if (span.attributes?.["run_id"] !== run.id) return;
     if (span.name === "step") own.steps += 1;
     if (span.name === "tool.call") own.tool_calls += 1;

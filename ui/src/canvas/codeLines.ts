@@ -1,8 +1,8 @@
-/** Which lines of Markdown are code: each that opens a fence, and each that stands inside of one or closes it. */
+/** Find code lines of Markdown: fence lines and lines inside. */
 
 export type Code = "" | "opens" | "inside";
 
-export function fenced(lines: string[]): Code[] {
+export function findCodeLines(lines: string[]): Code[] {
   let fence = "";
   return lines.map((line) => {
     const mark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1] ?? "";

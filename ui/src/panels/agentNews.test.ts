@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from "vitest";
 
-import { type News, subscribe } from "./news";
+import { type News, subscribe } from "./agentNews";
 
 function stream(...texts: string[]): Response {
   const body = new ReadableStream<Uint8Array>({

@@ -1,4 +1,4 @@
-/** What changes about the agents while somebody looks: one connection for all panels, for as long as one is open. */
+/** Events of agents: one connection for all panels, while one is open. */
 
 import { useEffect, useRef } from "react";
 
@@ -14,12 +14,12 @@ type Listener = (news: News) => void;
 const listeners = new Set<Listener>();
 let connection: AbortController | null = null;
 
-/** Hear what changes; after a break in the connection there is a `resync`. */
+/** Subscribe to events; after a reconnect there is a `resync`. */
 export function subscribe(listener: Listener): () => void {
   listeners.add(listener);
   if (!connection) {
     connection = new AbortController();
-    void listen(connection.signal);
+    void readNews(connection.signal);
   }
   return () => {
     listeners.delete(listener);
@@ -29,14 +29,14 @@ export function subscribe(listener: Listener): () => void {
   };
 }
 
-async function listen(signal: AbortSignal): Promise<void> {
+async function readNews(signal: AbortSignal): Promise<void> {
   for (let wait = 500, first = true; !signal.aborted; wait = Math.min(wait * 2, 30_000), first = false) {
     try {
-      const frames = await api.news(signal);
-      if (!first) tell({ event: "resync", data: {} });
+      const frames = await api.openAgentEvents(signal);
+      if (!first) notifyListeners({ event: "resync", data: {} });
       for await (const frame of frames) {
         wait = 500;
-        tell(read(frame.event, frame.data));
+        notifyListeners(parseNews(frame.event, frame.data));
       }
     } catch {
       if (signal.aborted) return; // otherwise it is tried again
@@ -45,12 +45,12 @@ async function listen(signal: AbortSignal): Promise<void> {
   }
 }
 
-function read(event: string, text: string): News {
+function parseNews(event: string, text: string): News {
   const { data } = JSON.parse(text) as { data?: Record<string, unknown> };
   return { event, data: data ?? {} };
 }
 
-function tell(news: News): void {
+function notifyListeners(news: News): void {
   for (const listener of [...listeners]) listener(news);
 }
 

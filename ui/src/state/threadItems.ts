@@ -1,15 +1,15 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
-import { type Call, type Child, type Conversation, EMPTY, type Ended, fresh, type Item, type Reply, said, type Said } from "./fold";
+import { type Call, type Child, type Conversation, EMPTY, type Ended, createCall, type Item, type Reply, toUserItem, type Said } from "./fold";
 
-export function loaded(thread: ThreadDetail): Conversation {
+export function toConversation(thread: ThreadDetail): Conversation {
   const items: Item[] = [];
   for (const message of thread.messages) add(items, message, Boolean(thread.run_id));
   return {
     ...EMPTY,
     agent: thread.agent_id,
-    pending: (thread.unheard ?? []).map((one) => said(0, one.message.content, "", `q${one.position}`)),
+    pending: (thread.unheard ?? []).map((one) => toUserItem(0, one.message.content, "", `q${one.position}`)),
     items: withEnds(items, ends(thread)),
     last: thread.last,
     part: Infinity,
@@ -18,32 +18,32 @@ export function loaded(thread: ThreadDetail): Conversation {
   };
 }
 
-/** What the server keeps, with what only those know who were there: how long things took, and what subagents did. */
-export function merged(old: Conversation, thread: ThreadDetail): Conversation {
+/** Merge a loaded thread with details known only from events: durations and subagents. */
+export function mergeThread(old: Conversation, thread: ThreadDetail): Conversation {
   if (thread.last < old.last) return old; // more has come since it was asked for
-  const now = loaded(thread);
+  const now = toConversation(thread);
   const seen = new Map(old.items.map((item) => [item.key, item]));
-  const items = now.items.map((item) => recalled(item, seen.get(item.key)));
+  const items = now.items.map((item) => restoreDetails(item, seen.get(item.key)));
   const known = new Set(items.map((item) => item.key));
   const told = thread.messages.some((message) => message.role === "assistant" && (message.seq ?? 0) > old.last); // then it is not open any more
   const open = told ? [] : old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
   const over = old.items.filter((item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run);
   const arrived = [...now.pending, ...now.items.filter((item): item is Said => item.kind === "user" && item.seq > old.last)];
-  return { ...now, items: [...withEnds(items, over), ...open], pending: [...now.pending, ...underWay(old.pending, arrived)], tasks: old.tasks };
+  return { ...now, items: [...withEnds(items, over), ...open], pending: [...now.pending, ...pendingMessages(old.pending, arrived)], tasks: old.tasks };
 }
 
-/** What was sent from here and is not there yet. */
-function underWay(pending: Said[], arrived: Said[]): Said[] {
+/** Sent messages that have not arrived yet. */
+function pendingMessages(pending: Said[], arrived: Said[]): Said[] {
   const there = arrived.map((one) => one.text);
   return pending.filter((one) => {
-    if (!one.key.startsWith("sent-")) return false; // the server has it, and says where
+    if (!one.key.startsWith("sent-")) return false; // the server has it, with its position
     const at = there.indexOf(one.text);
     if (at >= 0) there.splice(at, 1);
     return at < 0;
   });
 }
 
-function recalled(item: Item, old: Item | undefined): Item {
+function restoreDetails(item: Item, old: Item | undefined): Item {
   if (item.kind !== "reply" || old?.kind !== "reply") return item;
   const calls = item.calls.map((call) => {
     const before = old.calls.find((one) => one.id === call.id);
@@ -54,30 +54,30 @@ function recalled(item: Item, old: Item | undefined): Item {
 
 function add(items: Item[], message: Message, running: boolean): void {
   const seq = message.seq ?? 0;
-  if (message.role === "user") items.push(said(seq, message.content, message.name));
+  if (message.role === "user") items.push(toUserItem(seq, message.content, message.name));
   else if (message.role === "assistant") items.push(reply(message, seq, running));
   else if (message.role === "tool") answer(items, message);
 }
 
-export function words(message: Pick<Message, "content">): string {
+export function messageText(message: Pick<Message, "content">): string {
   if (typeof message.content === "string") return message.content;
   return message.content.map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type}${part.name ? `: ${part.name}` : ""}]`)).join("\n");
 }
 
 function reply(message: Message, seq: number, running: boolean): Reply {
   const calls: Call[] = (message.tool_calls ?? []).map((call) => ({
-    ...fresh(call.id, call.name),
+    ...createCall(call.id, call.name),
     args: call.args,
     state: running ? "running" : "waiting",
     error: call.invalid ?? "",
-    child: call.child ? kept(call.child, call.args) : null,
+    child: call.child ? storedChild(call.child, call.args) : null,
   }));
   const reasoning = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: words(message), reasoning, calls, open: false };
+  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: messageText(message), reasoning, calls, open: false };
 }
 
-/** A subagent whose work is in a thread of its own; that is read when somebody wants to see it. */
-function kept(thread: string, args: Record<string, unknown>): Child {
+/** A subagent with its own thread, which is read on demand. */
+function storedChild(thread: string, args: Record<string, unknown>): Child {
   return { run: "", thread, agent: String(args["agent"] ?? "subagent"), prompt: String(args["prompt"] ?? ""), items: [], outcome: "", text: "" };
 }
 
@@ -89,8 +89,8 @@ function answer(items: Item[], message: Message): void {
     if (!call) continue;
     call.state = message.failed ? "failed" : "done";
     call.ms = message.ms ?? 0;
-    if (message.failed) call.error = words(message);
-    else call.output = words(message);
+    if (message.failed) call.error = messageText(message);
+    else call.output = messageText(message);
     return;
   }
 }
@@ -100,7 +100,7 @@ function ends(thread: ThreadDetail): Ended[] {
   return told.map((end) => ({ kind: "ended", key: `e${end.seq}`, seq: end.seq, run: end.run, outcome: end.outcome, reason: end.reason, error: end.error?.message ?? "" }));
 }
 
-/** How runs ended, each behind what was said in it. */
+/** Ends of runs, each after its messages. */
 function withEnds(items: Item[], ends: Ended[]): Item[] {
   const all = [...items];
   for (const end of ends) {

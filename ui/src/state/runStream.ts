@@ -3,25 +3,25 @@
 import * as api from "../api";
 import { ApiError } from "../api/http";
 import type { Frame } from "../api/sse";
-import { app, attempt, converse, patch } from "./app";
-import { EMPTY, type Event, fold } from "./fold";
+import { app, tryRequest, updateConversation, patchApp } from "./app";
+import { EMPTY, type Event, foldFrame } from "./fold";
 import { listAgain, refreshApprovals } from "./lists";
-import { merged } from "./loaded";
+import { mergeThread } from "./threadItems";
 
 const following = new Map<string, AbortController>(); // by thread
-const DRAW_MS = 30; // what comes within this time is drawn at once
+const DRAW_MS = 30; // frames within this time are drawn at once
 
 export const isFollowed = (thread: string): boolean => following.has(thread);
 
-/** Watch what goes on in a thread: from a stream that is there already, or from where it was last seen. */
-export function follow(run: string, thread: string, first: api.Stream | null = null, stop = new AbortController()): void {
-  if (following.has(thread) || app.get().thread !== thread) return stop.abort(); // it is watched already, or nobody looks
+/** Follow a thread: from an open stream, or from the last seen position. */
+export function followRun(run: string, thread: string, first: api.Stream | null = null, stop = new AbortController()): void {
+  if (following.has(thread) || app.get().thread !== thread) return stop.abort(); // it is followed already, or not open
   following.set(thread, stop);
-  void consume(first, run, thread, stop);
+  void consumeStream(first, run, thread, stop);
 }
 
-/** Nobody looks any longer, except at that thread. A browser has few connections to a server, and all windows share them. */
-export function followOnly(thread: string): void {
+/** Stop following all other threads. A browser has few connections per host, and all windows share them. */
+export function followOnlyRun(thread: string): void {
   for (const [one, stop] of following) {
     if (one === thread) continue;
     following.delete(one);
@@ -29,15 +29,15 @@ export function followOnly(thread: string): void {
   }
 }
 
-export const followNothing = (): void => followOnly("");
+export const followNothing = (): void => followOnlyRun("");
 
-/** Bring a conversation to where its thread is, and follow what goes on there; what became of the thread. */
+/** Load a thread and follow its run; return the state of the thread. */
 export async function settle(thread: string): Promise<"there" | "gone" | "unknown"> {
   try {
     const detail = await api.threads.get(thread);
     if (!app.get().me) return "unknown";
-    converse(thread, (old) => merged(old, detail));
-    if (detail.run_id) follow(detail.run_id, thread);
+    updateConversation(thread, (old) => mergeThread(old, detail));
+    if (detail.run_id) followRun(detail.run_id, thread);
     void listAgain();
     return "there";
   } catch (error) {
@@ -45,11 +45,11 @@ export async function settle(thread: string): Promise<"there" | "gone" | "unknow
   }
 }
 
-async function consume(first: api.Stream | null, run: string, thread: string, stop: AbortController): Promise<void> {
+async function consumeStream(first: api.Stream | null, run: string, thread: string, stop: AbortController): Promise<void> {
   try {
     await read(first, run, thread, stop);
   } catch (error) {
-    if (!stop.signal.aborted) await attempt(() => Promise.reject(error as Error));
+    if (!stop.signal.aborted) await tryRequest(() => Promise.reject(error as Error));
   } finally {
     if (following.get(thread) === stop) following.delete(thread);
   }
@@ -60,23 +60,23 @@ async function consume(first: api.Stream | null, run: string, thread: string, st
 async function read(first: api.Stream | null, run: string, thread: string, stop: AbortController): Promise<void> {
   for (let stream = first, wait = 250; !stop.signal.aborted; wait = Math.min(wait * 2, 5_000)) {
     try {
-      stream ??= await api.watch(run, resumeFrom(thread), stop.signal);
+      stream ??= await api.watchRun(run, resumeFrom(thread), stop.signal);
       if (stream === null) return;
-      patch({ online: true });
+      patchApp({ online: true });
       const alive = () => (wait = 250);
-      if (await drained(stream.frames, (frames) => take(thread, frames, stop), alive)) return;
+      if (await drainFrames(stream.frames, (frames) => foldFrames(thread, frames, stop), alive)) return;
     } catch (error) {
       if (error instanceof ApiError && !error.passes) throw error;
     }
     if (stop.signal.aborted) return;
     stream = null;
-    patch({ online: false });
+    patchApp({ online: false });
     await untilOnline(wait);
   }
 }
 
-/** Take every frame of a stream, some at a time; whether the last one was the run's end. */
-async function drained(frames: AsyncGenerator<Frame>, take: (some: Frame[]) => void, alive: () => void): Promise<boolean> {
+/** Read every frame of a stream in batches; return true if the last one was the end of the run. */
+async function drainFrames(frames: AsyncGenerator<Frame>, take: (some: Frame[]) => void, alive: () => void): Promise<boolean> {
   let waiting: Frame[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
@@ -104,18 +104,18 @@ function resumeFrom(thread: string): string {
 }
 
 /** Fold frames into their conversation. */
-function take(thread: string, frames: Frame[], stop: AbortController): void {
+function foldFrames(thread: string, frames: Frame[], stop: AbortController): void {
   if (!frames.length || stop.signal.aborted) return;
-  converse(thread, (old) => frames.reduce((talk, frame) => fold(talk, frame.id, named(frame)), old));
+  updateConversation(thread, (old) => frames.reduce((talk, frame) => foldFrame(talk, frame.id, parseEvent(frame)), old));
   if (frames.some((frame) => frame.event.startsWith("on_approval"))) void refreshApprovals();
 }
 
-function named(frame: Frame): Event {
+function parseEvent(frame: Frame): Event {
   const event = JSON.parse(frame.data) as Event;
   return { ...event, event: event.event ?? frame.event };
 }
 
-/** A while, or until the browser says that there is a connection again. */
+/** Wait a while, or until the browser is online. */
 function untilOnline(ms: number): Promise<void> {
   return new Promise((done) => {
     const over = () => (clearTimeout(timer), removeEventListener("online", over), done());

@@ -1,8 +1,8 @@
-/** What each hook did in a run, added up over its spans. */
+/** Decisions of each hook in a run, summed over its spans. */
 
 import type { components } from "../api/schema";
-import { plural } from "./amounts";
-import { duration } from "./spans";
+import { formatPlural } from "./amounts";
+import { formatDuration } from "./spans";
 
 type Span = components["schemas"]["TraceSpan"];
 type Verdict = components["schemas"]["HookVerdict"];
@@ -22,15 +22,15 @@ const PAST: Record<string, string> = {
 
 export interface Deed {
   text: string;
-  acted: boolean; // it did more than look
+  acted: boolean; // it did more than pass
 }
 
 /** By operation and hook, as in `of("tool_use", "permissions.check")`. */
 export type Deeds = (operation: string, hook: string) => Deed | undefined;
 
-export function deeds(spans: readonly Span[]): Deeds {
+export function sumHookActions(spans: readonly Span[]): Deeds {
   const found = new Map<string, Verdict[]>();
-  visit(spans, (span) => {
+  visitSpans(spans, (span) => {
     for (const why of span.why ?? []) {
       const key = `${OPERATIONS[span.name] ?? span.name} ${why.hook}`;
       found.set(key, [...(found.get(key) ?? []), why]);
@@ -38,27 +38,27 @@ export function deeds(spans: readonly Span[]): Deeds {
   });
   return (operation, hook) => {
     const rows = found.get(`${operation} ${hook}`);
-    return rows && { text: told(rows), acted: rows.some(acts) };
+    return rows && { text: describeVerdicts(rows), acted: rows.some(isAction) };
   };
 }
 
-export function visit(spans: readonly Span[], look: (span: Span) => void): void {
+export function visitSpans(spans: readonly Span[], look: (span: Span) => void): void {
   for (const span of spans) {
     look(span);
-    visit(span.children ?? [], look);
+    visitSpans(span.children ?? [], look);
   }
 }
 
-const acts = (row: Verdict): boolean => row.verdict !== "pass" || Boolean(row.changed);
+const isAction = (row: Verdict): boolean => row.verdict !== "pass" || Boolean(row.changed);
 
-function told(rows: Verdict[]): string {
+function describeVerdicts(rows: Verdict[]): string {
   const counts = new Map<string, number>();
   for (const row of rows) {
     const said = row.changed ? "changed" : (PAST[row.verdict] ?? row.verdict);
     counts.set(said, (counts.get(said) ?? 0) + 1);
   }
-  const said = [...counts].map(([words, times]) => (times === 1 ? `${words} once` : `${words} ${plural(times, "time")}`));
+  const said = [...counts].map(([words, times]) => (times === 1 ? `${words} once` : `${words} ${formatPlural(times, "time")}`));
   const reason = rows.findLast((row) => row.reason)?.reason;
   const took = rows.reduce((sum, row) => sum + (row.ms ?? 0), 0);
-  return `${said.join(", ")}, in ${duration(took)}${reason ? ` (${reason})` : ""}`;
+  return `${said.join(", ")}, in ${formatDuration(took)}${reason ? ` (${reason})` : ""}`;
 }

@@ -1,4 +1,4 @@
-/** How a file writes its lines, apart from what stands in them: it is read without that, and written with it again. */
+/** Line format of a file: line endings and byte order mark, removed on read and restored on write. */
 
 export interface Spelling {
   mark: boolean; // a byte order mark at its beginning
@@ -10,7 +10,7 @@ export const PLAIN: Spelling = { mark: false, returns: false };
 const MARK = "\uFEFF";
 
 /** A text as the canvas has it. Where the ends of lines differ from each other they are left alone. */
-export function plain(raw: string): { text: string; spelling: Spelling } {
+export function parseSpelling(raw: string): { text: string; spelling: Spelling } {
   const mark = raw.startsWith(MARK);
   const returns = raw.includes("\r\n") && !/(?<!\r)\n|\r(?!\n)/.test(raw);
   const text = mark ? raw.slice(1) : raw;
@@ -18,6 +18,6 @@ export function plain(raw: string): { text: string; spelling: Spelling } {
 }
 
 /** A text as its file has it. */
-export function spelled(text: string, { mark, returns }: Spelling): string {
+export function applySpelling(text: string, { mark, returns }: Spelling): string {
   return (mark ? MARK : "") + (returns ? text.replaceAll("\n", "\r\n") : text);
 }
