@@ -18,7 +18,7 @@ from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
 from wick.why import DispatchState, Why
 
-# The user's answers by operation hash. Hooks can write to an operation's state, but not to this.
+# The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
@@ -75,29 +75,17 @@ async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Blo
     return None
 
 
-async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
-    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
-    row["reason"] = getattr(answer, "reason", "")
-    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
-    run.root.thread.append("answered", row | changed | more)
-    await run.root.thread.saved()
-    return answer
-
-
 def _log_question(run: Run, question: Question) -> FrozenDict:
     about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
     about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
-    entry: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
-    return entry
-
-
-def _decode_answer(row: FrozenDict) -> Allow | Block:
-    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
+    asked: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
+    return asked
 
 
 async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:
     """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
     asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
+    # Without an asker the writer waits for an answer, for as long as its store is configured to. Then the run pauses.
     if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
         return _accept_stored_answer(row, question)
     if time() >= expires:
@@ -122,6 +110,7 @@ def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | 
 
 
 def _parse_answer(answer: object, question: Question) -> Allow | Block:
+    """Return an answer as Allow or Block. None is an approval; an object of another type is not."""
     if answer is None or answer is True:
         return Allow()
     if answer is False:
@@ -134,3 +123,16 @@ def _parse_answer(answer: object, question: Question) -> Allow | Block:
         return Allow(freeze(answer.args))
     except (TypeError, ValueError) as problem:
         return Block(f"the arguments in the answer are not JSON data: {problem}")
+
+
+async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
+    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
+    row["reason"] = getattr(answer, "reason", "")
+    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
+    run.root.thread.append("answered", row | changed | more)
+    await run.root.thread.saved()
+    return answer
+
+
+def _decode_answer(row: FrozenDict) -> Allow | Block:
+    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])

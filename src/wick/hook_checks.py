@@ -19,7 +19,7 @@ _PARAMETERS = {"run": "run: Run", "step": "step: Step", "model_call": "call: Mod
 
 
 class RegisteredHook(Protocol):
-    """The attributes of a hook that the checks read."""
+    """The attributes of a hook that the checks read. `wick.hooks` imports this module, so `Hook` is not known here."""
 
     @property
     def fn(self) -> Callable[..., object]: ...

@@ -46,7 +46,7 @@ class Loop:
         self.hooks, self.guards = tuple(hooks), MappingProxyType(collect_guards(hooks))
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # child runs get these too
         # The first ring is the outermost. `build_rings` returns those of the hooks, and the gate.
-        self.run = compose([*build_rings(hooks, Run)], _run)
+        self.run = compose(build_rings(hooks, Run), _run)
         self.step = compose([announce_step, record_step, *build_rings(hooks, Step)], _step)
         self.call_model = compose([announce_model_call, record_model_call, *build_rings(hooks, ModelCall)], _call_model)
         self.use_tool = compose([announce_tool_use, record_tool_use, *build_rings(hooks, ToolUse)], _use_tool)
@@ -59,13 +59,13 @@ class Loop:
 
 async def _run(sealed: Run) -> Result:
     """Take steps until one returns a Stop, and return the result."""
-    run, state = sealed.run, sealed.progress
+    run, progress = sealed.run, sealed.progress  # the open run, which has the sealed values
     verdict = await start_run(run, sealed.input)
-    state.step = count_finished_steps(run.thread)
+    progress.step = count_finished_steps(run.thread)
     while isinstance(verdict, Continue):
-        state.step += 1
+        progress.step += 1
         await append_inbox(run)
-        verdict = await run.loop.step(Step(run, state.step, run.thread.pending))
+        verdict = await run.loop.step(Step(run, progress.step, run.thread.pending))
     return result_from_stop(run, verdict)
 
 
@@ -73,8 +73,8 @@ async def _step(step: Step) -> Stop | Continue:
     """Call the model, then use the tools that it asks for. Without tool calls, the model has finished."""
     run = step.run
     calls: Sequence[ToolCall] = find_pending_calls(step)  # of a resumed run
-    if run.stopping and not calls:
-        return run.stopping  # a Stop is final, also if a wrap retries the step
+    if run.stopping and not calls:  # a Stop ends the run after the current step, so pending calls are answered first
+        return run.stopping  # it is final, also if a wrap retries the step
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
         reply = await run.loop.call_model(call)
@@ -92,7 +92,7 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     turns = ToolUseOrder([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
-            await tool.prepare(call.args)
+            await tool.prepare(call.args)  # in a thread, before `_create_tool_use` validates them here
     uses = [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
     failures = await run_all([_answer_call(use) for use in uses], [call.name for call in calls])
     if failures:  # an error takes precedence over a pause
@@ -148,7 +148,11 @@ def _stop_after_reply(call: ModelCall) -> Stop:
 
 
 def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
-    """Create the tool use of a call. `state.invalid` says why a call cannot run."""
+    """Create the tool use of a call.
+
+    `state.invalid` says why a call cannot run. Such a call skips `before` and `wrap` hooks, and the gate returns an
+    error result. `after` hooks get that result.
+    """
     use = ToolUse(run, call, find_tool(call.name, run.tools), {**call.args}, turns, number)
     if use.tool is None:
         use.state.invalid = unknown_tool_error(call.name, run.tools)

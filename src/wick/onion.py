@@ -1,11 +1,15 @@
 """The onion: dispatches an operation through its rings to the gate, and the result back out.
 
-    after   ┐ gets the result or the error on the way out
-     wrap   │ calls `next`; each call is a separate attempt
-      before│ gets the operation on the way in; may change it or decide
-        gate┘ seals the operation, consults every guard, asks the user, performs it
+    after    gets the result or the error on the way out
+    wrap     calls `next`; each call is a separate attempt
+    before   gets the operation on the way in; may change it or decide
+    gate     seals the operation, consults every guard, asks the user, performs it
 
-A decision is a return value. `Paused` and cancellation pass through every ring unchanged.
+The gate is always the innermost ring. The others nest in the order of their hooks, whatever their position: a `before`
+that is listed first runs before a `wrap` that is listed second. Only the hooks of one capability nest as above.
+
+A decision is a return value. `Paused` and cancellation are not an `Exception`, so rings pass them on. A cancellation is
+raised again if a hook swallows it. A `Paused` is not: a `wrap` that catches `BaseException` gets it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from wick._internal.tasks import run_with_timeout
 from wick.approvals import request_approval
 from wick.constants import MAX_ANSWERS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
-from wick.errors import HookError, InvalidArgs
+from wick.errors import HookError, InvalidArgs, Paused
 from wick.hook_checks import allowed_decisions
 from wick.hooks import Hook, Next, order_rings
 from wick.operations import OPERATIONS, Operation, ToolUse
@@ -99,8 +103,20 @@ async def _run_before(hook: Hook, op: Operation[object]) -> Decision | None:
 
 
 def _wrap_ring(hook: Hook, next: Next[R], op: Operation[R]) -> Awaitable[R]:
-    """Run a wrap hook, or go straight to the next ring if it does not match."""
-    return next(op) if op.state.invalid or not _matches(hook, op) else _run_wrap(hook, next, op)
+    """Run a `wrap` hook, or go straight to the next ring if it does not match."""
+    # It is not `async`, so that a hook that does not match adds no coroutine.
+    return next(op) if op.state.invalid or not _wrap_matches(hook, op) else _run_wrap(hook, next, op)
+
+
+def _wrap_matches(hook: Hook, op: Operation[object]) -> bool:
+    """Return True if a `wrap` hook matches the operation. An error in its predicate counts as an error of the hook."""
+    try:
+        return hook.matches(op)
+    except Exception as error:
+        _record_why(hook, op, perf_counter(), error)
+        if hook.on_error == "fail":
+            raise
+        return False
 
 
 async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
@@ -108,6 +124,8 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     start, snapshot, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
     try:
         answer = await _call_hook(hook, op, attempts)
+        if attempts.pause is not None:
+            raise attempts.pause  # the hook swallowed it
         op.restore(attempts.fixed)
         verdict, result = attempts.interpret(hook, answer)
         changed = attempts.changed or op.changed_since(snapshot)
@@ -118,7 +136,7 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
         op.restore({**snapshot, **attempts.fixed, "asks": attempts.asks})
         return await attempts.result_without_hook()
     finally:
-        attempts.error = None  # break the cycle error → traceback → frame → attempts
+        attempts.error = attempts.pause = None  # break the cycle error → traceback → frame → attempts
     _record_why(hook, op, start, verdict, changed)
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
@@ -129,23 +147,27 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
 class _Attempts(Generic[R]):
     """The `next` of a wrap. Each call is a separate attempt on its own copy of the operation."""
 
-    __slots__ = ("asks", "cancels", "changed", "count", "error", "fixed", "next", "op", "snapshots", "task")
+    __slots__ = ("asks", "cancels", "changed", "count", "error", "fixed", "next", "op", "pause", "snapshots", "task")
 
     def __init__(self, op: Operation[R], next: Next[R]) -> None:
         self.op, self.asks, self.fixed, self.next, self.count = op, op.asks, _fixed_fields(op), next, 0
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
         self.snapshots: list[ResultSnapshot[R]] = []  # one for each attempt
-        self.error: Exception | None = None
+        self.error: Exception | None = None  # of the last attempt
+        self.pause: Paused | None = None  # of the last attempt
         self.changed: dict[str, object] | None = None
 
     async def __call__(self, op: Operation[R] | None = None) -> R:
         if self.task and self.task.cancelling() > self.cancels:
             raise asyncio.CancelledError  # the hook swallowed the cancellation; start nothing more
         inner = self._copy_for_inner_rings(self.op if op is None else op)
-        self.count, self.error = self.count + 1, None
+        self.count, self.error, self.pause = self.count + 1, None, None
         try:
             result = await self.next(inner)
+        except Paused as pause:
+            self.pause = pause
+            raise
         except Exception as error:
             self.error = error
             raise
@@ -163,7 +185,10 @@ class _Attempts(Generic[R]):
         return inner
 
     def interpret(self, hook: Hook, answer: object) -> tuple[Decision | None, R | None]:
-        """Return a wrap's answer as a pair: its decision or None, and its result."""
+        """Return a wrap's answer as a pair: its decision or None, and its result.
+
+        A step's result is itself a Stop or a Continue. So the result of an attempt is not a decision of the hook.
+        """
         last: ResultSnapshot[R] = self.snapshots[-1] if self.snapshots else ResultSnapshot()
         snapshot = next((found for found in reversed(self.snapshots) if found.result is answer), last)
         if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
@@ -196,11 +221,12 @@ async def _after_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     except BaseException:
         stream.holds -= holding
         raise
-    streamed = op.results.snapshot(op.result) if holding else None
+    snapshot = op.results.snapshot(op.result) if holding else None
     await _run_after(hook, op)
-    if streamed is not None:
-        changed = op.result is None or op.results.has_changed(streamed)
-        stream.release(not changed and stream.reply in (None, op.result), op.run.emit)
+    if snapshot is not None:
+        unchanged = op.result is not None and not op.results.has_changed(snapshot)
+        # An inner hook may have replaced the streamed reply before.
+        stream.release(unchanged and stream.reply in (None, op.result), op.run.emit)
     if op.result is None and op.error is not None:
         try:
             raise op.error
@@ -248,7 +274,9 @@ async def _run_after(hook: Hook, op: Operation[R]) -> None:
 async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) -> R:
     """Seal the operation, consult every guard, ask the user if necessary, then perform exactly the sealed operation.
 
-    Only this function has a reference to `sealed`. Guards and the user get read-only views.
+    Only this function and `core` have a reference to `sealed`. Guards and the user get read-only views.
+    If the user answers with other arguments, these are sealed and guarded in turn. The user is asked about them only
+    if sealing changes them.
     """
     agreed = b""  # canonical bytes of the arguments that the user supplied
     for _ in range(MAX_ANSWERS):
@@ -275,7 +303,7 @@ async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) 
             return op.results.prevent(answer)
         if answer.args is None:
             break
-        op = op.fork(args=thaw(answer.args))  # seal and guard the changed arguments again
+        op = op.fork(args=thaw(answer.args))
         agreed = _canonical_args(op)
     else:
         reason = "the tool changes every answer that was given to the question; answer without args"
@@ -349,17 +377,6 @@ async def _call_hook(hook: Hook, op: Operation[object], *next: object) -> object
     if task and task.cancelling() > cancels:
         raise asyncio.CancelledError
     return answer
-
-
-def _matches(hook: Hook, op: Operation[object]) -> bool:
-    """Return True if a hook matches the operation. An error in its predicate counts as an error of the hook."""
-    try:
-        return hook.matches(op)
-    except Exception as error:
-        _record_why(hook, op, perf_counter(), error)
-        if hook.on_error == "fail":
-            raise
-        return False
 
 
 def _check_answer(hook: Hook, op: Operation[object], answer: object) -> Decision | None:

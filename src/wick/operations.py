@@ -131,10 +131,10 @@ class Operation(_HasRun, Generic[R]):
         """Write the sealed values back to the objects that the loop reads, in case a hook has changed them."""
 
     def on_gate_passed(self) -> None:
-        """Called when the guards have decided, so that parallel tool uses may proceed."""
+        """Let parallel tool uses ask the user. Called when the gate has decided, for or against the operation."""
 
     async def before_asking(self) -> None:
-        """Wait until the user may be asked."""
+        """Wait until the guards have decided about all parallel operations, so that all questions are asked at once."""
 
     def fork(self, **changes: object) -> Self:
         """Return a copy that inner rings may change independently. It shares `state`."""
@@ -192,7 +192,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     recipe: str = ""  # name of the recipe that its input comes from
     deps: DepsType = field(default=None, repr=False)  # type: ignore[assignment]  # as given to the run, never stored
     progress: RunState = field(default_factory=RunState, repr=False)
-    opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
+    opened: Run | None = field(default=None, init=False, repr=False)  # of a sealed copy: the run that it was made from
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse to change the parent or the rings, because that would change the guards of the run."""
@@ -202,6 +202,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
 
     @property
     def run(self) -> Run:  # type: ignore[override]
+        """This run. For a sealed copy, the open run, to which all steps refer."""
         return self if self.opened is None else self.opened
 
     @property
@@ -284,7 +285,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         return all(mine is theirs or mine == theirs for mine, theirs in pairs)  # deps may not support ==
 
     def apply_sealed(self) -> None:
-        """Copy the sealed values to the open run, which guards can reach through `run.run`."""
+        """Copy the sealed values to the open run, which performs the steps. Guards can reach it through `run.run`."""
         run = self.run
         for name in ("agent", "system", "model", "user", "emitter", "asker", *self.fixed):
             setattr(run, name, getattr(self, name))
@@ -425,6 +426,10 @@ class ModelCall(Operation[Message]):
         """True if deltas of the reply were emitted, so that a retry is visible to subscribers."""
         return self.state.stream.shown
 
+    @property
+    def request(self) -> Request:
+        return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "run": self.run.id,
@@ -464,10 +469,6 @@ class ModelCall(Operation[Message]):
             and _endpoint(self.model) == self.endpoint
         )
 
-    @property
-    def request(self) -> Request:
-        return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
-
 
 @dataclass(eq=False, slots=True)
 class ToolUse(Operation[ToolResult], Injected):
@@ -485,10 +486,10 @@ class ToolUse(Operation[ToolResult], Injected):
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(
         default=(None, b""), init=False, repr=False
-    )  # the tool and arguments last validated
+    )  # last validated: the tool, and its arguments as canonical JSON if it has a JSON Schema of its own
     data: bytes = field(default=b"", init=False, repr=False)  # the sealed arguments as canonical JSON
     values: Mapping[str, Any] | None = field(default=None, init=False, repr=False)  # the validated values for the call
-    shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; `tool` is a copy
+    shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; a sealed `tool` is a copy
 
     @property
     def results(self) -> ToolUseResults:
@@ -507,6 +508,11 @@ class ToolUse(Operation[ToolResult], Injected):
     def invalid(self) -> str:
         """Why the call cannot run: an unknown tool, or arguments that do not fit. Empty if it can."""
         return self.state.invalid
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The exception that the tool raised, if it crashed. `error` stays None, because there is a result."""
+        return getattr(self.result, "exception", None)
 
     @property
     def attempt(self) -> int:
@@ -545,6 +551,11 @@ class ToolUse(Operation[ToolResult], Injected):
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
         return path not in self.state.grants.unlinked
 
+    def stream(self, text: str) -> None:
+        """Emit a piece of the tool's output while it runs."""
+        if self.run.emitter is not None:
+            self.state.stream.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
+
     def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
@@ -564,12 +575,6 @@ class ToolUse(Operation[ToolResult], Injected):
         self.args = tool.validate(self.args)
         self.valid = (tool, b"" if tool.foreign is None else canonical_json(self.args))
 
-    def seal(self) -> ToolUse:
-        """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
-        tool, data = self.valid
-        bound = self.bound.bind(self.args, data if tool is self.tool else b"")
-        return self._seal_args(bound.form, bound.data, bound.values)
-
     def canonical_args(self) -> bytes:
         """Return the arguments as canonical JSON bytes, before validators change them; empty if they are invalid."""
         try:
@@ -577,12 +582,18 @@ class ToolUse(Operation[ToolResult], Injected):
         except InvalidArgs:
             return b""
 
+    def seal(self) -> ToolUse:
+        """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
+        tool, checked = self.valid
+        arguments = self.bound.bind(self.args, checked if tool is self.tool else b"")
+        return self._seal_args(arguments.form, arguments.data, arguments.values)
+
     def seal_recorded(self) -> ToolUse:
         """Seal recorded arguments, which were validated then, to consult the guards again."""
         return self._seal_args(freeze(thaw(self.args)), canonical_json(self.args), None)
 
-    def _seal_args(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        changes = {"args": form, "data": data, "values": values, "tool": self.bound.copy(), "shown": self.tool}
+    def _seal_args(self, args: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
+        changes = {"args": args, "data": data, "values": values, "tool": self.bound.copy(), "shown": self.tool}
         return sealed_copy(self, changes)
 
     def view(self) -> ToolUse:
@@ -597,26 +608,16 @@ class ToolUse(Operation[ToolResult], Injected):
             and view.bound.is_same(self.bound)
         )
 
-    @property
-    def exception(self) -> BaseException | None:
-        """The exception that the tool raised, if it crashed. `error` stays None, because there is a result."""
-        return getattr(self.result, "exception", None)
-
-    def stream(self, text: str) -> None:
-        """Emit a piece of the tool's output while it runs."""
-        if self.run.emitter is not None:
-            self.state.stream.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
-
     def log_key(self) -> dict[str, object]:
         return {"call": self.call.id}
 
     def sealed_to_json(self) -> dict[str, Any]:
         """Return the hash, the tool, and the difference of the arguments to those of the logged call."""
-        asked, form = self.call.args, {"hash": self.hash, "tool": self.bound.name}
+        asked, row = self.call.args, {"hash": self.hash, "tool": self.bound.name}
         if self.args == asked:
-            return form
-        changed = {name: value for name, value in self.args.items() if asked.get(name, _NO_NAMES) != value}
-        return {**form, "args": changed, "without": [name for name in asked if name not in self.args]}
+            return row
+        changed = {name: value for name, value in self.args.items() if name not in asked or asked[name] != value}
+        return {**row, "args": changed, "without": [name for name in asked if name not in self.args]}
 
     def changed_since(self, snapshot: Mapping[str, Any]) -> dict[str, object] | None:
         if not isinstance(self.args, dict):

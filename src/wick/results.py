@@ -77,9 +77,9 @@ class ResultSnapshot(NamedTuple, Generic[R]):
 class ResultRules(Generic[R]):
     """The rules for the result of one operation.
 
-    - A `wrap` returns the result of `next`, an own result or a decision. An `after` sets `op.result` or `op.error`,
-      or returns a decision.
-    - An own result is converted to the type of the operation. Another type is an error of the hook.
+    - A `wrap` returns the result of `next`, a result of its own, or a decision. An `after` sets `op.result` or
+      `op.error`, or returns a decision.
+    - A hook's own result is converted to the type of the operation. Another type is an error of the hook.
     - A result is compared with its snapshot after each hook, so that `why` shows the hooks that changed it.
     - If an `after` fails, the result is withheld: the hook may be a redactor.
     - Block replaces the result with the reason. Except for a tool use, it also ends the run.
@@ -114,11 +114,12 @@ class ResultRules(Generic[R]):
 
     def reconcile(self, snapshot: ResultSnapshot[R], answer: object) -> R:
         """Return the result that a hook returned or changed in place, in the right type."""
-        same = snapshot.result if answer is snapshot.result else None
-        return self.coerce(answer) if same is None else same
+        if snapshot.result is not None and answer is snapshot.result:
+            return snapshot.result
+        return self.coerce(answer)
 
     def take_decision(self, result: R | None) -> Decision | None:
-        """Return the decision that a hook made by replacing `result`, if any."""
+        """Return the decision that a hook made by replacing `result`, and set `op.result` back. Only a step has one."""
         return None
 
     def withhold(self, reason: str) -> None:
@@ -192,7 +193,7 @@ class StepResults(ResultRules[Stop | Continue]):
         ResultRules.apply_verdict(self, verdict, hook)
         step, run = self.op, self.op.run
         if isinstance(verdict, Continue) and self._can_continue():
-            step.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+            step.state.follow_ups += [Message("user", verdict.message, name=hook)] if verdict.message else []
             step.result, step.error = verdict, None
         if run.stopping is not None and step.error is None:
             step.result = run.stopping

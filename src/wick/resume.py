@@ -35,42 +35,53 @@ def restore_run(run: Run) -> None:
 
     `resume_data` and `shelve_input` write what this reads.
     """
-    opened = run.thread.open_run
-    if opened is None or run.input or run.thread.busy:
+    open_run = run.thread.open_run
+    if open_run is None or run.input or run.thread.busy:
         if run.thread.has_ended(run.id):  # ended elsewhere before it was resumed; the next run gets its messages
             raise StoreError(f"run {run.id} of thread {run.thread.id} is over", "over")
         return
-    missing = sorted({*opened["guards"]} - {*guard_names(run)} - run.progress.resumption.waived_guards)
+    _check_guards(run, open_run, {*open_run["guards"]} - {*open_run.get("added_guards", ())})
+    run.id, run.progress.resumption.resumed = open_run["run"], True
+    _restore_spending(run, open_run)
+    if "stopping" in open_run:
+        run.halt(Stop(open_run["stopping"]))
+    run.input = [Message.from_json(message) for message in open_run.get("shelved", ())]
+
+
+def check_added_guards(run: Run) -> None:
+    """Refuse a resumed run that lacks a guard which a `before(Run)` hook added to it when it was started."""
+    open_run = run.thread.open_run
+    if run.resumed and open_run is not None:
+        _check_guards(run, open_run, {*open_run.get("added_guards", ())})
+
+
+def _check_guards(run: Run, open_run: Mapping[str, Any], wanted: set[str]) -> None:
+    missing = sorted(wanted - {*guard_names(run)} - run.progress.resumption.waived_guards)
     if missing:
         raise ConfigError(
-            f"run {opened['run']} was started under the guards {', '.join(missing)}, which are missing now; "
+            f"run {open_run['run']} was started under the guards {', '.join(missing)}, which are missing now; "
             f"resume it with them, or with without={missing!r} to continue without them"
         )
-    run.id, run.progress.resumption.resumed = opened["run"], True
-    _restore_spending(run, opened)
-    if "stopping" in opened:
-        run.halt(Stop(opened["stopping"]))
-    run.input = [Message.from_json(message) for message in opened.get("shelved", ())]
 
 
-def _restore_spending(run: Run, opened: Mapping[str, Any]) -> None:
+def _restore_spending(run: Run, open_run: Mapping[str, Any]) -> None:
     """Restore usage and charges from each interruption in the log. They are incomplete if a process was killed."""
     entries = run.thread.effective_entries()
     ends = [entry.data for entry in entries if entry.kind == "run_end" and entry.data["run"] == run.id]
     try:
         charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
         counted = sum((charge.usage for charge in charges), Usage())
-        usage = Usage.from_json(opened["usage"]) if "usage" in opened else counted
+        usage = Usage.from_json(open_run["usage"]) if "usage" in open_run else counted
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"the usage of run {run.id} of thread {run.thread.id} cannot be read: {error}") from None
-    run.progress.spending.restore(usage, charges, complete="usage" in opened and usage == counted)
+    run.progress.spending.restore(usage, charges, complete="usage" in open_run and usage == counted)
 
 
 def resume_data(run: Run) -> dict[str, Any]:
     """Return the data of an interrupted run's end from which it is restored."""
     stopping = {"stopping": run.stopping.reason} if run.stopping else {}
     charges = [charge.to_json() for charge in run.progress.spending.unlogged]
-    return {"guards": guard_names(run), "charges": charges, **stopping}
+    return {**describe_guards(run), "charges": charges, **stopping}
 
 
 def shelve_input(input: Sequence[Message]) -> dict[str, Any]:
@@ -78,8 +89,14 @@ def shelve_input(input: Sequence[Message]) -> dict[str, Any]:
     return {"input": 0, "shelved": [message.to_json() for message in input]}
 
 
+def describe_guards(run: Run) -> dict[str, list[str]]:
+    """Return the guards for the log. Those that hooks added are also listed apart: a resumed run adds them itself."""
+    added = sorted({guard.name for guard in run.progress.extensions.guards})
+    return {"guards": guard_names(run), **({"added_guards": added} if added else {})}
+
+
 def guard_names(run: Run) -> list[str]:
-    """Return the names of all guards of a run, which must be present when it is resumed."""
+    """Return the names of all guards of a run. When it is resumed, guards with these names must be present."""
     return sorted({guard.name for kind in run.loop.guards for guard in run.guards(kind)})
 
 

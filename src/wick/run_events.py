@@ -1,8 +1,8 @@
 """The announcer: the outermost rings of the operations, which emit the events of a run.
 
-An announcer wraps the recorder of `run_log`. So the content of an event is durable before the event is emitted,
-and no hook can change it any more. Only deltas are emitted from within, while the model replies: they are
-provisional, and retracted if the reply is replaced.
+An announcer wraps the recorder of `run_log`. So the content of an event is durable before it is emitted, and
+every hook has seen it. Only deltas are emitted from within, while the model replies or a tool runs: they are
+provisional. Those of a reply that is replaced are retracted.
 
 Without a subscriber an announcer only calls the next ring.
 """

@@ -19,7 +19,15 @@ from wick.hooks import Next
 from wick.messages import Message, ToolResult, result_message
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
-from wick.resume import answer_lost_calls, describe_end, find_refusal, guard_names, resume_data, shelve_input
+from wick.resume import (
+    answer_lost_calls,
+    check_added_guards,
+    describe_end,
+    describe_guards,
+    find_refusal,
+    resume_data,
+    shelve_input,
+)
 from wick.run_state import unheard_messages
 from wick.threads.state import AttemptStatus
 
@@ -34,8 +42,8 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
 
     Another attempt at the same run continues after the last one: messages already in the thread are skipped.
     """
-    thread, inbox, again = run.thread, run.progress.inbox, run.progress.output_from is not None
-    if again:
+    thread, inbox, is_retry = run.thread, run.progress.inbox, run.progress.started
+    if is_retry:
         messages = [message for message in messages if not any(message is logged for logged in run.output)]
     elif thread.busy:
         raise ConfigError(
@@ -43,6 +51,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
         )
     elif not inbox.initial:
         inbox.queue.extend(unheard_messages(thread))
+    check_added_guards(run)
     await inbox.fetch(thread)
     if messages:
         answer_lost_calls(thread, "the user went on")
@@ -50,10 +59,10 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older
     thread.add(*messages)  # before run_start, so that every logged run has an input
-    if not again:
+    if not is_retry:
         _write_run_start(run, {"input": len(messages)})
     inbox.release_initial(thread, messages)
-    if run.stopping is not None and (again or not thread.pending):
+    if run.stopping is not None and (is_retry or not thread.pending):
         return run.stopping
     if not thread.messages:
         return Stop("blocked: all messages were refused, and there is nothing else to answer")
@@ -61,9 +70,9 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
 
 
-def _write_run_start(run: Run, input: dict[str, Any]) -> None:
-    about = {"run": run.id, "agent": run.agent, "guards": guard_names(run), "resumed": run.resumed}
-    run.thread.append("run_start", about | input)
+def _write_run_start(run: Run, about_input: dict[str, Any]) -> None:
+    about = {"run": run.id, "agent": run.agent, **describe_guards(run), "resumed": run.resumed}
+    run.thread.append("run_start", about | about_input)
     run.thread.busy, run.progress.output_from = True, run.thread.output_from
 
 
@@ -83,7 +92,7 @@ async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continu
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
-        run.thread.add(*step.state.follow)
+        run.thread.add(*step.state.follow_ups)
     else:
         await run.progress.inbox.fetch(run.thread)
         await _screen_inbox(run)
@@ -180,7 +189,7 @@ async def _save_result(use: ToolUse, result: ToolResult) -> None:
 
 async def record_run(next: Next[Result], run: Run) -> Result:
     """Save the end of a run, whatever its outcome."""
-    input = [*run.input]
+    input = [*run.input]  # before hooks change it: they run again when the run is resumed
     try:
         result = await next(run)
     except Paused as pause:
@@ -218,30 +227,31 @@ def record_failure(run: Run, error: Exception) -> None:
         run.progress.result = replace(result, outcome="failed", reason="error", error=error)
 
 
-async def _end_run(run: Run, result: Result, input: Sequence[Message] = ()) -> Result:
+async def _end_run(run: Run, result: Result, paused_input: Sequence[Message] = ()) -> Result:
     """Log the end of a run, once. Afterwards the thread accepts new messages."""
     if run.progress.over:
         return result
     try:
         run.progress.over, run.progress.result = True, result  # abandoned tools log nothing from here on
-        _write_run_end(run, result, input)
+        _write_run_end(run, result, paused_input)
         await run.thread.saved()
     except Exception as error:  # a run whose end cannot be saved has failed
         record_failure(run, error)
         raise
     finally:
-        run.thread.busy = run.thread.busy and run.progress.output_from is None
+        if run.progress.started:  # else another run may be active in the thread
+            run.thread.busy = False
     return result
 
 
-def _write_run_end(run: Run, result: Result, input: Sequence[Message]) -> None:
+def _write_run_end(run: Run, result: Result, paused_input: Sequence[Message]) -> None:
     """Write the end of a run. A run that paused before it started also logs its input, to use it when resumed."""
     thread, inbox = run.thread, run.progress.inbox
-    if input and run.progress.output_from is None and not thread.busy:
-        _write_run_start(run, shelve_input(input))
+    if paused_input and not run.progress.started and not thread.busy:
+        _write_run_start(run, shelve_input(paused_input))
         inbox.release_initial(thread)
     unheard: list[Any] = []
-    if run.progress.output_from is None:
+    if not run.progress.started:
         temporary = isinstance(result.error, StoreError) and result.error.code in TEMPORARY
         if not inbox.initial or result.outcome == "interrupted" or temporary:
             return  # the messages stay in the inbox
@@ -266,20 +276,20 @@ def _log_unstarted_run(run: Run, result: Result) -> list[Any]:
     The messages of a failed run are an input of the next run, so that every hook sees them then. The number
     of tries is limited, so that a message on which a hook always fails does not block its thread.
     """
-    failed, again = result.outcome == "failed", list[Any]()
-    before = {id(message): failures for message, failures in run.thread.current.runs.unheard}
+    failed, retried = result.outcome == "failed", list[Any]()
+    earlier_failures = {id(message): failures for message, failures in run.thread.current.runs.unheard}
     queued = run.progress.inbox.initial
     _write_run_start(run, {"input": 0})
     for message in queued:
-        text, failures = message.to_json(), before.get(id(message), 0) + 1
+        text, failures = message.to_json(), earlier_failures.get(id(message), 0) + 1
         if failed and failures < UNHEARD_RUNS:
-            again.append({"message": text, "failures": failures})
+            retried.append({"message": text, "failures": failures})
         elif failed or result.outcome == "cancelled":
             run.record("message_unheard", message=text)
         else:
             run.record("message_refused", hook="", reason=result.reason, message=text)
     run.progress.inbox.release_initial(run.thread)
-    return again
+    return retried
 
 
 def error_code(error: Exception) -> str:

@@ -164,8 +164,13 @@ class RunState:
     resumption: Resumption = field(default_factory=Resumption)
     extensions: Extensions = field(default_factory=Extensions)
     step: int = 0  # number of the current step; `loop`
-    continues: int = 0  # times in a row that hooks continued it after the model's last word; `loop`, `Step`
+    continues: int = 0  # times in a row that hooks continued it after the model had finished; `loop`, `results`
     stopping: Stop | None = None  # ends it after the current step; `Run.halt`
     output_from: int | None = None  # index of its first message in the thread, once it is started; `run_log`
     over: bool = False  # from here on it logs nothing and emits only its terminal event; `run_log`, `run_events`
     result: Result | None = None  # set when it is over; `run_log`
+
+    @property
+    def started(self) -> bool:
+        """True once this process has logged its start, also that of a resumed run."""
+        return self.output_from is not None

@@ -91,7 +91,7 @@ class DispatchState:
     invalid: str = ""  # loop: why the call cannot run
     prevented: Block | Stop | None = None  # results: the decision not to perform it
     sealed: dict[str, object] = field(default_factory=dict)  # onion: the last sealed values of the editable fields
-    follow: list[Message] = field(default_factory=list)  # results: messages of hooks before the next step
+    follow_ups: list[Message] = field(default_factory=list)  # results: messages of hooks before the next step
     stream: StreamState = field(default_factory=StreamState)  # loop, onion
     grants: ToolGrants = field(default_factory=ToolGrants)  # permissions, hook programs
 

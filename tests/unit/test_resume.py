@@ -575,3 +575,83 @@ async def test_a_step_that_takes_up_calls_can_be_tried_again() -> None:
     result = await Agent(Scripted("done", spare=True), tools=[echo], hooks=[twice]).run(thread=thread)
     assert (result.text, tool_results(result)) == ("done", ["hi"])
     assert valid(copy(thread))
+
+
+async def test_guard_that_a_hook_adds_is_checked_after_the_hook_has_run() -> None:
+    """The hook adds its guard again when the run is resumed. Without the hook, resuming is refused."""
+    asked: list[str] = []
+
+    @guard(ToolUse, name="added")
+    def confirm(use: ToolUse) -> Ask:
+        asked.append(use.call.id)
+        return Ask("May it?")
+
+    @before(Run)
+    def add_confirm(run: Run) -> None:
+        run.add_guard(confirm)
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    used: list[str] = []
+
+    @tool
+    def use_it(text: str) -> str:
+        """Use it."""
+        used.append(text)
+        return text
+
+    model = Scripted(assistant("", ToolCall("c1", "use_it", {"text": "a"})), "done")
+    thread = Thread()
+    paused = await Agent(model, tools=[use_it], hooks=[add_confirm], ask=later).run("go", thread=thread)
+    assert paused.outcome == "interrupted" and not used
+    before_refusal = len(thread.entries)
+    with pytest.raises(ConfigError, match="was started under the guards added, which are missing now"):
+        await Agent(model, tools=[use_it], ask=lambda question: Allow()).run(thread=thread)
+    assert len(thread.entries) == before_refusal and not thread.busy
+    resumed = await Agent(model, tools=[use_it], hooks=[add_confirm], ask=lambda question: Allow()).run(thread=thread)
+    assert (resumed.outcome, resumed.text, used, asked) == ("completed", "done", ["a"], ["c1", "c1"])
+
+
+async def test_missing_added_guard_can_be_waived() -> None:
+    @guard(ToolUse, name="added")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("May it?")
+
+    @before(Run)
+    def add_confirm(run: Run) -> None:
+        run.add_guard(confirm)
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    model = Scripted(assistant("", ToolCall("c1", "echo", {"text": "a"})), "done")
+    thread = Thread()
+    await Agent(model, tools=[echo], hooks=[add_confirm], ask=later).run("go", thread=thread)
+    assert (await Agent(model, tools=[echo]).run(thread=thread, without=["added"])).outcome == "completed"
+
+
+@pytest.mark.parametrize("operation", [Run, Step, ToolUse])
+async def test_wrap_cannot_swallow_a_pause(operation: type[Any]) -> None:
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("May it?")
+
+    @wrap(operation)
+    async def swallow(op: Any, next: Any) -> Any:
+        try:
+            return await next(op)
+        except BaseException:
+            return "swallowed"
+
+    def later(question: Any) -> Allow:
+        raise Paused("ask me later")
+
+    model = Scripted(assistant("", ToolCall("c1", "echo", {"text": "a"})), "done")
+    thread = Thread()
+    result = await Agent(model, tools=[echo], hooks=[confirm, swallow], ask=later).run("go", thread=thread)
+    assert result.outcome == "interrupted" and len(thread.pending) == 1
+    resumed = await Agent(model, tools=[echo], hooks=[confirm, swallow], ask=lambda question: Allow()).run(
+        thread=thread
+    )
+    assert (resumed.outcome, resumed.text) == ("completed", "done")

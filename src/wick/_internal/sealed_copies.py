@@ -29,7 +29,7 @@ def open_copy(op: T, changes: Mapping[str, object]) -> T:
     """Return an independent, mutable copy with changed fields."""
     kind: type = type(op)
     if issubclass(kind, ReadOnly):
-        kind = kind.__bases__[1]
+        kind = kind.__bases__[1]  # the open class: see `_sealed_class`
     new: T = object.__new__(kind)
     _make_copier(kind)(op, new)
     for name, value in changes.items():
@@ -46,7 +46,7 @@ def sealed_copy(op: T, changes: Mapping[str, object]) -> T:
 
 
 def copy_value(value: Any) -> Any:
-    """Copy a container, so that changes to it can be detected. Its items are immutable."""
+    """Copy a container, so that changes to it can be detected. The values of a dict are copied too."""
     kind = type(value)
     if kind is list:  # the common case
         return value[:]
@@ -69,4 +69,5 @@ def _make_copier(kind: type) -> Callable[[object, object], None]:
 
 @cache
 def _sealed_class(kind: type) -> type:
+    """Return the read-only subclass of an operation's class."""
     return type(f"Sealed{kind.__name__}", (ReadOnly, kind), {"__slots__": ()})

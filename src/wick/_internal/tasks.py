@@ -23,37 +23,39 @@ _leftover: set[asyncio.Future[Any]] = set()
 class ToolUseOrder:
     """The execution order of the tool uses of one step, identified by number.
 
-    All uses pass the gate before any waits for an approval, so that all questions are asked at once.
-    A use of an exclusive tool waits for all earlier uses, and all later uses wait for it.
+    The guards decide about all uses before any waits for an approval, so that all questions are asked at once.
+    A use of a tool that runs `alone` waits for all earlier uses, and all later uses wait for it.
     """
 
-    __slots__ = ("_all", "_alone", "_ended", "_passed")
+    __slots__ = ("_all_gated", "_alone", "_finished", "_gated")
 
     def __init__(self, alone: Sequence[bool] = (False,)) -> None:
         self._alone = alone
-        self._passed: set[int] = set()
-        self._all = asyncio.Event()
-        self._ended = [asyncio.Event() for _ in alone] if any(alone) else []
+        self._gated: set[int] = set()
+        self._all_gated = asyncio.Event()
+        self._finished = [asyncio.Event() for _ in alone] if any(alone) else []
 
     def mark_gated(self, number: int) -> None:
-        self._passed.add(number)
-        if len(self._passed) == len(self._alone):
-            self._all.set()
+        """Note that the guards have decided about a use, for or against it."""
+        self._gated.add(number)
+        if len(self._gated) == len(self._alone):
+            self._all_gated.set()
 
     def mark_finished(self, number: int) -> None:
+        """Note that a use has finished. A hook may have prevented that it reached the gate."""
         self.mark_gated(number)
-        if self._ended:
-            self._ended[number].set()
+        if self._finished:
+            self._finished[number].set()
 
     async def wait_all_gated(self) -> None:
-        """Wait until every use has passed the gate, or finished before it."""
-        await self._all.wait()
+        """Wait until the guards have decided about every use that has not finished before."""
+        await self._all_gated.wait()
 
     async def wait_turn(self, number: int) -> None:
         """Wait until this use may run."""
-        for other in range(number if self._ended else 0):
+        for other in range(number if self._finished else 0):
             if self._alone[number] or self._alone[other]:
-                await self._ended[other].wait()
+                await self._finished[other].wait()
 
 
 async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[str]) -> list[BaseException]:

@@ -24,7 +24,7 @@ from wick.threads.state import ENTRY_KINDS, AttemptStatus, Entry, EntryKind, Thr
 
 SCHEMA = 1
 
-_STATUSES: tuple[AttemptStatus, ...] = ("unknown", "done", "failed")  # the first that an attempt has is the call's
+_STATUSES: tuple[AttemptStatus, ...] = ("unknown", "done", "failed")  # by precedence among the attempts of a call
 
 
 class ThreadWriter(Protocol):
@@ -180,7 +180,7 @@ class Thread:
         return entry
 
     def apply(self, entry: Entry) -> None:
-        """Append an entry of another log as it is. It is neither new nor written to the store."""
+        """Fold an entry and append it in memory. The store, and `changed_values`, do not get it: see `append`."""
         fold(self.current, entry, self.entries)
         self.entries.append(entry)
 

@@ -1,5 +1,18 @@
 """The entries of a thread's log, and the state that is folded from them.
 
+    run_start   a run has started or is resumed: its guards, the number of its input messages
+    run_end     a run has ended or is interrupted: outcome, reason, usage; with the data to resume it
+    message     a message of the user, the model or a tool
+    intent      a tool is about to run: attempt, idempotency key, hash of the sealed tool use
+    done        a tool has ended; its result is a message, saved after all hooks have run
+    decision    a hook's decision or failure
+    asked       a question to the user about one sealed operation; open until it is answered
+    answered    the answer, valid for the hash of that operation
+    value       a value of a capability, or one item of it
+    event       a custom event: `Run.record`
+    compaction  a summary in place of the oldest messages
+    rewind      back to the state after an earlier entry
+
 `fold` applies one entry to a state. It depends on nothing but the state and the log, so a fork, a rewind and a
 loaded thread have the state of a thread to which the same entries were appended.
 """
@@ -227,8 +240,8 @@ _NO_ITEMS = FrozenDict()
 
 
 def _fold_run_start(state: ThreadState, data: FrozenDict) -> None:
-    run, inputs, _, runs = data["run"], data["input"], data["guards"], state.runs
-    if inputs or runs.open is None or runs.open["run"] != run:
+    run, inputs, _, runs = data["run"], data["input"], data["guards"], state.runs  # all three are required
+    if inputs or runs.open is None or runs.open["run"] != run:  # else the open run is resumed
         runs.output_from, runs.steps = len(state.messages) - inputs, 0
     runs.open, runs.unheard = data, ()
 
@@ -242,7 +255,7 @@ def _fold_run_end(state: ThreadState, data: FrozenDict) -> None:
     if outcome != "interrupted":
         runs.open, state.approvals.questions = None, {}
     elif runs.open is not None:
-        left = {key: data[key] for key in ("usage", "guards", "stopping") if key in data}
+        left = {key: data[key] for key in ("usage", "guards", "added_guards", "stopping") if key in data}
         runs.open = FrozenDict({**runs.open, **left})
 
 
