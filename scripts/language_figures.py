@@ -2,6 +2,7 @@
 
     python scripts/language_figures.py                      wick, and starlette, httpx, httpx2, pluggy where installed
     python scripts/language_figures.py src/wick/server      one folder
+    python scripts/language_figures.py tests src/wick       the tests beside the source; tests are left out of names
 
 The figures are signs, not goals. Words are counted in docstrings and comments. A participle counts as bare if it is
 the whole name of a function ("told", "kept"); a name is one word if it has no underscore inside.
@@ -91,7 +92,7 @@ def measure(folder: Path) -> dict[str, float]:
         text_of_all += prose(text, tree) + "\n"
         mentions = Counter(re.findall(r"\w+", text))
         for node in functions(tree):
-            if not is_dunder(node.name):
+            if not is_dunder(node.name) and not node.name.startswith("test_"):
                 names.append(node.name)
                 lengths.append((node.end_lineno or node.lineno) - node.lineno + 1)
                 used_once += node.name.startswith("_") and mentions[node.name] == 2

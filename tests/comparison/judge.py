@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # the programs find these by standing beside them
 
-from model import Record, serving  # noqa: E402
+from model import Record, run_model  # noqa: E402
 from peer import BUDGET_TOKENS, CHILD_SECONDS, HARMLESS, WAYS, harmful  # noqa: E402
 
 SECONDS = 90
@@ -282,7 +282,7 @@ def judge(
 ) -> Verdict:
     """Run one program and return its verdict."""
     said: dict[str, Any] = {}
-    with TemporaryDirectory(prefix="leak", ignore_cleanup_errors=True) as folder, serving() as record:
+    with TemporaryDirectory(prefix="leak", ignore_cleanup_errors=True) as folder, run_model() as record:
         show = Show(python, program, Path(folder), record, said, path)
         try:
             leaked, what = LEAKS[leak](show, **options)

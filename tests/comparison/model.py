@@ -43,7 +43,7 @@ class Record:
 
 
 @contextmanager
-def serving() -> Iterator[Record]:
+def run_model() -> Iterator[Record]:
     """A model on a port of its own."""
     record = Record()
 

@@ -1,4 +1,4 @@
-"""Agents for tests of the server and its client: a program that serves them, for `serving(script=AGENTS)`."""
+"""Agents for tests of the server and its client: a program that serves them, for `run_server(script=AGENTS)`."""
 
 from __future__ import annotations
 

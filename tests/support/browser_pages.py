@@ -1,9 +1,9 @@
-"""A real browser at a real server, for the tests of the web interface: Debian's Chromium, by Playwright.
+"""A real browser and a real server for the UI tests: Debian's Chromium, by Playwright.
 
-with stories(folder) as served          a server with the agents of the stories
-with chromium() as browser              a browser
-with visit(browser, served) as page     somebody who is signed in; what goes wrong in the page is a failure
-asking(served, "ada")                   the same server, by its API
+with run_story_server(folder) as server     a server with scripted agents
+with launch_chromium() as browser           a browser
+with open_page(browser, server) as page     a signed-in user; an error in the page fails the test
+open_api_client(server, "ada")              the same server, by its API
 """
 
 from __future__ import annotations

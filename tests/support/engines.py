@@ -1,12 +1,12 @@
 """Real engines for the tests, and images made from this machine's own files: nothing is pulled.
 
-    here()                the machine's engine; started if none answers, and ended with the test run
-    here().image("plain") the name of an image, which is made when it is first asked for
-    podman(folder)        Podman's API
-    Private(folder)       an engine of one's own, which may be killed, stopped and started again
-    relay(path)           a TCP port that leads to a unix socket, with TLS if asked
+    find_engine()                the engine of this machine; started if none answers, and stopped with the test run
+    find_engine().image("plain") the name of an image, which is built on first use
+    start_podman(folder)         Podman's API
+    PrivateEngine(folder)        a separate engine, which may be killed, stopped and restarted
+    relay_port(path)             a TCP port that leads to a Unix socket, optionally with TLS
 
-What is missing is a skip that says what to install (in CI a failure).
+A missing component is a skip with the package to install (in CI a failure).
 """
 
 from __future__ import annotations

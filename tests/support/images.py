@@ -1,7 +1,7 @@
 """Root file systems for the tests' images, made from this machine's own files: nothing is pulled.
 
-root("python")    a tar; also plain (no Python), busybox, old (Python 3.8), searchless (neither ripgrep nor grep),
-                  whole (a Python that can make environments, and what packages are linked with)
+build_root("python")    a tar; also plain (no Python), busybox, old (Python 3.8), searchless (neither ripgrep nor grep),
+                        whole (a Python that can create environments, and libraries of packages)
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What a test leaves behind: processes, descriptors, temporary files, control groups, containers, memory.
+"""Leak checks: processes, descriptors, temporary files, control groups, containers and memory left by a test.
 
-conftest.py registers this as a plugin, and then every test is looked at: what came while it ran, and is still there
-when it is over, makes it fail. What belongs to more than one test is not its leak:
+conftest.py registers this as a plugin. A resource that was created during a test and still exists at its end fails the
+test. Resources of a wider scope are not its leaks:
 
-    a fixture of a wider scope    what comes while one is set up is compared where its scope ends
+    a fixture of a wider scope    resources created during its setup are compared where its scope ends
     a wider event loop            has descriptors, files and a wickd until it ends: they are compared there
-    `with lasting():`             what helpers make once and keep until the end of the run
+    `with allow_leaks():`         resources that helpers create once and keep until the end of the run
 
-Only the cheap look is taken every time; the rest is read when something is left, which has a moment to go.
+Only a cheap snapshot is taken every time; the rest is read if something is left, after a grace period.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ Answer = Callable[[web.Request], web.Response]
 
 
 @asynccontextmanager
-async def serving(answer: Any, got: list[tuple[Any, Json]] | None = None) -> AsyncIterator[str]:
+async def run_http_server(answer: Any, got: list[tuple[Any, Json]] | None = None) -> AsyncIterator[str]:
     """A server on this machine that answers every request in the same way."""
 
     over = asyncio.Event()
@@ -106,7 +106,7 @@ async def serving(answer: Any, got: list[tuple[Any, Json]] | None = None) -> Asy
 @pytest.mark.shows("claude", "settings", "type-http", "url", "headers")
 async def test_a_server_decides_by_2xx_and_a_json_object(tmp_path: Path) -> None:
     got: list[tuple[Any, Json]] = []
-    async with serving(decision_output("deny", "says the server"), got) as url:
+    async with run_http_server(decision_output("deny", "says the server"), got) as url:
         handler = {"type": "http", "url": url, "headers": {"X-Team": "blue"}}
         result = await used(tmp_path, event_hooks("PreToolUse", handler))
     assert tool_result(result) == "says the server"
@@ -118,7 +118,7 @@ async def test_a_server_decides_by_2xx_and_a_json_object(tmp_path: Path) -> None
 @pytest.mark.shows("claude", "settings", "type-http")
 @pytest.mark.parametrize("body", ["", "all good", {}])
 async def test_an_empty_server_response_passes(tmp_path: Path, body: Any) -> None:
-    async with serving(body) as url:
+    async with run_http_server(body) as url:
         assert tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "http", "url": url}))) == "ran ls"
 
 
@@ -136,7 +136,7 @@ async def test_an_empty_server_response_passes(tmp_path: Path, body: Any) -> Non
     ],
 )
 async def test_a_server_that_fails_has_not_agreed(tmp_path: Path, answer: Any, problem: str) -> None:
-    async with serving(answer) as url:
+    async with run_http_server(answer) as url:
         handler = {"type": "http", "url": url, "timeout": 1 if answer is None else 20}
         said = tool_result(await used(tmp_path, event_hooks("PreToolUse", handler)))
         assert "so it has not agreed" in said and any(part in said for part in problem.split("|"))
@@ -144,7 +144,7 @@ async def test_a_server_that_fails_has_not_agreed(tmp_path: Path, answer: Any, p
 
 
 async def test_a_server_that_is_not_there_has_not_agreed(tmp_path: Path) -> None:
-    async with serving({}) as url:
+    async with run_http_server({}) as url:
         pass
     said = tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "http", "url": url})))
     assert "cannot be reached" in said and "so it has not agreed" in said
@@ -152,7 +152,7 @@ async def test_a_server_that_is_not_there_has_not_agreed(tmp_path: Path) -> None
 
 async def test_a_server_response_to_a_prompt_is_context(tmp_path: Path) -> None:
     model = Scripted("done")
-    async with serving("it is Monday") as url:
+    async with run_http_server("it is Monday") as url:
         await agent(tmp_path, event_hooks("UserPromptSubmit", {"type": "http", "url": url}), model).run("go")
     assert "it is Monday" in last_prompt(model)
 
