@@ -147,7 +147,8 @@ class Operation(_HasRun, Generic[R]):
     def restore(self, snapshot: Mapping[str, object]) -> None:
         """Set the fields of this operation to the values of a snapshot."""
         for name, value in snapshot.items():
-            setattr(self, name, value)
+            if getattr(self, name) is not value:
+                setattr(self, name, value)
 
     def changed_since(self, snapshot: Mapping[str, object]) -> dict[str, object] | None:
         """Return the names of the fields that a hook changed. Their values may contain redacted text."""

@@ -59,11 +59,14 @@ def copy_value(value: Any) -> Any:
 def _make_copier(kind: type) -> Callable[[object, object], None]:
     """Return a function that copies every field of a class."""
     # Generated code, as in dataclasses: sealing copies every operation, and a loop over the fields is slower.
-    namespace: dict[str, Any] = {}
-    exec(
-        "def copy(old, new):" + "".join(f"\n    new.{field.name} = old.{field.name}" for field in fields(kind)),
-        namespace,
-    )
+    names = [field.name for field in fields(kind)]
+    if "__setattr__" not in vars(kind):
+        namespace: dict[str, Any] = {}
+        lines = [f"new.{name} = old.{name}" for name in names]
+    else:  # a `__setattr__` that checks changes has nothing to check in a new copy: set the slots
+        namespace = {f"set_{name}": getattr(kind, name).__set__ for name in names}
+        lines = [f"set_{name}(new, old.{name})" for name in names]
+    exec("def copy(old, new):\n    " + "\n    ".join(lines), namespace)
     return namespace["copy"]  # type: ignore[no-any-return]
 
 
