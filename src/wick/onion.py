@@ -73,7 +73,7 @@ async def _before_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     asks, fixed = op.asks, _fixed_fields(op)
     verdict = None if op.state.invalid else await _run_before(hook, op)
     op.restore(fixed)
-    if isinstance(verdict, Block | Stop):
+    if verdict is not None and isinstance(verdict, Block | Stop):
         return op.results.prevent(verdict)
     # The gate asks the question, about the sealed operation. No hook can drop it.
     op.asks = (*asks, verdict) if isinstance(verdict, Ask) else asks
@@ -141,7 +141,7 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
         return await next(op)
-    return op.results.prevent(verdict) if isinstance(verdict, Block | Stop) else cast(R, result)
+    return cast(R, result) if verdict is None or isinstance(verdict, Continue) else op.results.prevent(verdict)
 
 
 class _Attempts(Generic[R]):

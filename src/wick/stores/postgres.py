@@ -354,7 +354,7 @@ class Postgres:
         finally:
             await following.aclose()
             if not watchers:
-                await home.stop_listening()
+                home.stop_listening_if_idle()
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ Pool = AsyncConnectionPool[Connection]
 
 CONNECTIONS = 10
 RESYNC_SECONDS = 30.0  # interval of rereading watched threads, in case of lost notifications
+LISTENER_IDLE_SECONDS = 10.0  # after the last watch, for which the listener stays connected
 RECONNECT_SECONDS = (0.1, 5.0)  # first and longest pause before the listener reconnects
 
 # Each step migrates the schema by one version. A released step is never changed.
@@ -78,6 +79,7 @@ class LoopPool:
         self._pool_holder: AsyncGenerator[Pool, None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     async def _configure(self, connection: Connection) -> None:
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
@@ -133,7 +135,21 @@ class LoopPool:
         with suppress(TimeoutError):  # the next query reports the error
             await asyncio.wait_for(self._listening.wait(), self._timeout)
 
+    def stop_listening_if_idle(self) -> None:
+        """Stop the listener unless there is a watch within a few seconds: each run has one, and connecting is slow."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+        def stop() -> None:
+            if not self._watchers and self._listener is not None:
+                self._listener.cancel()
+                self._listener = None
+
+        self._idle_timer = asyncio.get_running_loop().call_later(LISTENER_IDLE_SECONDS, stop)
+
     async def stop_listening(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.cancel()

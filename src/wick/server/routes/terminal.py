@@ -52,11 +52,8 @@ async def open_terminal(
         with wick.limits.hold("terminals", caller.id), instance.hold():
             terminal = await backend.terminal(**size, approved=caller.has_role("operator"))
             try:
-                try:
-                    await socket.accept()
-                except OSError:  # the client has disconnected
-                    return
-                await _relay(socket, terminal)
+                if await _accept(socket):
+                    await _relay(socket, terminal)
             finally:
                 with suppress(BackendError, TimeoutError):
                     async with asyncio.timeout(CLOSE_SECONDS):
@@ -65,6 +62,15 @@ async def open_terminal(
         refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
         with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
             await socket.send_denial_response(refusal.response())
+
+
+async def _accept(socket: WebSocket) -> bool:
+    """Accept the connection; return False if the client has disconnected."""
+    try:
+        await socket.accept()
+    except OSError:
+        return False
+    return True
 
 
 async def _relay(socket: WebSocket, terminal: Terminal) -> None:
