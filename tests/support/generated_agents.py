@@ -322,7 +322,7 @@ async def add(x: str, use: ToolUse) -> str:
     return await track_execution(use, x)
 
 
-async def child_tool(x: str, use: ToolUse) -> str:
+async def child(x: str, use: ToolUse) -> str:
     """Ask the agent below, if there is one."""
     text, observed = await track_execution(use, x), watched.get()
     spec = observed.specs[use.run.thread.id].child
@@ -334,7 +334,7 @@ async def child_tool(x: str, use: ToolUse) -> str:
     return "|".join((result.outcome, plain_text(result.reason), plain_text(result.text)))
 
 
-async def broken_tool(x: str, use: ToolUse) -> str:
+async def broken(x: str, use: ToolUse) -> str:
     await track_execution(use, x)
     raise ToolError("it broke")
 
@@ -355,8 +355,8 @@ TOOLS = [
     tool(add),
     tool(add, name="safe", idempotent=True),
     tool(add, name="solo", alone=True),
-    tool(broken_tool),
-    tool(child_tool),
+    tool(broken),
+    tool(child),
 ]
 
 

@@ -38,12 +38,12 @@ async def edit_file(path: str, old_text: str, new_text: str, replace_all: bool =
 
 
 @tool
-async def broken_tool(text: str = "") -> str:
+async def broken(text: str = "") -> str:
     """Always fails."""
     raise ValueError("it broke")
 
 
-TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken_tool)
+TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken)
 
 
 def recording_handler(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) -> Json:
