@@ -136,10 +136,10 @@ import leak_checks
 
 def test_container():
     leak_checks.GRACE = 0.3
-    body = {"Image": engines.here().image("plain"), "Labels": {"wick.id": "planted", "wick.server": "SERVER"}}
+    body = {"Image": engines.find_engine().image("plain"), "Labels": {"wick.id": "planted", "wick.server": "SERVER"}}
     body["Cmd"] = ["true"]
     body["HostConfig"] = {"Binds": [f"{tempfile.gettempdir()}:/planted"]}
-    engines.here().ask("POST", "/containers/create", body)
+    engines.find_engine().ask("POST", "/containers/create", body)
 
 def test_no_container():
     pass
