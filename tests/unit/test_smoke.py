@@ -37,7 +37,7 @@ async def test_a_sandboxed_command_writes_its_workspace_only(local: Make, folder
 
 async def test_a_hook_program_denies_a_tool_call(tmp_path: Path) -> None:
     programs = Programs(tmp_path)
-    programs.answering("warden", "before_tool_call", {"blocked": True, "reason": "no notes today"})
+    programs.replying("warden", "before_tool_call", {"blocked": True, "reason": "no notes today"})
     written: list[str] = []
 
     @tool

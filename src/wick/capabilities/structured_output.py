@@ -66,7 +66,7 @@ class StructuredOutput(Capability, Generic[Output]):
     ) -> None: ...
     def __init__(
         self,
-        schema: Any,
+        schema: type[Any] | Schema | Mapping[str, Schema],  # agents.yaml reads this hint, to import a class by name
         *,
         retries: int = OUTPUT_RETRIES,
         native: bool | None = None,

@@ -106,13 +106,13 @@ async def test_the_recipe_is_named(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
 @pytest.mark.shows("kodelet", "before_tool_call", "reason")
 async def test_a_call_is_blocked_and_the_model_reads_why(programs: Programs) -> None:
-    programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
+    programs.replying("check", "before_tool_call", {"blocked": True, "reason": "not today"})
     assert tool_result(await use(programs)) == "not today"
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
 async def test_a_block_without_reason_has_a_default_reason(programs: Programs) -> None:
-    programs.answering("check", "before_tool_call", {"blocked": True})
+    programs.replying("check", "before_tool_call", {"blocked": True})
     assert tool_result(await use(programs)) == "a hook program refused it and gave no reason"
 
 
@@ -146,7 +146,7 @@ async def test_a_call_has_kodelet_names(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
 async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
-    programs.answering("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
+    programs.replying("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
     agent = tool_agent(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
     assert tool_result(await agent.run("go")) == "wrote b.txt: safe"
     assert len(programs.told("check")) == 1  # it approves its own change
@@ -154,7 +154,7 @@ async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
 async def test_arguments_that_the_tool_does_not_take_are_the_models_to_read(programs: Programs) -> None:
-    programs.answering("check", "before_tool_call", {"input": {"kommand": "ls"}})
+    programs.replying("check", "before_tool_call", {"input": {"kommand": "ls"}})
     assert "command" in tool_result(await use(programs))
 
 
@@ -164,8 +164,8 @@ async def test_changes_chain_and_the_first_block_ends_the_chain(programs: Progra
         "1-add", "before_tool_call", "answer = {'input': {'command': told['tool_input']['command'] + ' -l'}}"
     )
     programs.recording("2-see", "before_tool_call")
-    programs.answering("3-block", "before_tool_call", {"blocked": True, "reason": "three"})
-    programs.answering("4-never", "before_tool_call", {"blocked": True, "reason": "four"})
+    programs.replying("3-block", "before_tool_call", {"blocked": True, "reason": "three"})
+    programs.replying("4-never", "before_tool_call", {"blocked": True, "reason": "four"})
     assert tool_result(await use(programs)) == "three"
     assert [told["tool_input"]["command"] for told in programs.told("2-see")] == ["ls -l"]
     assert programs.told("4-never") == []
@@ -256,7 +256,7 @@ async def test_a_result_is_sent_to_programs(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.error")
 async def test_a_blocked_call_is_sent_with_its_refusal(programs: Programs) -> None:
-    programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
+    programs.replying("check", "before_tool_call", {"blocked": True, "reason": "not today"})
     programs.recording("watch", "after_tool_call")
     await use(programs)
     output = programs.told("watch")[0]["tool_output"]
@@ -286,11 +286,11 @@ async def test_a_result_is_changed(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
 async def test_a_result_becomes_an_error_and_an_error_a_result(programs: Programs) -> None:
-    programs.answering("worse", "after_tool_call", {"output": {"toolName": "bash", "success": False, "error": "bad"}})
+    programs.replying("worse", "after_tool_call", {"output": {"toolName": "bash", "success": False, "error": "bad"}})
     assert tool_result(await use(programs)) == "bad"
     programs.path.joinpath("worse").unlink()
-    programs.answering("block", "before_tool_call", {"blocked": True})
-    programs.answering("better", "after_tool_call", {"output": {"success": True, "metadata": {"output": "fine"}}})
+    programs.replying("block", "before_tool_call", {"blocked": True})
+    programs.replying("better", "after_tool_call", {"output": {"success": True, "metadata": {"output": "fine"}}})
     assert tool_result(await use(programs)) == "fine"
 
 
@@ -343,7 +343,7 @@ async def test_messages_at_agent_stop_accumulate_and_the_agent_continues(program
 
 @pytest.mark.shows("kodelet", "agent_stop", "cap")
 async def test_a_gate_that_never_opens_is_abandoned(programs: Programs) -> None:
-    programs.answering("gate", "agent_stop", {"follow_up_messages": ["again"]})
+    programs.replying("gate", "agent_stop", {"follow_up_messages": ["again"]})
     model = FunctionModel(lambda request: "done")
     result = await Agent(model, hooks=[programs.executables()]).run("go")
     assert result.outcome == "completed"
@@ -366,8 +366,8 @@ def five_in_shell(programs: Programs) -> None:
     programs.recording(
         "send", "user_message_send", 'case "$told" in *bad*) echo \'{"blocked": true, "reason": "bad"}\';; esac'
     )
-    programs.answering("before", "before_tool_call", {"input": {"command": "pwd"}})
-    programs.answering("after", "after_tool_call", {"output": {"success": True, "metadata": {"output": "RAN PWD"}}})
+    programs.replying("before", "before_tool_call", {"input": {"command": "pwd"}})
+    programs.replying("after", "after_tool_call", {"output": {"success": True, "metadata": {"output": "RAN PWD"}}})
     programs.recording("turn", "turn_end")
     programs.recording(
         "stop", "agent_stop", 'case "$told" in *more*) ;; *) echo \'{"follow_up_messages": ["more"]}\';; esac'

@@ -25,7 +25,7 @@ async def use(programs: Programs, command: str = "ls", **options: Any) -> Result
 
 
 async def test_a_program_guards_by_wicks_own_point(programs: Programs) -> None:
-    programs.answering("check", "guard_tool_use", {"decision": "block", "reason": "the gate is closed"})
+    programs.replying("check", "guard_tool_use", {"decision": "block", "reason": "the gate is closed"})
     assert tool_result(await use(programs)) == "the gate is closed"
     (told,) = programs.told("check")
     assert (told["event"], told["tool"], told["args"], told["call_id"]) == (
@@ -37,7 +37,7 @@ async def test_a_program_guards_by_wicks_own_point(programs: Programs) -> None:
 
 
 async def test_a_program_asks_the_user(programs: Programs) -> None:
-    programs.answering("check", "before_tool_use", {"decision": "ask", "question": "May it?"})
+    programs.replying("check", "before_tool_use", {"decision": "ask", "question": "May it?"})
     ask = ScriptedUser(True)
     assert tool_result(await use(programs, ask=ask)) == "ran ls"
     assert ask.question.question == "May it?" and len(programs.told("check")) == 1
@@ -117,8 +117,8 @@ async def test_other_points_receive_their_input(programs: Programs) -> None:
 
 
 async def test_programs_change_a_model_call_and_its_reply(programs: Programs) -> None:
-    programs.answering("1-system", "before_model_call", {"system": "Be brief."})
-    programs.answering("2-reply", "after_model_call", {"result": "hi"})
+    programs.replying("1-system", "before_model_call", {"system": "Be brief."})
+    programs.replying("2-reply", "after_model_call", {"result": "hi"})
     seen = OperationLog()
     result = await hello_agent(after(ModelCall)(seen.__call__), programs.executables()).run("go")
     assert result.text == "hi" and seen.op.last_sealed("system") == "Be brief."
