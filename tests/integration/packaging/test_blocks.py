@@ -43,7 +43,7 @@ def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
     # The first server of a process makes things that stay.
-    with allow_leaks(), _server(tmp_path / "data") if story.server else nullcontext(ADDRESS) as url:
+    with allow_leaks(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
         for block in story.blocks:
             padding = "\n" * (block.line - 1)  # so that a traceback names the line of the page
             code = padding + block.code.replace(ADDRESS, url)
