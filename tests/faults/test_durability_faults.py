@@ -372,7 +372,7 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
 
     monkeypatch.setattr(run_log, "_log_unstarted_run", forget)
     with pytest.raises(Violated, match="acknowledged and lost"):
-        await try_fault(tmp_path, "sqlite", "a before hook fails", planted=True, routes=("messages",), rounds=1)
+        await try_fault(tmp_path, "sqlite", "a before hook fails", planted=True, routes=("messages",), rounds=3)
 
 
 async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,4 +388,4 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
     monkeypatch.setattr(executor.RunExecutor, "_mark_stalled", left_open)
     monkeypatch.setattr(runs_module.Runs, "load_outcome", rewound)
     with pytest.raises(Violated, match="the client was sent"):
-        await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=1)
+        await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=4)
