@@ -57,7 +57,7 @@ NOT_COUNTED = ("close", "check")  # methods of the stores that no run calls
 
 @dataclass(slots=True)
 class Counts:
-    """What one run did."""
+    """The calls, files and statements of one run."""
 
     calls: Counter[CodeType] = field(default_factory=Counter)
     store: Counter[str] = field(default_factory=Counter)

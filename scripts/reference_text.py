@@ -20,7 +20,7 @@ def signature(name: str, value: Any) -> str:
         own = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    if getattr(value, "_is_protocol", False) or typing.get_origin(value):  # nobody makes one, or an alias
+    if getattr(value, "_is_protocol", False) or typing.get_origin(value):  # no constructor to describe
         return ""
     empty = inspect.Parameter.empty
     taken = [

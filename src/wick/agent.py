@@ -160,7 +160,7 @@ class Agent(Generic[DepsType, Output]):
         )
 
     def _type_result(self, result: Result[Any]) -> Result[Output]:
-        """Return a result whose `output` is of the agent's type, or raises an error where there is none."""
+        """Return a result whose `output` has the agent's type. Reading a missing output raises an error."""
         return result if self._output is None or result.value is not None else replace(result, needs_output=True)
 
     def _create_run(

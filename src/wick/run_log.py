@@ -158,7 +158,7 @@ def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: Att
 async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
     """Save the result of a tool use. If a hook failed, the saved result says whether the tool ran.
 
-    Afterwards `use.result` is the saved result, and None if there is none.
+    Afterwards `use.result` is the saved result, or None if nothing was saved.
     """
     try:
         result = await next(use)

@@ -135,7 +135,7 @@ class Spending:
 
 @dataclass(eq=False, slots=True)
 class Resumption:
-    """How a run was resumed, and how it may be resumed after it has been interrupted."""
+    """The settings and state of resuming a run, now and after a later interruption."""
 
     resumed: bool = False  # it continues an interrupted run; `resume`
     waived_guards: frozenset[str] = frozenset()  # guards that it may lack, by an operator's decision; `agent`
@@ -157,7 +157,7 @@ class Extensions:
 
 @dataclass(eq=False, slots=True)
 class RunState:
-    """How far a run has come."""
+    """The progress of a run: its step, its Stop, its result, and four groups of state."""
 
     inbox: Inbox = field(default_factory=Inbox)
     spending: Spending = field(default_factory=Spending)

@@ -37,7 +37,7 @@ def update_index(db: sqlite3.Connection) -> bool:
         )
         found = db.execute(query, (key, start, room)).fetchall()
         for row in found:
-            with suppress(StoreError):  # reading the thread reports a damaged entry; the index goes on without it
+            with suppress(StoreError):  # skip a damaged entry; reading its thread reports it
                 text = rows.fold_text(rows.message_text(rows.entry_from_row(id, row[0], row)["data"]))
                 db.execute("INSERT OR REPLACE INTO said (rowid, text) VALUES (?, ?)", (key << SEQ_BITS | row[0], text))
         room -= len(found)
