@@ -1,4 +1,4 @@
-"""A program that is busy with a command, a job and a terminal in a container until it is killed.
+"""A program that is busy in a container until it is killed: with a command, and with wickd a job and a terminal.
 
 python busy_container.py IMAGE ID SERVER [FAULT]
 """
@@ -20,10 +20,13 @@ async def main(image: str, id: str, server: str) -> None:
     """Start everything, report when it runs, and wait."""
     backend = Docker(engines.find_engine().image(image), engine=engines.find_engine().url, id=id, server=server)
     going = asyncio.create_task(backend.execute(COMMAND, env={"N": "1"}))
-    await backend.background(COMMAND.replace("$N", "2"))
-    terminal = await backend.terminal()
-    await terminal.write(f"{COMMAND}\n".encode().replace(b"$N", b"3"))
-    while not {"began-1", "began-2", "began-3"} <= {entry["name"] for entry in (await backend.ls())["entries"]}:
+    began = {"began-1"}
+    if image == "python":
+        await backend.background(COMMAND.replace("$N", "2"))
+        terminal = await backend.terminal()
+        await terminal.write(f"{COMMAND}\n".encode().replace(b"$N", b"3"))
+        began |= {"began-2", "began-3"}
+    while not began <= {entry["name"] for entry in (await backend.ls())["entries"]}:
         await asyncio.sleep(0.05)
     print("busy", flush=True)
     await asyncio.wait_for(going, 600)

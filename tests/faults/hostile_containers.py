@@ -34,7 +34,7 @@ HOSTILE = {
 
 
 # The fallback without wickd does not promise to end these: see docs/decisions/0032.
-MAY_OUTLIVE_EXEC = {"no environment"}
+MAY_OUTLIVE_EXEC = {"no environment", "forked without end", "forked without end, in vain"}
 
 
 class Container:

@@ -86,7 +86,7 @@ def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.M
 
 
 def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", within: float = WITHIN) -> None:
-    """A program with a command, a job and a terminal in a container is killed; the container stays, and is empty."""
+    """A program that is busy in a container is killed; the container stays, and is empty."""
     for number in range(kills):
         with tally.trying(f"kill {number}, {image}"):
             container = Container(id := f"killed-{uuid4().hex[:12]}")

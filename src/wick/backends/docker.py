@@ -6,8 +6,9 @@
 
 The container is created on first use, and confined as described in wick.backends.containers.spec. Commands and file
 operations use wickd, a daemon inside the container, over the stdin and stdout of one exec. Without Python in the
-image, or while the daemon is lost, each is an exec of its own: a fallback with weaker promises, see `LIMITS`. A command
-is never run twice: if the daemon is lost while one runs, the error states that it may have run.
+image, or while the daemon is lost, each is an exec of its own: a fallback for files and commands only, with weaker
+promises, see `LIMITS`. A command is never run twice: if the daemon is lost while one runs, the error states that it may
+have run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from wick.backends.containers import socket_folder
 from wick.backends.containers.container import reap_containers as reap_containers
 from wick.backends.containers.engine import Engine, EngineError, ProcessNotStarted
 from wick.backends.containers.exec_commands import ExecRunner
+from wick.backends.containers.file_search import search_files
 from wick.backends.containers.lifecycle import ContainerLifecycle, ContainerLink
 from wick.backends.containers.spec import ContainerLimits, ContainerSpec, build_mounts
 from wick.backends.daemon_client import Daemon, DaemonLost
@@ -47,13 +49,19 @@ from wick.workspace.results import (
 from wick.workspace.text import is_argument_text
 
 T = TypeVar("T")
-Runner = Daemon | ExecRunner
 DAEMONS = ("stdio", "tcp", "unix", "none")
 LIMITS = (  # of the fallback without wickd
-    "a process that clears its environment and leaves its process group may outlive its command, and a link that "
-    "appears between the check of a path and its use may be followed"
+    "there are no background commands, no terminals, no glob and no grep; a process that clears its environment and "
+    "leaves its process group may outlive its command; a link that appears between the check of a path and its use may "
+    "be followed"
 )
-READ_OPERATIONS = frozenset(("ls", "stat", "read", "lines", "glob", "grep"))  # idempotent
+INSTEAD = {  # of the operations that need wickd
+    "glob": "`find . -name '*.py'`",
+    "grep": "`grep -rn TEXT .`",
+    "background command": "a command with a longer time limit",
+    "terminal": "single commands",
+}
+READ_OPERATIONS = frozenset(("ls", "stat", "read", "lines"))  # idempotent
 
 
 class Docker:
@@ -171,7 +179,7 @@ class Docker:
         folder, link = self._resolve_workdir(workdir), await self._lifecycle.ensure_ready()
         await self._check_workdir(folder)
         async with link.guards.guard_command() as guard:
-            _, executed = await self._run(
+            executed = await self._run(
                 link,
                 "the command",
                 lambda link, runner: runner.run(
@@ -191,42 +199,45 @@ class Docker:
         await self._check_workdir(folder)
         guard = await link.guards.begin()
         try:
-            runner, job = await self._run(
-                link, "the command", lambda link, runner: runner.job(command, workdir=folder, env=link.env)
+            daemon, job = await self._run_by_daemon(
+                link,
+                "background command",
+                lambda link, daemon: daemon.job(command, workdir=folder, env=link.env),
             )
         except BaseException:
             await guard.end()
             raise
-        link.guards.follow(runner, job["id"], guard, lambda: self._list_jobs(link), self._lifecycle.end_daemon_commands)
+        link.guards.follow(
+            daemon, job["id"], guard, lambda: self._list_jobs(link), self._lifecycle.kill_daemon_commands
+        )
         return job
 
     async def jobs(self) -> Sequence[JobInfo]:
         link = self._lifecycle.link
         return [job for _, job in await self._list_jobs(link)] if link else []
 
-    async def _list_jobs(self, link: ContainerLink) -> list[tuple[Runner, JobInfo]]:
-        """Return the jobs, each with its runner."""
-        runners = [runner for runner in (link.daemon, link.exec_runner) if runner is not None]
-        found = [(runner, job) for runner in runners for job in await runner.jobs()]
-        return [(runner, await link.guards.explain(runner, job)) for runner, job in found]
+    async def _list_jobs(self, link: ContainerLink) -> list[tuple[Daemon, JobInfo]]:
+        """Return the jobs, each with its daemon."""
+        daemon = link.daemon
+        return [(daemon, await link.guards.explain(daemon, job)) for job in await daemon.jobs()] if daemon else []
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        return await _find_runner(await self._lifecycle.ensure_ready(), id).job_output(id, offset=offset)
+        return await _find_daemon(await self._lifecycle.ensure_ready(), id).job_output(id, offset=offset)
 
     async def end_job(self, id: str) -> JobInfo:
         link = await self._lifecycle.ensure_ready()
-        runner = _find_runner(link, id)
-        return await link.guards.explain(runner, await runner.end_job(id))
+        daemon = _find_daemon(link, id)
+        return await link.guards.explain(daemon, await daemon.end_job(id))
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
-        def open_terminal(link: ContainerLink, runner: Runner) -> Awaitable[Terminal]:
+        def open_terminal(link: ContainerLink, daemon: Daemon) -> Awaitable[Terminal]:
             env = {"TERM": "xterm-256color", **link.env}
-            return runner.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
+            return daemon.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
 
         link = await self._lifecycle.ensure_ready()
         guard = await link.guards.begin()
         try:
-            _, inner = await self._run(link, "the terminal", open_terminal)
+            _, inner = await self._run_by_daemon(link, "terminal", open_terminal)
         except BaseException:
             await guard.end()
             raise
@@ -256,34 +267,23 @@ class Docker:
         self,
         link: ContainerLink,
         what: str,
-        do: Callable[[ContainerLink, Runner], Awaitable[T]],
+        do: Callable[[ContainerLink, Daemon | ExecRunner], Awaitable[T]],
         *,
         is_repeatable: bool = False,
-    ) -> tuple[Runner, T]:
-        """Run an operation by the daemon, or else by the engine's exec; return its runner and its result.
+    ) -> T:
+        """Run an operation by the daemon, or else by the engine's exec.
 
         An operation that the daemon may have started is not repeated, unless it is repeatable. One that the engine
         did not start is retried once, in a new container.
         """
         if daemon := link.daemon:
             try:
-                return daemon, await do(link, daemon)
+                return await do(link, daemon)
             except DaemonLost as lost:
-                if lost.began and not is_repeatable:
-                    self._lifecycle.end_daemon_commands()
-                    raise BackendError(
-                        f"the connection to the container was lost: {what} may have run, wholly or in part; "
-                        f"look before you do it again ({lost})",
-                        "unknown",
-                    ) from None
-                link = await self._lifecycle.ensure_ready()
-            except BackendError as error:
-                if error.code != "no_engine":  # no search engine in the container: search here
-                    raise
+                link = await self._replace_daemon(lost, what, is_repeatable=is_repeatable)
         for is_retry in (False, True):
-            runner = cast(ExecRunner, link.exec_runner)
             try:
-                return runner, await do(link, runner)
+                return await do(link, cast(ExecRunner, link.exec_runner))
             except EngineError as error:
                 self._lifecycle.mark_lost(link, error)
                 if is_retry or not isinstance(error, ProcessNotStarted):
@@ -291,17 +291,52 @@ class Docker:
             link = await self._lifecycle.ensure_ready()
         raise AssertionError("unreachable")
 
+    async def _run_by_daemon(
+        self,
+        link: ContainerLink,
+        what: str,
+        do: Callable[[ContainerLink, Daemon], Awaitable[T]],
+        *,
+        is_repeatable: bool = False,
+    ) -> tuple[Daemon, T]:
+        """Run an operation that the fallback does not have; return its daemon and its result."""
+        if daemon := link.daemon:
+            try:
+                return daemon, await do(link, daemon)
+            except DaemonLost as lost:
+                link = await self._replace_daemon(lost, f"the {what}", is_repeatable=is_repeatable)
+        if daemon := link.daemon:
+            return daemon, await do(link, daemon)
+        remedy = "add python3 to the image" if link.retry_at == float("inf") else "try again"
+        remedy = remedy if link.no_daemon_reason else "choose another `daemon`"
+        reason = link.no_daemon_reason or "the backend has daemon='none'"
+        message = f"{reason}, so there is no {what}; {remedy}, or use execute: {INSTEAD[what]}"
+        raise BackendError(message, "unsupported")
+
+    async def _replace_daemon(self, lost: DaemonLost, what: str, *, is_repeatable: bool) -> ContainerLink:
+        """Start another daemon; raise an error if the operation may have run and must not be repeated."""
+        if lost.began and not is_repeatable:
+            self._lifecycle.kill_daemon_commands()
+            raise BackendError(
+                f"the connection to the container was lost: {what} may have run, wholly or in part; "
+                f"look before you do it again ({lost})",
+                "unknown",
+            ) from None
+        return await self._lifecycle.ensure_ready()
+
     # -- files ------------------------------------------------------------------------------------------------------
 
     async def _run_file_operation(self, op: str, **args: Any) -> Any:
-        def do(link: ContainerLink, runner: Runner) -> Awaitable[Any]:
+        def do(link: ContainerLink, runner: Daemon | ExecRunner) -> Awaitable[Any]:
             if isinstance(runner, Daemon):
                 return runner.file(op, self.workdir, self._protect, **args)
             done: Awaitable[Any] = getattr(link.files, op)(**args)
             return done
 
         link = await self._lifecycle.ensure_ready()
-        return (await self._run(link, op, do, is_repeatable=op in READ_OPERATIONS))[1]
+        if op in INSTEAD:
+            return (await self._run_by_daemon(link, op, do, is_repeatable=True))[1]
+        return await self._run(link, op, do, is_repeatable=op in READ_OPERATIONS)
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         return cast(Listing, await self._run_file_operation("ls", path=path, **_links_argument(links)))
@@ -355,11 +390,15 @@ class Docker:
     ) -> GrepResult:
         if "\0" in pattern:
             raise BackendError("a regular expression has no NUL in it", "invalid")
-        LineSearch(pattern, ignore_case=ignore_case)  # validate with RE2, whatever engine searches
+        search = LineSearch(pattern, ignore_case=ignore_case)  # validate with RE2, whatever engine searches
         args = {"path": path, "glob": glob, "everything": everything, **_links_argument(links)}
-        return cast(
-            GrepResult, await self._run_file_operation("grep", pattern=pattern, ignore_case=ignore_case, **args)
-        )
+        try:
+            found = await self._run_file_operation("grep", pattern=pattern, ignore_case=ignore_case, **args)
+        except BackendError as error:
+            if error.code != "no_engine":
+                raise
+            return await search_files(self, search, path, glob=glob, everything=everything, links=links)
+        return cast(GrepResult, found)
 
     async def mkdir(self, path: str) -> None:
         await self._run_file_operation("mkdir", path=path)
@@ -376,10 +415,11 @@ def _links_argument(links: bool) -> dict[str, bool]:
     return {} if links else {"links": False}
 
 
-def _find_runner(link: ContainerLink, id: str) -> Runner:
-    """Return the runner of a job; the daemon if it is unknown."""
-    plain = cast(ExecRunner, link.exec_runner)
-    return plain if link.daemon is None or plain.has_job(id) else link.daemon
+def _find_daemon(link: ContainerLink, id: str) -> Daemon:
+    """Return the daemon of a job."""
+    if link.daemon is None:
+        raise BackendError(f"there is no command {id!r} in the background", "not_found")
+    return link.daemon
 
 
 SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"

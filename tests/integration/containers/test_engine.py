@@ -137,17 +137,6 @@ async def test_process_output_is_not_buffered_in_memory(container: str) -> None:
         process.close()
 
 
-async def test_a_terminal(container: str) -> None:
-    async with engine(engines.find_engine().url) as there:
-        process = await there.exec(container, ["sh"], stdin=True, tty=(31, 99))
-        process.write(b"stty size; exit\n")
-        said = b""
-        while pieces := await process.read():
-            said += b"".join(data for _, data in pieces)
-        process.close()
-        assert b"31 99" in said
-
-
 async def test_a_refusal_is_a_sentence(container: str) -> None:
     async with engine(engines.find_engine().url) as there:
         with pytest.raises(EngineError, match="No such container") as caught:

@@ -1,4 +1,4 @@
-"""The sh function that ends processes in containers, with the shells that images have."""
+"""The sh function that kills processes in containers, with the shells that images have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from wick.backends.containers.exec_commands import END
+from wick.backends.containers.exec_commands import KILL
 
 SHELLS = [("dash",), ("busybox", "sh"), ("bash", "--posix")]
 SOMEBODY = ("setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups") if os.geteuid() == 0 else ()
@@ -36,35 +36,35 @@ def marked(mark: str, first: str = ":") -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def end(shell: tuple[str, ...], mark: str, signal: str) -> int:
-    program = [*SOMEBODY, *shell, "-c", f'{END}\nend "$1" "$2"', "wick", mark, signal]
+def kill(shell: tuple[str, ...], mark: str) -> int:
+    program = [*SOMEBODY, *shell, "-c", f'{KILL}\nend "$1"', "wick", mark]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("", "")
     return done.returncode
 
 
 @shells()
-def test_only_processes_with_the_mark_are_ended(shell: tuple[str, ...]) -> None:
+def test_only_processes_with_the_mark_are_killed(shell: tuple[str, ...]) -> None:
     mark = f"test{uuid4().hex}"
     with marked(f"{mark}-1") as one, marked(f"{mark}-2") as two, marked("another") as other:
-        assert end(shell, f"{mark}-2", "KILL") == 0
+        assert kill(shell, f"{mark}-2") == 0
         assert (two.wait(60), one.poll()) == (-9, None)
-        assert end(shell, mark, "TERM") == 0
-        assert (one.wait(60), other.poll()) == (-15, None)
+        assert kill(shell, mark) == 0
+        assert (one.wait(60), other.poll()) == (-9, None)
 
 
 @shells()
-def test_a_process_group_is_ended_with_its_leader(shell: tuple[str, ...]) -> None:
-    """A member without an environment is ended too; so are many processes that the command started."""
+def test_a_process_group_is_killed_with_its_leader(shell: tuple[str, ...]) -> None:
+    """A member without an environment is killed too; so are many processes that the command started."""
     mark = f"test{uuid4().hex}"
     many = "env -i sleep 600 & hidden=$!; for i in 1 2 3 4 5 6; do (sleep 600 & wait) & done; echo $hidden"
     with marked(f"{mark}-1", many) as one:
         assert one.stdout
         hidden = int(one.stdout.readline())
-        end(shell, mark, "KILL")
+        kill(shell, mark)
         assert one.wait(60) == -9
         assert _has_ended(hidden)
-        assert end(shell, mark, "KILL") == 0
+        assert kill(shell, mark) == 0
 
 
 def _has_ended(pid: int) -> bool:

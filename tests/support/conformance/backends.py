@@ -15,6 +15,10 @@ A case does not run on every kind, because most kinds share most of their code (
 
     kinds("state", "docker-exec")                        on both
     kinds("state", in_turn=(LOCAL, DOCKER))              on State, and each row of parameters on one kind of each group
+
+The marker `needs` names the operations of a case; kinds that do not support one are left out:
+
+    needs("grep")                                        not in a container without Python
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import asyncio
 import base64
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -206,7 +210,10 @@ KINDS: dict[str, Opens] = {
 }
 
 # Operations that a kind does not support, and their codes. All other kinds support everything.
-CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
+CANNOT = {
+    "state": dict.fromkeys(("execute", "background", "terminal"), "unsupported"),
+    "docker-exec": dict.fromkeys(("background", "terminal", "glob", "grep"), "unsupported"),
+}
 
 # Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.
 # OTHERS differ in how commands are confined and how the engine is reached, and share the code for files.
@@ -224,6 +231,7 @@ on_both_greps = pytest.mark.kinds(*PRIMARY, "local-bubblewrap")  # in a sandbox,
 rows_in_turn = pytest.mark.kinds("state", in_turn=(PRIMARY[1:],))
 rows_on_both_greps_in_turn = pytest.mark.kinds("state", "local-bubblewrap", in_turn=(PRIMARY[1:],))
 rows_on_host_in_turn = pytest.mark.kinds(in_turn=(LOCAL, DOCKER))
+needs = pytest.mark.needs
 
 
 @pytest.hookimpl(wrapper=True)
@@ -239,15 +247,21 @@ def is_selected(item: pytest.Item | pytest.Collector) -> bool:
     call, mark = getattr(item, "callspec", None), item.get_closest_marker("kinds")
     if call is None or mark is None:
         return True
-    kind = call.params["opened"]
+    kind, needs = call.params["opened"], item.get_closest_marker("needs")
     if FULL and kind != "state":
-        return True
-    return kind in select_kinds(mark, find_row(item.get_closest_marker("parametrize"), call.params))
+        return bool(_supporting((kind,), needs))
+    return kind in select_kinds(mark, find_row(item.get_closest_marker("parametrize"), call.params), needs)
 
 
-def select_kinds(mark: pytest.Mark, row: int) -> set[str]:
+def select_kinds(mark: pytest.Mark, row: int, needs: pytest.Mark | None = None) -> set[str]:
     """Return the kinds that this row of parameters runs on."""
-    return {*mark.args, *(group[row % len(group)] for group in mark.kwargs.get("in_turn", ()))}
+    groups = [_supporting(group, needs) for group in mark.kwargs.get("in_turn", ())]
+    return {*_supporting(mark.args, needs), *(group[row % len(group)] for group in groups)}
+
+
+def _supporting(kinds: Sequence[str], needs: pytest.Mark | None) -> list[str]:
+    """Return the kinds that support all operations of a case."""
+    return [kind for kind in kinds if needs is None or not CANNOT.get(kind, {}).keys() & {*needs.args}]
 
 
 def find_row(mark: pytest.Mark | None, params: dict[str, object]) -> int:
@@ -295,6 +309,15 @@ async def still(place: WorkspaceAccess, path: str = "beat") -> None:
         size = -1
         while size != (size := len(place.get(path)) if path in place.paths() else 0):
             await asyncio.sleep(0.5)
+
+
+def supports(place: WorkspaceAccess, operation: str) -> bool:
+    return operation not in CANNOT.get(place.kind, {})
+
+
+def refusal(place: WorkspaceAccess, operation: str, code: str) -> str:
+    """Return the code of a refused operation: this one, unless the kind does not support the operation at all."""
+    return CANNOT.get(place.kind, {}).get(operation, code)
 
 
 async def assert_refused(code: str, doing: Awaitable[object]) -> BackendError:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from conformance.backends import SECRET, HostFolder, assert_refused, on_every_host, rows_on_host_in_turn, still
+from conformance.backends import (
+    SECRET,
+    HostFolder,
+    assert_refused,
+    needs,
+    on_every_host,
+    rows_on_host_in_turn,
+    still,
+)
 from wick import constants
 from wick.protocols import Backend, Terminal
 
@@ -344,6 +352,7 @@ async def wait_for_end(backend: Backend, id: str) -> Any:
             await asyncio.sleep(0.05)
 
 
+@needs("background")
 async def test_a_job(place: HostFolder) -> None:
     backend = place.backend
     job = await backend.background("echo one; while ! test -e go; do sleep 0.02; done; echo two >&2; exit 3")
@@ -367,6 +376,7 @@ async def test_a_job(place: HostFolder) -> None:
 
 
 @on_every_host
+@needs("background")
 async def test_a_job_is_ended(place: HostFolder) -> None:
     job = await place.backend.background(f"({BEATS}) & {BEATS}")
     await until(lambda: "beat" in place.paths())
@@ -377,6 +387,7 @@ async def test_a_job_is_ended(place: HostFolder) -> None:
     assert not again["running"]
 
 
+@needs("background")
 async def test_jobs_do_not_end_with_a_command(place: HostFolder) -> None:
     job = await place.backend.background(BEATS)
     await until(lambda: "beat" in place.paths())
@@ -386,6 +397,7 @@ async def test_jobs_do_not_end_with_a_command(place: HostFolder) -> None:
     await place.backend.end_job(job["id"])
 
 
+@needs("background")
 async def test_much_output_of_a_job(place: HostFolder) -> None:
     job = await place.backend.background("yes 0123456789 | head -c 20000000; echo last")
     await wait_for_end(place.backend, job["id"])
@@ -406,6 +418,7 @@ async def test_jobs_that_are_not_there(place: HostFolder) -> None:
     await assert_refused("escapes", place.backend.background("touch ran", workdir=".."))
 
 
+@needs("background")
 async def test_the_working_directory_of_a_job(place: HostFolder) -> None:
     place.put("sub/a.txt", "here")
     job = await place.backend.background("cat a.txt", workdir="sub")
@@ -426,6 +439,7 @@ async def read_until(terminal: Terminal, wanted: bytes) -> bytes:
     return seen
 
 
+@needs("terminal")
 async def test_a_terminal(place: HostFolder) -> None:
     terminal = await place.backend.terminal(rows=30, columns=100)
     await terminal.write(b"test -t 0 && test -t 1 && echo is-a-$((1 + 1))-terminal\n")
@@ -444,6 +458,7 @@ async def test_a_terminal(place: HostFolder) -> None:
     await terminal.close()
 
 
+@needs("terminal")
 async def test_a_terminal_interrupts(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(b"echo ready-$((1 + 1)); sleep 60; echo status-$?\n")
@@ -456,6 +471,7 @@ async def test_a_terminal_interrupts(place: HostFolder) -> None:
 
 
 @on_every_host
+@needs("terminal")
 async def test_closing_a_terminal_kills_its_processes(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(f"{BEATS}\n".encode())
@@ -469,6 +485,7 @@ async def test_closing_a_terminal_kills_its_processes(place: HostFolder) -> None
 
 
 @on_every_host
+@needs("terminal")
 async def test_the_environment_of_wick_is_not_the_terminals(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(b"env; echo done-$((1 + 1))\n")

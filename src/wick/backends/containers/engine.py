@@ -108,18 +108,17 @@ class Engine:
         argv: Sequence[str],
         *,
         stdin: bool = False,
-        tty: tuple[int, int] | None = None,
         env: Mapping[str, str] | None = None,
         user: str = "",
         workdir: str = "",
     ) -> ContainerProcess:
-        """Start a process in a running container. `tty` is the rows and columns of its terminal, if it has one."""
+        """Start a process in a running container."""
         wanted: dict[str, Any] = {
             "Cmd": list(argv),
             "AttachStdin": stdin,
             "AttachStdout": True,
             "AttachStderr": True,
-            "Tty": tty is not None,
+            "Tty": False,
             "Env": [f"{name}={value}" for name, value in (env or {}).items()],
         }
         wanted |= {"User": user} if user else {}
@@ -127,7 +126,7 @@ class Engine:
         process: ContainerProcess | None = None
         try:
             created = await self.request("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
-            process = ContainerProcess(self, str(created["Id"]), tty=tty is not None)
+            process = ContainerProcess(self, str(created["Id"]))
             await process.start()
         except EngineError as error:
             if error.status in (404, 409):
@@ -135,12 +134,6 @@ class Engine:
             if error.status or process is None:
                 raise
             raise EngineError(f"{error}; it is not known whether the process began", "unknown") from None
-        if tty:
-            try:
-                await process.resize(*tty)
-            except BaseException:
-                process.close()
-                raise
         return process
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -296,15 +289,15 @@ class FrameDecoder:
 class ContainerProcess:
     """A process in a container: its output streams, its stdin and its exit code."""
 
-    def __init__(self, engine: Engine, id: str, *, tty: bool) -> None:
+    def __init__(self, engine: Engine, id: str) -> None:
         self.id = id
         self._engine = engine
-        self._frames = None if tty else FrameDecoder()
+        self._frames = FrameDecoder()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
     async def start(self) -> None:
-        body = {"Detach": False, "Tty": self._frames is None}
+        body = {"Detach": False, "Tty": False}
         self._reader, self._writer = await self._engine.hijack(f"/exec/{self.id}/start", body)
 
     @property
@@ -317,8 +310,7 @@ class ContainerProcess:
         if self._reader is None:
             return []
         while data := await self._reader.read(constants.ENGINE_BUFFER_BYTES):
-            pieces = [(1, data)] if self._frames is None else self._frames.feed(data)
-            if pieces:
+            if pieces := self._frames.feed(data):
                 return pieces
         return []
 
@@ -333,12 +325,9 @@ class ContainerProcess:
 
     def attach(self, protocol: asyncio.Protocol) -> None:
         """Attach a protocol to the connection: it receives stdout, and its writes go to stdin."""
-        assert self._writer is not None and self._frames is not None
+        assert self._writer is not None
         self._writer.transport.set_protocol(_FrameProtocol(self, self._frames, protocol))
         protocol.connection_made(self._writer.transport)
-
-    async def resize(self, rows: int, columns: int) -> None:
-        await self._engine.request("POST", f"/exec/{self.id}/resize", {"h": rows, "w": columns})
 
     async def is_running(self) -> bool:
         return bool((await self._inspect())["Running"])

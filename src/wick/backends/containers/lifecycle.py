@@ -40,7 +40,7 @@ class ContainerLink:
     exec_runner: ExecRunner | None = None
     files: ExecFiles | None = None
     launched: LaunchedDaemon | None = None
-    no_daemon_reason: str = ""  # a message, if there is no daemon
+    no_daemon_reason: str = ""  # if a daemon could not be started
     retry_at: float = 0.0  # when to try the daemon again
     seen_at: float = float("-inf")  # when the container was last known to run
     is_over: bool = False  # the backend was stopped
@@ -139,7 +139,8 @@ class ContainerLifecycle:
             self.status = Status("idle" if self.status.state == "launching" else self.status.state)
             raise
         link.seen_at = asyncio.get_running_loop().time()
-        self.status = Status("launched", link.no_daemon_reason)
+        reason = f"commands go through the engine's exec, for {link.no_daemon_reason}" if link.no_daemon_reason else ""
+        self.status = Status("launched", reason)
 
     async def _build_container(self) -> Container:
         code = await run_in_thread(zipapp.build_zipapp, "wickd")
@@ -150,10 +151,10 @@ class ContainerLifecycle:
         link.seen_at = float("-inf")
         self.status = Status("error", str(error))
 
-    def end_daemon_commands(self) -> None:
-        """End the processes that a lost daemon left, in the background."""
+    def kill_daemon_commands(self) -> None:
+        """Kill the processes that a lost daemon left, in the background."""
         if (link := self.link) and link.exec_runner:
-            link.exec_runner.end_daemon_commands()
+            link.exec_runner.kill_daemon_commands()
 
     def _wants_daemon(self, link: ContainerLink) -> bool:
         return self._daemon_transport != "none" and asyncio.get_running_loop().time() >= link.retry_at
@@ -163,19 +164,19 @@ class ContainerLifecycle:
         if link.launched is not None:
             await link.launched.close()
             link.launched = None
-            self.end_daemon_commands()
+            self.kill_daemon_commands()
         try:
             link.launched = await launch_daemon(container, found, self._daemon_transport, self.token)
             link.no_daemon_reason = ""
         except DaemonUnavailable as reason:
-            link.no_daemon_reason = f"commands go through the engine's exec, for {reason}"
+            link.no_daemon_reason = str(reason)
             link.retry_at = (
                 float("inf") if reason.final else asyncio.get_running_loop().time() + constants.DAEMON_PAUSE_SECONDS
             )
 
 
 async def _release_link(link: ContainerLink) -> None:
-    """Close the connection to the daemon, and the background jobs of this loop."""
+    """Close the connection to the daemon."""
     if link.launched is not None:
         await link.launched.close()
     if link.exec_runner is not None:
