@@ -1,6 +1,6 @@
 /** Everything the UI asks of the server, with the types of its OpenAPI document. */
 
-import { call, buildPath, buildQuery, request } from "./http";
+import { call, buildPath, buildQuery, request, serverUrl } from "./http";
 import type { components } from "./schema";
 import { type Frame, readFrames } from "./sse";
 
@@ -75,7 +75,7 @@ export const threads = {
     call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
   why: (id: string, callId: string) => call<Reasons>("GET", buildPath`/threads/${id}/calls/${callId}/why`),
   runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", buildPath`/threads/${id}/runs`),
-  exportUrl: (id: string, format: "json" | "markdown") => buildPath`/threads/${id}/export` + buildQuery({ format }),
+  exportUrl: (id: string, format: "json" | "markdown") => serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
 };
 
 export const runs = {
@@ -94,13 +94,15 @@ export const files = {
   list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", buildPath`/agents/${agent}/files/list` + buildQuery({ path: at, thread_id: thread })),
   read: (agent: string, at: string, thread = "") => call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread })),
   size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread, limit: 0 }))).size,
-  bytes: async (agent: string, at: string, thread = "") => (await request("GET", files.downloadUrl(agent, at, thread))).blob(),
+  bytes: async (agent: string, at: string, thread = "") => (await request("GET", downloadPath(agent, at, thread))).blob(),
   write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", buildPath`/agents/${agent}/files/write`, { body }),
   upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", buildPath`/agents/${agent}/files/upload` + buildQuery({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
   move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", buildPath`/agents/${agent}/files/move`, { body: { source, target } }),
   remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", buildPath`/agents/${agent}/files` + buildQuery({ path: at, recursive })),
-  downloadUrl: (agent: string, at: string, thread = "") => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread }),
+  downloadUrl: (agent: string, at: string, thread = "") => serverUrl(downloadPath(agent, at, thread)),
 };
+
+const downloadPath = (agent: string, at: string, thread: string): string => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread });
 
 export const slides = {
   /** A deck as PowerPoint; its pictures are looked for beside `path`. */

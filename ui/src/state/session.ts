@@ -13,8 +13,10 @@ import { keepAddress, openThread, threadInAddress, handleMissing } from "./threa
 const PULSE_MS = 4_000;
 let beats = 0;
 
+const ticketIn = (hash: string): string => new URLSearchParams(hash.slice(1)).get("ticket") ?? "";
+
 export async function startSession(): Promise<void> {
-  const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
+  const ticket = ticketIn(location.hash);
   if (ticket) history.replaceState(null, "", location.pathname); // it is valid once, and must not be shared
   try {
     await enterSession(ticket ? await api.auth.signIn({ ticket }) : await api.auth.me());
@@ -36,6 +38,12 @@ function restartSession(error: ApiError): void {
 export async function signIn(token: string): Promise<void> {
   const refused = (error: unknown) => notify(error instanceof ApiError && error.status === 401 ? "Invalid token. Check it, or ask your administrator for a new one." : String(error instanceof Error ? error.message : error), "error");
   await api.auth.signIn({ token }).then(enterSession).catch(refused);
+}
+
+/** Sign in with the part of a one-time link after `#`. */
+export async function signInByLink(hash: string): Promise<void> {
+  const refused = (error: unknown) => notify(error instanceof Error ? error.message : String(error), "error");
+  await api.auth.signIn({ ticket: ticketIn(hash.trim()) }).then(enterSession).catch(refused);
 }
 
 let whose = ""; // the user whose data is on the page
@@ -67,6 +75,7 @@ function clearSession(): void {
 export function startUpdates(): void {
   keepAddress();
   saveDrafts();
+  addEventListener("hashchange", () => ticketIn(location.hash) && void startSession()); // a sign-in link pasted into an open page
   setInterval(() => void pollOnce(), PULSE_MS);
   addEventListener("online", () => void pollOnce());
   addEventListener("visibilitychange", () => (isHidden() ? followNothing() : void pollOnce()));

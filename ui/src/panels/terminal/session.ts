@@ -4,7 +4,7 @@ import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 
 import * as api from "../../api";
-import { ApiError, buildPath, buildQuery } from "../../api/http";
+import { ApiError, buildPath, buildQuery, serverUrl } from "../../api/http";
 import { app, patchApp } from "../../state/app";
 
 export type Status = "connecting" | "open" | "lost" | "ended" | "refused";
@@ -92,7 +92,7 @@ export class Session {
       if (why) return this.say("refused", why);
       this.where = backendKey(backend);
       const size = buildQuery({ ticket, rows: this.screen.rows, columns: this.screen.cols });
-      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${buildPath`/agents/${this.agent}/terminal`}${size}`));
+      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${serverUrl(buildPath`/agents/${this.agent}/terminal`)}${size}`));
     } catch (error) {
       if (turn !== this.turn) return;
       if (error instanceof ApiError && error.status === 401) return this.say("lost"), patchApp({ me: null }); // it continues after the next sign-in
