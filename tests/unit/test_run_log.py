@@ -24,7 +24,6 @@ from wick import (
     Ask,
     Block,
     FunctionModel,
-    Message,
     ModelCall,
     Run,
     Scripted,

@@ -69,7 +69,7 @@ export const threads = {
   get: (id: string) => call<ThreadDetail>("GET", buildPath`/threads/${id}`),
   rename: (id: string, title: string) => call<Thread>("PATCH", buildPath`/threads/${id}`, { body: { title } }),
   remove: (id: string) => call<void>("DELETE", buildPath`/threads/${id}`),
-  fork: (id: string, at?: number) => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
+  fork: (id: string, at?: number, agent = "") => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) } }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
   say: (id: string, messages: MessageIn[], key: string) =>
     call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),

@@ -1791,6 +1791,12 @@ export interface components {
              * @default
              */
             title?: string;
+            /**
+             * Agent Id
+             * @description the agent that continues it; that of the thread by default
+             * @default
+             */
+            agent_id?: string;
         };
         /**
          * Grant

@@ -10,6 +10,7 @@ import { attachFiles } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
 import { List } from "./List";
+import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
 
@@ -23,6 +24,7 @@ export function Chat() {
         <Tasks />
         <Todos />
         <Dialogs />
+        <OtherAgent />
         <Composer />
       </div>
     </section>

@@ -8,7 +8,8 @@ import type { Conversation } from "./fold";
 import { followNothing, isFollowed, settle } from "./runStream";
 import { listThreads, refreshLists, refreshAgents, refreshApprovals } from "./lists";
 import { sendNothing } from "./talk";
-import { keepAddress, openThread, threadInAddress, handleMissing } from "./threads";
+import { readAddress } from "./address";
+import { keepAddress, openThread, handleMissing } from "./threads";
 
 const PULSE_MS = 4_000;
 let beats = 0;
@@ -51,10 +52,12 @@ let whose = ""; // the user whose data is on the page
 async function enterSession(me: api.Me): Promise<void> {
   if (whose && whose !== me.id) clearSession();
   whose = me.id;
-  const wanted = threadInAddress() || app.get().thread;
-  patchApp({ me, thread: wanted, opening: wanted, drafts: { ...loadDrafts(me.id), ...app.get().drafts } });
+  const { thread, panel, files, file } = readAddress();
+  const wanted = thread || app.get().thread;
+  patchApp({ me, thread: wanted, opening: wanted, panel: panel ?? app.get().panel, files, file, drafts: { ...loadDrafts(me.id), ...app.get().drafts } });
   await refreshLists();
   if (wanted) await openThread(wanted);
+  if (files.length) await (await import("../canvas/open")).openFiles(files, file);
 }
 
 export async function signOut(): Promise<void> {
