@@ -106,6 +106,7 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
