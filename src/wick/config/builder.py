@@ -22,6 +22,7 @@ from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
+from wick.config.claude_settings import ClaudeSettings
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import BACKENDS, CapabilityRing, load_own
 from wick.config.options_schema import read_hints, suggest_key
@@ -101,7 +102,8 @@ class _AgentBuilder:
     """Builds one agent, part by part."""
 
     def __init__(self, config: AgentConfig, backend: Backend | None) -> None:
-        self.config, self.options, self.folder = config, config.options, config.file.folder
+        self.config, self.folder = config, config.file.folder
+        self.options = self._add_claude_settings(config.options)
         self._workspaces: list[str] = []
         self.backend = backend if backend is not None else self._build_backend()
         if backend is not None and backend.name == "local":
@@ -128,6 +130,20 @@ class _AgentBuilder:
             yield
         except (WickError, OSError) as error:
             raise self.config.build_error(key, error, *within) from error
+
+    def _add_claude_settings(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options with the settings of Claude Code, if they are wanted."""
+        given = options.get("claude_settings", False)
+        if given is False:
+            return options
+        wanted: dict[str, Any] = {"paths": given} if isinstance(given, list) else {} if given is True else dict(given)
+        backend = options.get("backend")
+        local = {"type": backend} if isinstance(backend, str) else backend or {}
+        workdir = local.get("workdir", "workspace") if local.get("type") == "local" else "."
+        folder = self._resolve_path(wanted.pop("folder", workdir))
+        paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
+        with self._locate_errors("claude_settings"):
+            return ClaudeSettings.load(folder, paths=paths, **wanted).apply_to(options)
 
     # -- rings --
 

@@ -55,6 +55,7 @@ class AgentOverrides:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     hooks: bool = True  # False: load no hook programs and no recipes
+    claude: bool = False  # True: use the settings of Claude Code
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
@@ -67,8 +68,10 @@ class AgentOverrides:
             changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
+        if self.claude:
+            changed["claude_settings"] = options.get("claude_settings") or True
         if self.allow or self.deny:
-            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(find_permissions(changed), allow=self.allow, deny=self.deny)
         if not self.hooks:
             changed |= {"executables": False, "recipes": False}
             if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
@@ -139,6 +142,11 @@ def split_agent_spec(spec: str) -> tuple[Path, str]:
     """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
     path, colon, id = spec.rpartition(":")
     return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
+
+
+def find_permissions(options: Mapping[str, Any]) -> Any:
+    """Return the permissions of an agent's options. Those of settings files are added later, and keep their mode."""
+    return options.get("permissions") or ({} if options.get("claude_settings") else None)
 
 
 def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:

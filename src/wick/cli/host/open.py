@@ -90,6 +90,7 @@ _OVERRIDE_OPTIONS = (
         "--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost in dollars."
     ),
     click.option("--no-hooks", is_flag=True, help="Do not load hook programs and recipes; Python guards stay active."),
+    click.option("--claude-settings", is_flag=True, help="Use the settings files of Claude Code."),
 )
 
 
@@ -104,9 +105,11 @@ def with_agent_overrides(command: Callable[..., Any]) -> Any:
         max_steps: int | None,
         budget: float | None,
         no_hooks: bool,
+        claude_settings: bool,
         **others: Any,
     ) -> Any:
-        return command(overrides=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        overrides = AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks, claude_settings)
+        return command(overrides=overrides, **others)
 
     return _apply_options(wrapper, _OVERRIDE_OPTIONS)
 
@@ -126,7 +129,7 @@ async def open_host(
         if overrides is not None and overrides != AgentOverrides():
             raise ConfigError(
                 "the server sets the model, rules, hooks and limits of its agents; "
-                "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
+                "remove --model, --allow, --deny, --max-steps, --budget, --no-hooks and --claude-settings"
             )
         host = RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
     else:
