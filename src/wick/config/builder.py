@@ -22,7 +22,6 @@ from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
-from wick.config.claude_settings import ClaudeSettings
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import BACKENDS, CapabilityRing, load_own
 from wick.config.options_schema import read_hints, suggest_key
@@ -143,7 +142,8 @@ class _AgentBuilder:
         folder = self._resolve_path(wanted.pop("folder", workdir))
         paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
         with self._locate_errors("claude_settings"):
-            return ClaudeSettings.load(folder, paths=paths, **wanted).apply_to(options)
+            settings = load_own("wick.config.claude_settings:ClaudeSettings").load(folder, paths=paths, **wanted)
+            return settings.apply_to(options)  # type: ignore[no-any-return]
 
     # -- rings --
 
