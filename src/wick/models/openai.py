@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import orjson
 
@@ -35,6 +35,11 @@ class OpenAI:
     with the conversation, as models of DeepSeek and Kimi need it for tool use.
     """
 
+    home: ClassVar[openai_common.ProviderHome] = openai_common.OPENAI_HOME
+    example: ClassVar[str] = "gpt-4o"
+    limit_field: ClassVar[str] = ""  # the name of `max_tokens` in requests; empty if it depends on the model
+    own_encoding: ClassVar[bool] = False  # messages are encoded in another way than for OpenAI
+
     def __init__(
         self,
         model: str,
@@ -51,22 +56,25 @@ class OpenAI:
         trust_env: bool = True,
     ) -> None:
         if not model:
-            known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
+            known = "llama3.1:8b" if name == "ollama" else self.example
             raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
         network = NetworkSettings(verify, cert, trust_env)
-        self.server = openai_common.build_server(name, base_url, "/chat/completions", api_key, headers, limits, network)
+        self.server = openai_common.build_server(
+            name, base_url, "/chat/completions", api_key, headers, limits, network, self.home
+        )
         self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
-        self._cache_key = f"openai+{self.server.name}" if replay_reasoning else "openai"  # key in message.cache
+        is_own = replay_reasoning or self.own_encoding
+        self._cache_key = f"openai+{self.server.name}" if is_own else "openai"  # key in message.cache
 
     @property
     def name(self) -> str:
         return f"{self.server.name}:{self.model}"
 
     @property
-    def holds_schema(self) -> HoldsSchema:
+    def holds_schema(self) -> HoldsSchema | Literal[""]:
         """Return "alone" for servers that enforce a schema by a grammar, which excludes tool calls."""
         return "always" if self._at_openai else "alone"
 
@@ -107,8 +115,10 @@ class OpenAI:
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = _request_options(self.model, self.stream_usage) | openai_common.build_settings(self.server, request)
-        if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
-            head["max_completion_tokens"] = head.pop("max_tokens")  # the newer name
+        if "max_tokens" in head:
+            newer = self._at_openai or _NEWER.match(self.model)
+            field = self.limit_field or ("max_completion_tokens" if newer else "max_tokens")
+            head[field] = head.pop("max_tokens")
         if tool := openai_common.named_tool(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
@@ -154,7 +164,7 @@ class OpenAI:
         shown: list[bytes] = []
         for message in messages:
             if shown and message.role != "tool":
-                yield _media_message(shown)
+                yield self._media_message(shown)
                 shown = []
             encoded = message.cache.get(self._cache_key)
             if encoded is None:
@@ -168,7 +178,10 @@ class OpenAI:
                 shown += parts
             yield encoded
         if shown:
-            yield _media_message(shown)
+            yield self._media_message(shown)
+
+    def _media_message(self, parts: Iterable[bytes]) -> bytes:
+        return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
 def _request_options(model: str, usage: bool) -> dict[str, Any]:
@@ -198,10 +211,6 @@ def _encode_media(part: ImagePart | FilePart) -> dict[str, Any]:
         "type": "file",
         "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
     }
-
-
-def _media_message(parts: Iterable[bytes]) -> bytes:
-    return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
@@ -244,7 +253,11 @@ class _Completion:
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
             deltas.append(ReasoningDelta(_join_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
-            deltas.append(TextDelta(text if type(text) is str else _join_text(text)))
+            if type(text) is not str:  # a list of parts, some of which may be reasoning
+                thoughts = [_join_text(part["thinking"]) for part in text if "thinking" in part]
+                deltas += [ReasoningDelta(thought, provider=self.server.name) for thought in thoughts if thought]
+            if said := text if type(text) is str else _join_text(text):
+                deltas.append(TextDelta(said))
         self.refused = self.refused or bool(delta.get("refusal"))
         function = delta.get("function_call")
         older = [{"index": 0, "function": function}] if function else []

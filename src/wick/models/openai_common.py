@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
@@ -27,6 +27,17 @@ DEFAULT_LIMITS = TimeLimits()
 _T = TypeVar("_T")
 
 
+class ProviderHome(NamedTuple):
+    """A provider's own address, and the environment variable with its key. The key is sent nowhere else."""
+
+    title: str
+    variable: str
+    url: str
+
+
+OPENAI_HOME = ProviderHome("OpenAI", "OPENAI_API_KEY", OPENAI_URL)
+
+
 def build_server(
     name: str,
     base_url: str,
@@ -35,8 +46,9 @@ def build_server(
     headers: Mapping[str, str] | None,
     limits: TimeLimits,
     network: NetworkSettings,
+    home: ProviderHome = OPENAI_HOME,
 ) -> ModelServer:
-    """Return the server with credentials. The key of the environment is sent to OpenAI's address only."""
+    """Return the server with credentials. The key of the environment is sent to the provider's own address only."""
     try:
         address = urlsplit(base_url)
         usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
@@ -46,20 +58,20 @@ def build_server(
         raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
     if address.username or address.password:
         raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
-    own = (address.scheme, address.hostname, address.port) == ("https", "api.openai.com", None)
-    key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
+    own = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
+    key = (api_key or (os.environ.get(home.variable, "") if own else "")).strip()
     sent = {"content-type": "application/json", "accept": "text/event-stream"}
     sent |= {"authorization": f"Bearer {key}"} if key else {}
     sent |= {header.lower(): value for header, value in (headers or {}).items()}
     if own and "authorization" not in sent:
-        raise ConfigError("OpenAI needs a key: set OPENAI_API_KEY, or give api_key=…")
+        raise ConfigError(f"{home.title} needs a key: set {home.variable}, or give api_key=…")
     return ModelServer(
         name,
         address._replace(path=address.path.rstrip("/") + path).geturl(),
         sent,
         limits,
         unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
-        unauthorized="check OPENAI_API_KEY" if own else f"check the api_key of {name}",
+        unauthorized=f"check {home.variable}" if own else f"check the api_key of {name}",
         network=network,
     )
 
