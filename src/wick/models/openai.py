@@ -15,7 +15,7 @@ import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart
+from wick.messages import ImagePart, MediaPart, Message, Part, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -87,8 +87,23 @@ class OpenAI:
             return ""
         part = openai_common.inline_media(part)
         if part.url and not _is_picture(part):
-            return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
-        return openai_common.find_media_flaw(part)
+            what = "recordings as data" if openai_common.is_audio(part) else "files as data"
+            return f"{self.server.name} takes {what}, not by their address; read {part.url} first"
+        return self._audio_flaw(part) or openai_common.find_media_flaw(part)
+
+    def _audio_flaw(self, part: MediaPart) -> str:
+        """Return why a recording cannot be sent, or an empty text. Other servers than OpenAI's decide themselves."""
+        if not openai_common.is_audio(part) or (
+            openai_common.media_type(part).startswith("audio/") and not self._at_openai
+        ):
+            return ""
+        known = openai_common.audio_format(part) in ("wav", "mp3")
+        what = openai_common.describe_media(part)
+        return (
+            ""
+            if known
+            else f"{self.server.name} reads audio in wav or mp3, not {what}; convert it, or give its media_type"
+        )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return _http.stream(self.server, self.body(request), _Completion(self.server))
@@ -143,7 +158,7 @@ class OpenAI:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
             data["content"] = [
-                {"type": "text", "text": part.text} if isinstance(part, TextPart) else _encode_media(part)
+                {"type": "text", "text": part.text} if isinstance(part, TextPart) else self._encode_media(part)
                 for part in message.content
             ]
         elif message.role == "tool":
@@ -172,13 +187,31 @@ class OpenAI:
                 if key not in message.cache:
                     media = [part for part in message.content if not isinstance(part, str | TextPart)]
                     line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-                    parts = [encode_json(part) for part in (line, *map(_encode_media, media))] if media else []
+                    parts = [encode_json(part) for part in (line, *map(self._encode_media, media))] if media else []
                     message.cache[key] = encode_json(self._message_data(message)), parts
                 encoded, parts = message.cache[key]
                 shown += parts
             yield encoded
         if shown:
             yield self._media_message(shown)
+
+    def _encode_media(self, part: MediaPart) -> dict[str, Any]:
+        part = openai_common.inline_media(part)
+        if openai_common.find_media_flaw(part) or self._audio_flaw(part):
+            return {"type": "text", "text": openai_common.media_note(part)}
+        if _is_picture(part):
+            return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
+        if part.url:  # the model gets at least the address of a file from a tool
+            return {"type": "text", "text": part.url}
+        if openai_common.is_audio(part):
+            return {"type": "input_audio", "input_audio": self._audio_data(part)}
+        return {
+            "type": "file",
+            "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
+        }
+
+    def _audio_data(self, part: MediaPart) -> Any:
+        return {"data": part.data, "format": openai_common.audio_format(part)}
 
     def _media_message(self, parts: Iterable[bytes]) -> bytes:
         return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
@@ -195,22 +228,8 @@ def _plain_head(model: str, usage: bool) -> bytes:
     return encode_json(_request_options(model, usage))[:-1]
 
 
-def _is_picture(part: ImagePart | FilePart) -> bool:
+def _is_picture(part: MediaPart) -> bool:
     return isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/")
-
-
-def _encode_media(part: ImagePart | FilePart) -> dict[str, Any]:
-    part = openai_common.inline_media(part)
-    if openai_common.find_media_flaw(part):
-        return {"type": "text", "text": openai_common.media_note(part)}
-    if _is_picture(part):
-        return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
-    if part.url:  # the model gets at least the address of a file from a tool
-        return {"type": "text", "text": part.url}
-    return {
-        "type": "file",
-        "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
-    }
 
 
 # -- replies --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
+from wick.messages import AudioPart, FilePart, ImagePart, MediaPart, Message, Part, ToolCall
 from wick.models._http import RETRYABLE, ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, shown_address
 from wick.protocols import Request
@@ -198,15 +198,43 @@ _MAGIC = {
     "UklGR": "image/webp",
     "JVBER": "application/pdf",
 }
+_AUDIO_MAGIC = {
+    "UklGR": "audio/wav",
+    "SUQz": "audio/mpeg",
+    "//": "audio/mpeg",
+    "T2dnU": "audio/ogg",
+    "ZkxhQ": "audio/flac",
+}
+_AUDIO_NAMES = {
+    "x-wav": "wav",
+    "wave": "wav",
+    "vnd.wave": "wav",
+    "mpeg": "mp3",
+    "x-m4a": "m4a",
+    "mp4": "m4a",
+    "x-flac": "flac",
+}
 
 
-def media_type(part: ImagePart | FilePart) -> str:
+def media_type(part: MediaPart) -> str:
     """Return the declared media type of a part, or the type of its first bytes."""
-    guess = next((kind for magic, kind in _MAGIC.items() if part.data.startswith(magic)), "")
+    known = _AUDIO_MAGIC if isinstance(part, AudioPart) else _MAGIC
+    guess = next((kind for magic, kind in known.items() if part.data.startswith(magic)), "")
     return part.media_type or guess or ("image/png" if isinstance(part, ImagePart) else "application/octet-stream")
 
 
-def media_url(part: ImagePart | FilePart) -> str:
+def is_audio(part: MediaPart) -> bool:
+    """Return True for a recording, also in a file part."""
+    return isinstance(part, AudioPart) or media_type(part).startswith("audio/")
+
+
+def audio_format(part: MediaPart) -> str:
+    """Return the short name of a recording's format, such as `wav` or `mp3`."""
+    name = media_type(part).partition(";")[0].strip().lower().removeprefix("audio/")
+    return _AUDIO_NAMES.get(name, name)
+
+
+def media_url(part: MediaPart) -> str:
     return part.url or f"data:{media_type(part)};base64,{part.data}"
 
 
@@ -214,14 +242,14 @@ _DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 
-def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
+def inline_media(part: MediaPart) -> MediaPart:
     """Return a part with a data URL as a part with bytes."""
     if (match := _DATA.match(part.url)) is None:
         return part
     return replace(part, url="", data=part.url[match.end() :], media_type=part.media_type or match[1])
 
 
-def find_media_flaw(part: ImagePart | FilePart) -> str:
+def find_media_flaw(part: MediaPart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
         if part.url.isprintable() and _ADDRESS.match(part.url):  # data URLs were converted before
@@ -234,16 +262,16 @@ def find_media_flaw(part: ImagePart | FilePart) -> str:
     return ""
 
 
-def describe_media(part: ImagePart | FilePart) -> str:
+def describe_media(part: MediaPart) -> str:
     """Return a description of a part for messages: `the file a.zip (application/zip)`."""
     is_shown = part.url.isprintable() and not part.url.startswith("data:")
     url = part.url[:200] if is_shown else part.url.partition(":")[0][:20]
     name = part.name if isinstance(part, FilePart) and part.name else url
-    what = "the picture" if isinstance(part, ImagePart) else "the file"
+    what = {ImagePart: "the picture", AudioPart: "the audio"}.get(type(part), "the file")
     return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
 
 
-def media_note(part: ImagePart | FilePart) -> str:
+def media_note(part: MediaPart) -> str:
     """Return the text that replaces a part which a model cannot read."""
     return f"[{describe_media(part)} is not supported by this model]"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
-from wick.messages import Message, assistant
+from wick.messages import MediaPart, Message, assistant
 from wick.models import openai_common
 from wick.models._http import TimeLimits
 from wick.models._network import PathText
@@ -152,6 +152,9 @@ class Mistral(HostedChat):
         for call in data.get("tool_calls", ()):
             call["id"] = _short_id(call["id"])
         return data
+
+    def _audio_data(self, part: MediaPart) -> Any:
+        return part.data
 
     def _media_message(self, parts: Iterable[bytes]) -> bytes:
         return _BRIDGE_BYTES + b"," + super()._media_message(parts)
