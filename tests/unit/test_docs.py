@@ -240,6 +240,7 @@ def test_the_table_of_names_has_every_provider() -> None:
 def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("GEMINI_API_KEY", "g")
     for _, key, _ in HOSTED.values():
         monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")

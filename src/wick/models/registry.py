@@ -95,6 +95,7 @@ _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
+    "google": ("wick.models.google", "Google"),
     **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
@@ -136,7 +137,7 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     plugins = [plugin.name for plugin in _find_plugins()]
     close = get_close_matches(word, known + plugins, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    *others, last = HOSTED
+    *others, last = ["google", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
@@ -169,6 +170,9 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return model, _with_environment("OPENAI", options)
     if provider in HOSTED:
         return model, _with_environment(provider.upper(), options)
+    if provider == "google":
+        key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
+        return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)
     if provider == "ollama":
         return model, _add_version_path({"base_url": ollama_url(), "name": "ollama", **options})
     # A gateway with OpenAI's API, such as LiteLLM's proxy.
@@ -193,10 +197,13 @@ def _reject_options(provider: str, model: str, options: Options) -> None:
 
 def _with_environment(provider: str, options: Options) -> Options:
     """Add the address and the key of the environment, unless the options have an address."""
-    address = os.environ.get(f"{provider}_BASE_URL", "").strip()
-    if not address or "base_url" in options:
-        return options
-    return {"base_url": address, "api_key": os.environ.get(f"{provider}_API_KEY"), **options}
+    return _with_address(f"{provider}_BASE_URL", os.environ.get(f"{provider}_API_KEY"), options)
+
+
+def _with_address(variable: str, key: str | None, options: Options) -> Options:
+    """Add the address in a variable and its key, unless the options have an address."""
+    address = os.environ.get(variable, "").strip()
+    return options if not address or "base_url" in options else {"base_url": address, "api_key": key, **options}
 
 
 def _create_served(provider: str, model: str, options: Options) -> Model:

@@ -84,7 +84,7 @@ PLAIN_KEYS = ("name", "system_prompt", "context_window")
 USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = tuple(  # the providers whose addresses and keys are those of the server
-    "anthropic openai openai-responses openrouter groq mistral deepseek xai together fireworks nvidia cerebras "
+    "anthropic openai openai-responses google openrouter groq mistral deepseek xai together fireworks nvidia cerebras "
     "ollama".split()
 )
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
