@@ -37,7 +37,7 @@ from wick.models.demo.intents import ABILITIES
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
+from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, HOSTED, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
 from wick.threads.state import EntryKind
@@ -240,6 +240,9 @@ def test_the_table_of_names_has_every_provider() -> None:
 def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("GEMINI_API_KEY", "g")
+    for _, key, _ in HOSTED.values():
+        monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")
     example, where = codes(NAMED[provider][1])[0], codes(NAMED[provider][2])
     if provider == "local":
