@@ -13,6 +13,7 @@ import click
 
 from wick._internal.visible_text import cut_visible, make_visible
 from wick.api.types import Approval, Choice
+from wick.cli.command_group import CommandGroup
 from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
 from wick.cli.host.protocol import AgentHost
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
@@ -22,7 +23,7 @@ POLL_SECONDS = 1.0  # between two requests with --watch
 SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
-@click.group("approvals", invoke_without_command=True)
+@click.group("approvals", cls=CommandGroup, invoke_without_command=True)
 @with_host_options
 @click.option("--thread", default="", metavar="THREAD", help="Show only questions of this thread.")
 @click.option("--watch", is_flag=True, help="Watch for new questions until Ctrl-C.")

@@ -15,6 +15,7 @@ from wick.agent import Agent
 from wick.api.types import OperationRings
 from wick.capabilities.executables import Executables
 from wick.cli.checks.hook_trial import TrialVerdict, try_handler, try_program
+from wick.cli.command_group import CommandGroup
 from wick.cli.commands.onions import draw_rings
 from wick.cli.hook_templates import EVENTS, LANGUAGES, render_program
 from wick.cli.host.agent_options import AGENT, FOLDER, HOME, SelectedAgent
@@ -27,7 +28,7 @@ from wick.hooks import order_rings
 from wick.operations import OPERATIONS
 
 
-@click.group("hooks")
+@click.group("hooks", cls=CommandGroup)
 def command() -> None:
     """List, trust, test and create hooks."""
 

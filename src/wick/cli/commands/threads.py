@@ -10,6 +10,7 @@ from typing import Any, Literal
 import click
 
 from wick.api.types import ThreadInfo
+from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.host.protocol import AgentHost
@@ -21,7 +22,7 @@ ID = click.argument("id", metavar="THREAD", shell_complete=complete_thread_ids)
 SHOWN_CHARS = 2_000  # of the result of a tool
 
 
-@click.group("threads")
+@click.group("threads", cls=CommandGroup)
 def command() -> None:
     """List, show, fork, export and delete threads."""
 
