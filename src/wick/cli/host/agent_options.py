@@ -15,6 +15,7 @@ from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completion import complete_agent_specs
+from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError
@@ -23,7 +24,6 @@ from wick.models import resolve
 from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
-HOME = "~/.wick"
 HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
@@ -90,7 +90,9 @@ class SelectedAgent:
                 raise ConfigError(f"{path} has no agent {id!r}; {suggest_key(id, agents, 'its agents are')}")
             raise ConfigError(f"{path} has several agents; choose one, as in {path}:{next(iter(agents))}")
         self.part = agents[wanted]
-        self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
+        overrides = overrides or AgentOverrides()
+        self.skipped_hooks = [] if overrides.hooks else list_skipped_hooks(self.part.options, self.part.file.folder)
+        self.part.options = overrides.apply_to(self.part.options)
 
     def build(self) -> Agent:
         """Return the agent; later calls return the same one."""

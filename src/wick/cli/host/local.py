@@ -51,6 +51,7 @@ from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
+SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
 DENIED_BY_MESSAGE = "the user went on"
 
 
@@ -164,6 +165,9 @@ class LocalHost(LocalThreads):
             with suppress(StoreError):  # the run reports it
                 self._select_agent_of(await self.store.head(LOCAL, thread))
         self._current_agent()
+        if skipped := self.selected.skipped_hooks:
+            named = to_one_line(", ".join(skipped), SKIPPED_CHARS)
+            return [f"--no-hooks leaves out: {named}; permissions, guards and hooks in Python stay"]
         off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
         if not off:
             return []
