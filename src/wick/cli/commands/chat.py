@@ -14,11 +14,11 @@ from wick.cli.host.agent_options import AgentOverrides
 from wick.cli.host.open import (
     CONTINUE,
     HostOptions,
-    find_last_thread,
     open_host,
     with_agent_overrides,
     with_host_options,
 )
+from wick.cli.host.thread_ids import LAST, find_thread_id
 from wick.cli.terminal.chat import Chat
 from wick.cli.terminal.input import LineReader
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
@@ -54,8 +54,7 @@ async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: boo
     async with open_host(options, overrides, interactive=True) as host:
         chat = Chat(host)
         with show_status("starting"):
-            if resume:
-                thread = await find_last_thread(host, options.absolute_folder)
+            thread = await find_thread_id(host, LAST if resume else thread, options.absolute_folder)
             await chat.prepare()
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))

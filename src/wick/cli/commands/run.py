@@ -17,12 +17,12 @@ from wick.cli.host.agent_options import AgentOverrides
 from wick.cli.host.open import (
     CONTINUE,
     HostOptions,
-    find_last_thread,
     open_host,
     with_agent_overrides,
     with_host_options,
 )
 from wick.cli.host.protocol import RunOutcome
+from wick.cli.host.thread_ids import LAST, find_thread_id
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
 from wick.cli.terminal.follow_run import Asker, follow_run
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
@@ -52,7 +52,7 @@ EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrup
     default="",
     metavar="ID",
     shell_complete=complete_thread_ids,
-    help="Continue this thread; without PROMPT, resume its interrupted run.",
+    help="Continue this thread, or the `last` of this folder; without PROMPT, resume its interrupted run.",
 )
 @click.option("--recipe", default="", metavar="NAME", help="Run this recipe.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="The output format.")
@@ -82,7 +82,7 @@ def command(
     words = replace_surrogates("\n\n".join(filter(None, parts)))
     if not words and not recipe and not thread and not resume:
         raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
-    request = RunRequest(words, thread, resume, recipe)
+    request = RunRequest(words, LAST if resume else thread, recipe)
     outcome = asyncio.run(_run_prompt(options, overrides, request, _OUTPUTS[output]()))
     sys.exit(EXIT_CODES[outcome.outcome])
 
@@ -105,11 +105,10 @@ def _read_stdin() -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A prompt or a recipe for a new thread, a given one, or with `resume` the last one of the folder."""
+    """A prompt or a recipe, for a new thread or a given one."""
 
     words: str
     thread: str
-    resume: bool
     recipe: str
 
 
@@ -122,9 +121,8 @@ async def _run_prompt(
 
         ask = ApprovalPrompt(sys.stderr).ask
     async with open_host(options, overrides, interactive=ask is not None) as host:
-        words, recipe, thread = request.words, request.recipe, request.thread
-        if request.resume:
-            thread = await find_last_thread(host, options.absolute_folder)
+        words, recipe = request.words, request.recipe
+        thread = await find_thread_id(host, request.thread, options.absolute_folder)
         for sentence in await host.list_warnings(thread):
             click.echo(strip_controls(sentence), err=True)
         run = host.start_run(words, thread=thread, recipe=recipe) if words or recipe else host.resume_run(thread)

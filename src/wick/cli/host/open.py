@@ -161,14 +161,6 @@ def call_host(options: HostOptions, call: Callable[[AgentHost], Awaitable[T]]) -
     return asyncio.run(open_and_call())
 
 
-async def find_last_thread(host: AgentHost, folder: str) -> str:
-    """Return the id of the latest thread of a folder."""
-    latest = await host.list_threads(limit=1, folder=folder)
-    if not latest:
-        raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
-    return latest[0].id
-
-
 def find_token(options: HostOptions) -> str:
     """Return the token of --token-file, of WICK_TOKEN or, for a local server, of the data folder."""
     if options.token_file:
