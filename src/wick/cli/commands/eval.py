@@ -7,19 +7,23 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from wick._internal.paths import data_folder
+from wick.capabilities.sessions import LOCAL
 from wick.cli.completion import complete_agent_specs
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
-from wick.cli.terminal.output import JSON, format_count, print_table, strip_controls
+from wick.cli.terminal.output import JSON, format_count, print_table, show_status, strip_controls
 from wick.constants import EVAL_JOBS
 from wick.errors import ConfigError
 from wick.evals.html_report import render_html
+from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
 from wick.evals.recordings import read_recordings, recordings_path, write_recordings
+from wick.evals.redaction import TextRedactor
 from wick.evals.report import EvalCaseResult, EvalReport, describe_check, read_report
 from wick.evals.runner import EvalOptions, run_suite
 from wick.evals.suite import EvalSuite, load_suite
@@ -143,6 +147,69 @@ def _show_progress(total: int) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda: progress.advance(task)
+
+
+# -- import ----------------------------------------------------------------------------------------------------------
+
+DATA_FOLDER = "the data folder"
+
+
+@command.command("import")
+@click.option(
+    "--from-threads",
+    "store",
+    metavar="[STORE]",
+    is_flag=False,
+    flag_value=DATA_FOLDER,
+    required=True,
+    help="The folder or file of a store, or a postgresql:// URL; the data folder by default.",
+)
+@click.option("--output", "-o", type=FILE, required=True, help="The new suite file: .yaml or .jsonl.")
+@click.option("--agent", default="", metavar="NAME", help="Import only runs of this agent.")
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Import only this thread; repeatable.")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]),
+    help="Import only runs since this day or time.",
+)
+@click.option("--owner", default=LOCAL, show_default=True, help="The owner of the threads: a user of a server.")
+@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, help="The maximum number of cases.")
+@click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
+def import_cases(
+    store: str,
+    output: Path,
+    agent: str,
+    threads: tuple[str, ...],
+    since: datetime | None,
+    owner: str,
+    limit: int,
+    patterns: tuple[str, ...],
+) -> None:
+    """Write a suite whose cases are the runs of stored threads.
+
+    A case has the input, the model's replies, the results of tools, and expectations: the calls, their order and the
+    decisions about them. Keys, tokens and passwords are redacted.
+    """
+    if output.suffix not in (".yaml", ".yml", ".jsonl"):
+        raise ConfigError(f"{output} is not a suite; its name must end with .yaml or .jsonl")
+    if output.exists():
+        raise ConfigError(f"{output} already exists; choose another name")
+    wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit)
+    redactor, place = TextRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
+
+    async def read_store() -> ImportedCases:
+        async with open_store(place) as opened:
+            return await import_threads(opened, wanted, redactor)
+
+    with show_status("reading threads"):
+        found = asyncio.run(read_store())
+    for line in found.skipped:
+        click.echo(f"skipped {strip_controls(line)}", err=True)
+    if not found.cases:
+        raise ConfigError("no runs were found; check --agent, --thread, --since and --owner")
+    output.write_text(format_suite(found.cases, output.suffix), encoding="utf-8")
+    redacted = f", {format_count(redactor.count, 'text')} redacted" if redactor.count else ""
+    click.echo(f"{format_count(len(found.cases), 'case')} in {output}{redacted}")
 
 
 # -- the table -------------------------------------------------------------------------------------------------------

@@ -106,6 +106,29 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(wick: ForkedWick, sentence: st
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
 
 
+def test_threads_are_imported_and_pass(wick: ForkedWick) -> None:
+    wick.write("notes.txt", "secret: sk-abcdefghijklmnop1234")
+    for words in ("What is in this folder?", "Read notes.txt"):
+        assert wick("run", "--model", "demo", words).code == 0
+    done = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
+    assert done.code == 0 and done.out.startswith("2 cases in suite2.yaml, "), done.err
+    text = (wick.folder / "suite2.yaml").read_text()
+    assert "notes.txt" in text and "sk-abc" not in text and "[redacted]" in text
+    wick.write("agents.yaml", "model: demo\nbackend: {type: local}\n")
+    replayed = wick("eval", "run", "suite2.yaml", "--agent", "agents.yaml")
+    assert replayed.code == 0, replayed.err
+    strict = "model: demo\nbackend: {type: local}\npermissions: {mode: bypassPermissions, deny: [LS]}\n"
+    wick.write("agents.yaml", strict)
+    replayed = wick("eval", "run", "suite2.yaml", "--agent", "agents.yaml")
+    assert replayed.code == 1 and "blocked: ls was blocked" in replayed.err
+    again = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
+    assert again.code == 2 and "already exists" in again.err
+    none = wick("eval", "import", "--from-threads", "-o", "none.yaml", "--agent", "nobody", "--since", "2026-01-01")
+    assert none.code == 2 and "no runs were found" in none.err
+    lost = wick("eval", "import", "--from-threads", "nowhere", "-o", "none.yaml")
+    assert lost.code == 2 and "there is no store of threads at nowhere" in lost.err
+
+
 SLOW = """
 import asyncio
 from pathlib import Path
