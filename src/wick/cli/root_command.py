@@ -28,6 +28,7 @@ COMMANDS = {
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
     "new": "Create a project: an agent, a hook, a tool and tests.",

@@ -27,6 +27,7 @@ import yaml
 from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, code_blocks, page_name, remove_keys, stories
 from leak_checks import allow_leaks
 from wick.config import load
+from wick.evals import load_suite
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
@@ -108,6 +109,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         readers = {
             "agents.yaml": lambda: load(path, environment=variables).agents,
             "server.yaml": lambda: load_settings({"data": str(folder)}, environment={}, file=path),
+            "suite.yaml": lambda: load_suite(path).cases,
             "compose.yaml": lambda: yaml.safe_load(body)["services"],
             "kubernetes.yaml": lambda: _read_manifests(body, folder),
         }

@@ -18,6 +18,7 @@ from wick.cli.completion import complete_agent_specs
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
+from wick.config.selection import add_rules, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
 from wick.models import resolve
@@ -28,7 +29,6 @@ HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do the task, verify the result, and report it plainly and briefly. Answer in Markdown. If something cannot be done, or
@@ -152,20 +152,6 @@ def build_default_config(folder: Path) -> Config:
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
-
-
-def split_agent_spec(spec: str) -> tuple[Path, str]:
-    """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
-    path, colon, id = spec.rpartition(":")
-    return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
-
-
-def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
-    """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
-    if permissions is None or permissions is False:
-        permissions = {"mode": ALLOW_ALL_MODE}
-    current = _as_dict(permissions)
-    return {**current, **{type: [*current.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -36,12 +36,13 @@ from wick.api.types import (
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
-from wick.cli.host.agent_options import AgentOverrides, SelectedAgent, add_rules, split_agent_spec
+from wick.cli.host.agent_options import AgentOverrides, SelectedAgent
 from wick.cli.host.grants import Grants
 from wick.cli.host.local_threads import LocalThreads
 from wick.cli.host.protocol import RunOutcome
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
+from wick.config.selection import add_rules, split_agent_spec
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hooks import Hook
