@@ -107,6 +107,7 @@ LAZY = {
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
+    "wick.testing.cassette_format": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
