@@ -118,6 +118,7 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
     "wick.evals.importer": {"yaml"},
+    "wick.testing.cassette_format": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
