@@ -116,6 +116,7 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
     "wick.evals.importer": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},

@@ -328,14 +328,21 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from wick import Agent, Scripted, ToolCall, assistant
+from wick import Agent, Scripted, ToolCall, assistant, tool
+from wick.capabilities.tracing import Tracing
+
+@tool
+def look() -> str:
+    "Look."
+    return "a room"
 
 memory, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(memory))
 trace.set_tracer_provider(provider)
-Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": 1})), "Done."), tools=[], name="a").run_sync("Go on.")
+model = Scripted(assistant("", ToolCall("1", "look")), "Done.")
+Agent(model, tools=[look], name="a", system="Hm.", hooks=[Tracing(content=True)]).run_sync("Go on.")
 for span in memory.get_finished_spans():
-    print(span.name, *span.attributes, sep="\\n")
+    print(span.name.split()[0], *span.attributes, sep="\\n")
 """
 
 
@@ -344,8 +351,8 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
     done = subprocess.run([sys.executable, "-c", TRACED], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     names = set(done.stdout.split("\n")) - {""}
-    assert "llm.call" in names
-    assert missing(names, GUIDE / "agents.md") == []
+    assert {"invoke_agent", "step", "chat", "execute_tool"} <= names
+    assert missing(names, GUIDE / "tracing.md") == []
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
