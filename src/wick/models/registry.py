@@ -24,7 +24,7 @@ from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
 from wick.protocols import Model
 
-logger = logging.getLogger("wick")
+logger = logging.getLogger("wick.auto")
 
 Options = dict[str, Any]
 
