@@ -63,6 +63,24 @@ def test_a_model_has_one_price_under_any_name(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "google:gemini-2.5-flash",
+        "vertex:gemini-2.5-flash",
+        "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "xai:grok-4",
+        "groq:llama-3.3-70b-versatile",
+        "mistral:mistral-large-latest",
+        "deepseek:deepseek-chat",
+        "openrouter:anthropic/claude-sonnet-4.5",
+        "cerebras:llama-3.3-70b",
+    ],
+)
+def test_providers_have_prices_under_their_names(name: str) -> None:
+    assert price(name, Usage(MILLION, MILLION))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "",
         "demo",
         "scripted",
@@ -73,6 +91,7 @@ def test_a_model_has_one_price_under_any_name(name: str) -> None:
         "mistral-small",  # the operator is unknown
         "openai:no-such-model",
         "nobody:gpt-4o",
+        "azure:gpt-4o",  # the deployment may be of another model
         "gpt-no-such",
     ],
 )

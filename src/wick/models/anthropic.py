@@ -16,7 +16,7 @@ import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -305,14 +305,14 @@ def _encode_part(part: Part) -> dict[str, Any]:
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         return {"type": "image", "source": _media_source(part, kind)}
-    title = {"title": part.name} if part.name else {}
+    title = {"title": part.name} if isinstance(part, FilePart) and part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _media_source(part, kind), **title}
     text = b64decode(part.data).decode(errors="replace")
     return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
 
 
-def _find_flaw(part: ImagePart | FilePart) -> str:
+def _find_flaw(part: MediaPart) -> str:
     """Return why the API cannot read a part, or an empty text."""
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
@@ -329,7 +329,7 @@ def _find_flaw(part: ImagePart | FilePart) -> str:
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def _media_source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
+def _media_source(part: MediaPart, kind: str) -> dict[str, str]:
     if part.url:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": kind, "data": part.data}

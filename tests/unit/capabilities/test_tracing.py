@@ -476,6 +476,7 @@ from wick import Agent, Scripted, ToolCall, assistant, tool
 
 @tool
 def look() -> str:
+    '''Look around.'''
     return "a room"
 
 Agent(Scripted(assistant("", ToolCall("c", "look")), "done"), tools=[look]).run_sync("go")
