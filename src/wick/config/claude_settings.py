@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,6 @@ from wick.capabilities.executables import Executables
 from wick.capabilities.permissions import Mode, Permissions
 from wick.capability import Capability
 from wick.errors import ConfigError
-from wick.hook_programs.claude.sources import CHANGED, GONE
 from wick.hook_programs.trust import DEFAULT, Trust, expand_home
 from wick.permissions.claude_rules import translate_rule
 from wick.permissions.rules import RuleSpec, RuleType
@@ -124,15 +124,21 @@ class ClaudeSettings:
         if user is not None and user.is_file():
             yield user, _read_bytes(user)
         for path in (self.folder / name for name in PROJECT_FILES):
-            is_known = bool(self.trust.hash_of(path))
-            if is_known and not path.is_file():
-                raise ConfigError(f"{path} {GONE}")
-            if is_known:
-                if not self.trust.is_trusted(path, data := _read_bytes(path)):
-                    raise ConfigError(f"{path} {CHANGED}")
-                yield path, data
-            elif path.is_file():
-                self._warn(f"untrusted settings are not used: {path}; review them, then run: wick hooks trust")
+            trusting, forgetting = self._trust_command(), self._trust_command("--forget")
+            if not self.trust.hash_of(path):
+                if path.is_file():
+                    self._warn(f"untrusted settings are not used: {path}; review them, then run: {trusting}")
+                continue
+            if not path.is_file():
+                raise ConfigError(f"{path} was trusted and is gone; restore it, or run: {forgetting}")
+            if not self.trust.is_trusted(path, data := _read_bytes(path)):
+                raise ConfigError(f"{path} was changed after it was trusted; review it, then run: {trusting}")
+            yield path, data
+
+    def _trust_command(self, *options: str) -> str:
+        """Return the command that changes the trust of the folder's files."""
+        folder = ["--folder", str(self.folder)] if self.folder.resolve() != Path.cwd() else []
+        return shlex.join(["wick", "hooks", "trust", *options, *folder])
 
     def _add_file(self, path: Path, data: bytes) -> None:
         given = _parse_object(path, data)

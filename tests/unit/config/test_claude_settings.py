@@ -26,6 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "p").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "p")
     return tmp_path
 
 
@@ -122,8 +123,14 @@ def test_a_file_that_was_changed_or_removed_is_refused(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"was changed after it was trusted.*wick hooks trust"):
         load_settings(root)
     path.unlink()
-    with pytest.raises(ConfigError, match="was trusted and is gone"):
+    with pytest.raises(ConfigError, match=r"was trusted and is gone.*wick hooks trust --forget"):
         load_settings(root)
+
+
+def test_the_command_that_trusts_names_another_folder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    write(root, PROJECT, False)
+    assert load_settings(root).warnings[0].endswith(f"then run: wick hooks trust --folder {root / 'p'}")
 
 
 def test_a_file_that_the_caller_names_needs_no_trust(root: Path) -> None:
