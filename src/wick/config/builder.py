@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -141,7 +141,8 @@ class _AgentBuilder:
         workdir = local.get("workdir", "workspace") if local.get("type") == "local" else "."
         folder = self._resolve_path(wanted.pop("folder", workdir))
         paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
-        with self._locate_errors("claude_settings"):
+        is_written = self.config.locate_key("claude_settings")[-1:] == ("claude_settings",)  # else the caller set it
+        with self._locate_errors("claude_settings") if is_written else nullcontext():
             settings = load_own("wick.config.claude_settings:ClaudeSettings").load(folder, paths=paths, **wanted)
             return settings.apply_to(options)  # type: ignore[no-any-return]
 

@@ -486,6 +486,9 @@ def test_settings_of_claude_code_are_used_when_they_are_wanted_and_trusted(wick:
     assert wick(*ask).code == 4
     done = wick(*ask, "--claude-settings")
     assert done.code == 0 and "hello there" in done.out and done.err == ""
+    wick.write(".claude/settings.json", "{}")
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 2 and done.err.startswith("Error: /") and "was changed after it was trusted" in done.err
 
 
 def test_the_command_that_trusts_hooks_names_another_folder(wick: WickCommand, tmp_path: Path) -> None:
