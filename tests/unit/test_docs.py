@@ -188,6 +188,7 @@ def test_the_list_of_capabilities_is_complete() -> None:
 def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
     """Names on wick's side of a table exist and accept the named options."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
+    places += ("wick.config.claude_settings",)
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
     known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
     for code in [code for row in rows(page, 1).values() for code in codes(row[1])]:

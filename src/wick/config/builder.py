@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -101,7 +101,8 @@ class _AgentBuilder:
     """Builds one agent, part by part."""
 
     def __init__(self, config: AgentConfig, backend: Backend | None) -> None:
-        self.config, self.options, self.folder = config, config.options, config.file.folder
+        self.config, self.folder = config, config.file.folder
+        self.options = self._add_claude_settings(config.options)
         self._workspaces: list[str] = []
         self.backend = backend if backend is not None else self._build_backend()
         if backend is not None and backend.name == "local":
@@ -128,6 +129,22 @@ class _AgentBuilder:
             yield
         except (WickError, OSError) as error:
             raise self.config.build_error(key, error, *within) from error
+
+    def _add_claude_settings(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options with the settings of Claude Code, if they are wanted."""
+        given = options.get("claude_settings", False)
+        if given is False:
+            return options
+        wanted: dict[str, Any] = {"paths": given} if isinstance(given, list) else {} if given is True else dict(given)
+        backend = options.get("backend")
+        local = {"type": backend} if isinstance(backend, str) else backend or {}
+        workdir = local.get("workdir", "workspace") if local.get("type") == "local" else "."
+        folder = self._resolve_path(wanted.pop("folder", workdir))
+        paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
+        is_written = self.config.locate_key("claude_settings")[-1:] == ("claude_settings",)  # else the caller set it
+        with self._locate_errors("claude_settings") if is_written else nullcontext():
+            settings = load_own("wick.config.claude_settings:ClaudeSettings").load(folder, paths=paths, **wanted)
+            return settings.apply_to(options)  # type: ignore[no-any-return]
 
     # -- rings --
 

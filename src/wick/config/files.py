@@ -72,7 +72,9 @@ def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> 
     for given in as_list(programs.get("dirs")):
         path = given.get("dir", "") if isinstance(given, Mapping) else given
         yield resolve_path(folder, path), "a folder of hook programs"
-    for given in as_list(programs.get("claude")):
+    settings = options.get("claude_settings")
+    named = settings if isinstance(settings, list) else _as_mapping(settings).get("paths")
+    for given in (*as_list(programs.get("claude")), *as_list(named)):
         yield resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():
         yield resolve_path(folder, programs[name]), "the trust file of hook programs"

@@ -139,6 +139,12 @@ _PLAIN: dict[str, Schema] = {
     "name": {**TEXT, "description": "The name of the agent."},
     "model": MODEL,
     "system_prompt": {**TEXT, "description": "The system prompt of the model."},
+    "claude_settings": any_of(
+        SWITCH,
+        TEXTS,
+        build_object_schema({"folder": TEXT, "paths": TEXTS, "allow_bypass": SWITCH}),
+        description="Settings files of Claude Code: the default ones, or those of paths.",
+    ),
     "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
     "tools": {
         "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
