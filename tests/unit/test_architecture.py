@@ -60,7 +60,7 @@ DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enu
 # The heart uses protocols of models and reply assembly, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "testing", "models", "cli"}
 
-# Modules of the heart that import types from above them, in place of `Any`.
+# Modules of the heart that import types from above them, in place of `Any`. `wick.testing` imports its cases late.
 FOR_TYPES = {
     "wick._internal.run_context",
     "wick.decisions",
@@ -68,6 +68,7 @@ FOR_TYPES = {
     "wick.operations",
     "wick.results",
     "wick.run_state",
+    "wick.testing",
 }
 
 # Modules that write the state of an operation; see `wick.why.DispatchState`.
