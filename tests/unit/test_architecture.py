@@ -109,6 +109,7 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},
+    "wick.stores.registry": {"wick"},  # a store, when its address is opened
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
