@@ -431,9 +431,10 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
 @pytest.mark.parametrize("text, said", [
     ("tools: [mesure]", "tools: there is no tool 'mesure'; did you mean 'measure'?"),
     ("tools: [xyz]", "tools: there is no tool 'xyz'; one of your own is written module:name, and there are calculate, "
-                     "datetime, http_request, web_search, measure, broken"),
+                     "datetime, http_request, web_search, broken, measure"),
     ("tools: [broken]",
-     "tools: broken cannot be loaded: AttributeError: module 'rulers_of_test' has no attribute 'gone'"),
+     "tools: the tool 'broken' (rulers_of_test:gone of the package rulers 1.0) cannot be loaded: AttributeError: "
+     "module 'rulers_of_test' has no attribute 'gone'; update or uninstall that package"),
     ("tools: ['a b:c']", "tools: 'a b:c' is not written as module:name"),
     ("tools: ['os:sep']", "tools: os:sep is neither a tool nor a function"),
     ("tools: ['os:PathLike']", "tools: os:PathLike is neither a tool nor a function"),

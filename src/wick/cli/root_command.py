@@ -17,6 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.cli.command_group import CommandGroup, explain_unknown_option
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
@@ -52,17 +53,20 @@ class RootCommand(CommandGroup):
             raise explain_unknown_option(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]
+        return [*COMMANDS, *(name for name, _ in _list_plugins())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _load_plugin(cmd_name)
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
+        if plugins := _list_plugins():
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl(plugins)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing a command."""
@@ -89,6 +93,22 @@ class RootCommand(CommandGroup):
             if isinstance(error, OSError) and error.strerror:  # without its number
                 message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
             raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
+
+
+def _list_plugins() -> list[tuple[str, str]]:
+    """Return the commands of installed packages with their packages, without importing them."""
+    found = {plugin.name: f"From {plugin.distribution}." for plugin in find_plugins("wick.commands")}
+    return [(name, text) for name, text in found.items() if name not in COMMANDS]
+
+
+def _load_plugin(name: str) -> click.Command | None:
+    """Return the command of an installed package, or None."""
+    if (plugin := find_plugin("wick.commands", name)) is None:
+        return None
+    command = plugin.load()
+    if not isinstance(command, click.Command):
+        raise plugin.build_error("is not a command of click")
+    return command
 
 
 class _InvalidCall(click.ClickException):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import Parameter
 from logging import DEBUG, WARNING, getLogger
 from operator import attrgetter
@@ -18,12 +17,13 @@ from typing import Any, get_args, get_origin
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.import_path import load_module
+from wick._internal.plugins import find_plugin, find_plugins
 from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
-from wick.config.keys import BACKENDS, CapabilityRing, load_own
+from wick.config.keys import CapabilityRing, load_backend_class, load_own
 from wick.config.options_schema import read_hints, suggest_key
 from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
 from wick.decisions import Asker
@@ -31,6 +31,7 @@ from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
 from wick.protocols import Backend, Model
+from wick.stores.registry import MEMORY, create_store, find_scheme
 from wick.tools import HttpTool, Tool
 from wick.workspace.protected import PROTECTED
 
@@ -229,12 +230,9 @@ class _AgentBuilder:
             window = self.options.get("context_window")
             return options if window is None else {"window": window, **options}
         if key == "sessions":
-            store = options.get("store", "sessions")
-            if store == "memory":
-                return {**options, "store": load_own("wick.stores.in_memory:InMemory")()}
-            if re.match(r"postgres(ql)?://", store):
-                return {**options, "store": load_own("wick.stores.postgres:Postgres")(str(store))}
-            return {**options, "store": self._resolve_path(store)}
+            store = str(options.get("store", "sessions"))
+            is_folder = store != MEMORY and not find_scheme(store)
+            return {**options, "store": create_store(self._resolve_path(store) if is_folder else store)}
         if key == "builtins":
             tools = options.get("tools")
             if tools is None:
@@ -330,7 +328,9 @@ class _AgentBuilder:
             with self._locate_errors("backend"):
                 options["volumes"] = pin_volumes(volumes, self._pin_workspace)
         with self._locate_errors("backend"):
-            backend: Backend = self._construct(load_own(BACKENDS[type]), options)
+            backend: Backend = self._construct(load_backend_class(type), options)
+            if not isinstance(backend, Backend):
+                raise ConfigError(f"{type} is not a backend: it does not have all methods of a Backend")
         self.config.resources.append(backend)
         return backend
 
@@ -381,11 +381,14 @@ class _AgentBuilder:
         """Return an object by entry point name, or by `module:name`."""
         if ":" in name:
             return self._load_python(name)
-        points = {point.name: point for point in entry_points(group=group)}
-        if name in points:
-            return _load_checked(points[name].load, name)
-        hint = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
-        raise ConfigError(f"there is no {what} {name!r}; {hint if known or points else 'write module:name'}")
+        if (plugin := find_plugin(group, name)) is not None:
+            loaded = plugin.load()
+            for workspace in self._workspaces:
+                check_loaded(workspace)
+            return loaded
+        names = [*known, *(plugin.name for plugin in find_plugins(group))]
+        hint = suggest_key(name, names, "one of your own is written module:name, and there are")
+        raise ConfigError(f"there is no {what} {name!r}; {hint if names else 'write module:name'}")
 
     def _load_python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")

@@ -13,8 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from wick import constants
 from wick._internal.paths import default_data_folder
+from wick._internal.plugins import find_plugin
 from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
+from wick.stores.registry import find_scheme
 
 ENVIRONMENT = {
     "WICK_HOST": "host",
@@ -132,7 +134,11 @@ class Settings(_SettingsModel):
                 "--gateway, or tokens: or jwt: in server.yaml, or listen on 127.0.0.1"
             )
         if self.store not in ("sqlite", MEMORY) and not self.on_postgres:
-            raise ConfigError(f"store is `sqlite`, `memory` or an address postgresql://…, not {self.store!r}")
+            scheme = find_scheme(self.store)
+            if not scheme or find_plugin("wick.stores", scheme) is None:
+                given = f"{scheme}://…" if scheme else self.store  # an address may contain a password
+                known = "`sqlite`, `memory`, or an address postgresql://… or of an installed plugin"
+                raise ConfigError(f"store is {known}, not {given!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
         return self
