@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from wick.cli.command_group import CommandGroup, explain_unknown_option
+from wick.cli.command_help import add_help
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -57,6 +58,7 @@ class RootCommand(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+        add_help(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -98,3 +100,6 @@ class _InvalidCall(click.ClickException):
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Build, run and serve AI agents."""
+
+
+add_help(wick, "")
