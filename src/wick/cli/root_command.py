@@ -15,10 +15,11 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, add_completion_class
 
 from wick.cli.command_group import CommandGroup, explain_unknown_option
 from wick.cli.command_help import add_help
+from wick.cli.completion import BashCompletion
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -28,6 +29,7 @@ COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
+    "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
@@ -103,3 +105,4 @@ def wick() -> None:
 
 
 add_help(wick, "")
+add_completion_class(BashCompletion)
