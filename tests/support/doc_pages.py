@@ -19,7 +19,9 @@ CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # what m
 ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
 RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
 
-NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL"}  # names of the same shape; the second one is only ever set
+SHELL_VARIABLES = {"COMP_LINE", "COMP_POINT", "COMP_WORDBREAKS", "COMP_WORDS"}  # set by a shell that completes a line
+# Names of the same shape; WICK_CALL is only ever set.
+NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL", *SHELL_VARIABLES}
 NOBODY = "127.0.0.1:1"  # where no server listens
 FENCE = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -15,10 +15,12 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, add_completion_class
 
 from wick._internal.plugins import find_plugin, find_plugins
 from wick.cli.command_group import CommandGroup, explain_unknown_option
+from wick.cli.command_help import add_help
+from wick.cli.completion import BashCompletion
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -28,6 +30,7 @@ COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
+    "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
     "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
@@ -59,6 +62,7 @@ class RootCommand(CommandGroup):
         if cmd_name not in COMMANDS:
             return _load_plugin(cmd_name)
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+        add_help(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -119,3 +123,7 @@ class _InvalidCall(click.ClickException):
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Build, run and serve AI agents."""
+
+
+add_help(wick, "")
+add_completion_class(BashCompletion)
