@@ -210,9 +210,11 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             return super().get(name, default)
 
     monkeypatch.setattr(os, "environ", Listening(os.environ))
-    for provider in PROVIDERS:
+    specs = [{"provider": provider, "model": "m"} for provider in PROVIDERS]
+    specs += [{"provider": "bedrock", "model": "m", "region": "r"}]  # else it is missed before all else
+    for spec in specs:
         try:
-            resolve({"provider": provider, "model": "m"})
+            resolve(spec)
         except wick.WickError:
             continue
     asyncio.run(find_context(NetworkSettings()))  # read by a connection
@@ -241,6 +243,8 @@ def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
     monkeypatch.setenv("GEMINI_API_KEY", "g")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "b")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
     for _, key, _ in HOSTED.values():
         monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlun
 
 from wick import constants
 from wick.errors import ConfigError, ModelError
+from wick.models._event_stream import EventStreamDecoder
 from wick.models._network import Endpoint, NetworkSettings, Unreachable, find_proxy, shown_address
 from wick.models._sse import SSEDecoder, WholeBody
 from wick.protocols import Delta, Finish
@@ -120,6 +121,10 @@ class ReplyParser(Protocol):
         ...
 
 
+_DECODERS: dict[str, type[WholeBody] | type[EventStreamDecoder]] = {
+    "application/json": WholeBody,
+    "application/vnd.amazon.eventstream": EventStreamDecoder,
+}
 Authorize = Callable[[ModelServer, bytes], Awaitable[ModelServer]]  # adds the credentials of one request to its server
 
 
@@ -144,7 +149,8 @@ async def stream(
             if response.status != 200:
                 raise await _build_refusal(server, response)
             content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            events = WholeBody() if content_type == "application/json" else SSEDecoder()
+            decoder = _DECODERS.get(content_type, SSEDecoder)
+            events = decoder()
             while chunk := await response.read(min(patience, deadline - monotonic())):
                 began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):

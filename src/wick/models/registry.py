@@ -96,6 +96,7 @@ _CLIENTS = {
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
     "google": ("wick.models.google", "Google"),
+    "bedrock": ("wick.models.bedrock", "Bedrock"),
     **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
@@ -137,7 +138,7 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     plugins = [plugin.name for plugin in _find_plugins()]
     close = get_close_matches(word, known + plugins, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
-    *others, last = ["google", *HOSTED]
+    *others, last = ["google", "bedrock", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
@@ -170,6 +171,8 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return model, _with_environment("OPENAI", options)
     if provider in HOSTED:
         return model, _with_environment(provider.upper(), options)
+    if provider == "bedrock":
+        return model, options
     if provider == "google":
         key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
         return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)
