@@ -5,13 +5,11 @@ Each message becomes one event in JSON: an object whose only key is the type of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from struct import Struct, error
 from zlib import crc32
 
-import orjson
-
-from wick._internal.fast_json import encode_json
 from wick.constants import SSE_LINE_BYTES
 from wick.errors import ModelError
 
@@ -86,11 +84,11 @@ def _read_headers(data: bytes) -> dict[str, str]:
 def _to_json(headers: dict[str, str], payload: bytes) -> bytes:
     """Return a message as an event. An exception becomes an event with the type `error`."""
     if headers.get(":message-type", "event") == "event":
-        return b"{%s:%s}" % (encode_json(headers.get(":event-type", "")), payload or b"{}")
+        return b"{%s:%s}" % (json.dumps(headers.get(":event-type", "")).encode(), payload or b"{}")
     kind = headers.get(":exception-type") or headers.get(":error-code", "")
     reason = headers.get(":error-message", "")
     try:
-        reason = reason or str(orjson.loads(payload)["message"])
-    except (KeyError, TypeError, ValueError):
+        reason = reason or str(json.loads(payload)["message"])
+    except (KeyError, TypeError, ValueError, RecursionError):
         reason = reason or payload.decode(errors="replace")[:500]
-    return encode_json({"error": {"type": kind, "message": reason}})
+    return json.dumps({"error": {"type": kind, "message": reason}}, separators=(",", ":")).encode()
