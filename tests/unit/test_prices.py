@@ -386,7 +386,11 @@ async def test_a_span_counts_the_tokens_of_all_attempts(traced: InMemorySpanExpo
     ended: list[dict[str, Any]] = []
     agent = Agent(Metered((DOWN, Usage(10, 1)), ("done", Usage(10, 2))), hooks=[AGAIN])
     await agent.run("go", emit=lambda event: ended.append(event.data()) if event.event.endswith("model_end") else None)
-    assert counted(traced, "llm.call") == counted(traced, "run") == (20, 3)
+    assert (
+        counted(traced, f"chat {SONNET.partition(':')[2] or SONNET}")
+        == counted(traced, "invoke_agent agent")
+        == (20, 3)
+    )
     (end,) = ended
     assert Usage(**end["usage"]) == Usage(10, 2)  # the event is about the reply alone
 
@@ -394,4 +398,4 @@ async def test_a_span_counts_the_tokens_of_all_attempts(traced: InMemorySpanExpo
 async def test_a_span_of_a_question_that_failed_counts_its_tokens(traced: InMemorySpanExporter) -> None:
     with pytest.raises(ModelError):
         await Agent(Metered((DOWN, Usage(10, 1))), hooks=[Retry(1)]).run("go")
-    assert counted(traced, "llm.call") == (10, 1)
+    assert counted(traced, f"chat {SONNET.partition(':')[2] or SONNET}") == (10, 1)

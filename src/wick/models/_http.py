@@ -6,7 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from json import dumps, loads
 from time import monotonic
@@ -169,7 +169,7 @@ async def stream(
     if problem is not None:  # raised outside of `except`, as its context may contain the key
         raise problem
     end = reply.end()
-    yield end if _REASON.fullmatch(end.reason) else Finish("unknown")
+    yield end if _REASON.fullmatch(end.reason) else replace(end, reason="unknown")
 
 
 async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:

@@ -363,13 +363,14 @@ _STATUS = {
 class _Reply:
     """A parser for the events of a reply."""
 
-    __slots__ = ("_calls", "_chars", "_server", "_usage", "done", "finish")
+    __slots__ = ("_calls", "_chars", "_message", "_server", "_usage", "done", "finish")
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._chars = 0  # characters of text so far
         self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
         self._usage: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}  # the message as it started, with its id
         self.finish = ""
         self.done = False  # the server sent message_stop
 
@@ -387,7 +388,7 @@ class _Reply:
     def end(self) -> Finish:
         if not self.finish:
             raise openai_common.truncated_error(self._server)
-        return Finish(self.finish)
+        return openai_common.build_finish(self.finish, self._message)
 
     def _read(self, kind: str, event: dict[str, Any]) -> Sequence[Delta]:
         if kind == "content_block_delta":
@@ -405,7 +406,8 @@ class _Reply:
         if kind == "content_block_start":
             return self._start(event)
         if kind == "message_start":
-            return self._count(event["message"].get("usage") or {})
+            self._message = event["message"]
+            return self._count(self._message.get("usage") or {})
         if kind == "message_delta":
             if reason := event["delta"].get("stop_reason"):
                 self.finish = _REASONS.get(reason, _string(reason))

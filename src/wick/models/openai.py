@@ -238,13 +238,14 @@ def _is_picture(part: MediaPart) -> bool:
 class ChatReply:
     """A parser for the chunks of a completion."""
 
-    __slots__ = ("calls", "done", "finish", "form", "refused", "server")
+    __slots__ = ("calls", "done", "finish", "first", "form", "refused", "server")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
         self.form = ""  # of tool calls: `tool_calls`, or the older `function_call`
         self.refused = False  # the model refused
         self.calls = ToolCallAssembler()
+        self.first: dict[str, Any] | None = None  # the first chunk, with the id of the reply
         self.finish = ""  # the finish reason
         self.done = False  # the server sent its end marker
 
@@ -255,6 +256,7 @@ class ChatReply:
                 return
             try:
                 chunk = orjson.loads(data)
+                self.first = self.first or chunk
                 for choice in chunk.get("choices") or ():
                     if not choice.get("index"):  # only one choice was requested
                         yield from self._read_choice(choice)
@@ -305,9 +307,10 @@ class ChatReply:
         if not (self.finish or self.done):
             raise openai_common.truncated_error(self.server)
         natural = self.finish in ("", "stop", "function_call")
+        reason = ("tool_calls" if self.calls.begun else "stop") if natural else self.finish
         if self.refused and self.calls.begun:  # the tool calls of a refused reply are not run
-            return Finish("content_filter")
-        return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
+            reason = "content_filter"
+        return openai_common.build_finish(reason, self.first or {})
 
 
 def _join_text(content: Any) -> str:

@@ -18,7 +18,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, MediaPart, Message, Part, ToolCall
 from wick.models._http import RETRYABLE, ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, shown_address
-from wick.protocols import Request
+from wick.protocols import Finish, Request
 from wick.tools import Tool, unknown_tool_error
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -290,7 +290,15 @@ def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part]
 
 # -- replies --------------------------------------------------------------------------------------------------------
 
+_IDS = ("id", "model")
+_NAME = re.compile(r"[!-~]{1,200}")  # an id or a name that is passed on
 _AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|connection", re.IGNORECASE)
+
+
+def build_finish(reason: str, reply: Mapping[str, Any]) -> Finish:
+    """Return the end of a reply, with the `id` and the `model` that the server names in it."""
+    id, model = (value if isinstance(value, str) and _NAME.fullmatch(value) else "" for value in map(reply.get, _IDS))
+    return Finish(reason, id, model)
 
 
 def count_tokens(usage: Mapping[str, Any], key: str, detail: str = "") -> int:

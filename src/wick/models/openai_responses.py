@@ -165,7 +165,7 @@ def _find_flaw(part: MediaPart) -> str:
 class _Response:
     """A parser for the events of a response."""
 
-    __slots__ = ("calls", "done", "finish", "has_text", "refused", "server", "with_arguments")
+    __slots__ = ("calls", "done", "finish", "has_text", "refused", "response", "server", "with_arguments")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -173,6 +173,7 @@ class _Response:
         self.with_arguments: set[int] = set()  # positions of calls whose arguments were streamed
         self.has_text = self.done = self.refused = False
         self.finish = ""
+        self.response: dict[str, Any] = {}  # the whole response, with its id
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
         for data in events:
@@ -252,12 +253,12 @@ class _Response:
         if not reason and self.refused and self.calls:  # the tool calls of a refused reply are not run
             reason = "content_filter"
         self.finish = reason or ("tool_calls" if self.calls else "stop")
-        self.done = True
+        self.response, self.done = response, True
 
     def end(self) -> Finish:
         if not self.done:
             raise openai_common.truncated_error(self.server)
-        return Finish(self.finish)
+        return openai_common.build_finish(self.finish, self.response)
 
     def _read_whole(self, response: dict[str, Any]) -> Iterator[Delta]:
         for index, item in enumerate(response.get("output") or ()):

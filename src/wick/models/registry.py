@@ -24,7 +24,7 @@ from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
 from wick.protocols import Model
 
-logger = logging.getLogger("wick")
+logger = logging.getLogger("wick.auto")
 
 Options = dict[str, Any]
 
@@ -34,6 +34,7 @@ ALIASES = {
     "opus": "claude-opus-5-5",
 }
 FAMILIES = {"anthropic": r"claude-[^:]+", "openai": r"(gpt-|chatgpt-|o\d)[^:]*"}
+OPEN_MODELS = r"(llama|mistral|mixtral|qwen|gemma|phi|deepseek|gpt-oss|smollm)"  # names that Ollama serves
 DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # the model of `auto` if that key is set
 HOSTED = {  # providers with OpenAI's API under their own name: their classes, and the variables of key and address
     "openrouter": ("OpenRouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
@@ -150,14 +151,22 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
     plugins = [plugin.name for plugin in _find_plugins()]
-    close = get_close_matches(word, known + plugins, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
+    hint = f"; did you mean {close}?" if close else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
         f"or {last}, a name such as claude-sonnet-4-5, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
+
+
+def _suggest_spec(model: str) -> str:
+    """Return the spec that an unknown model was probably meant to be: another separator, or Ollama's without prefix."""
+    prefix, _, rest = model.replace("/", ":", 1).partition(":")
+    if rest and (close := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8)):
+        return f"{close[0]}:{rest}"
+    return f"ollama:{model}" if re.match(OPEN_MODELS, model, re.IGNORECASE) else ""
 
 
 def choose_model() -> tuple[Model, str]:
