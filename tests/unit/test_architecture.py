@@ -114,6 +114,7 @@ LAZY = {
     "wick.models._http": {"email", "wick"},  # for a date, where a server names one; aiohttp, when a request is sent
     "wick.models._network": {"urllib"},  # probes proxies
     "wick.models.local": {"wick", "xllamacpp"},
+    "wick.models.access_tokens": {"jwt"},  # needs the extra `vertex`
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},

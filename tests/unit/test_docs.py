@@ -213,9 +213,14 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             return super().get(name, default)
 
     monkeypatch.setattr(os, "environ", Listening(os.environ))
-    for provider in PROVIDERS:
+    specs = [{"provider": provider, "model": "m"} for provider in PROVIDERS]
+    specs += [{"provider": "bedrock", "model": "m", "region": "r"}]  # else it is missed before all else
+    specs += [{"provider": "vertex", "model": "m", "api_key": "k"}]
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.example")
+    specs += [{"provider": "azure", "model": "m", "api_key": "k"}]
+    for spec in specs:
         try:
-            resolve({"provider": provider, "model": "m"})
+            resolve(spec)
         except wick.WickError:
             continue
     asyncio.run(find_context(NetworkSettings()))  # read by a connection
@@ -244,6 +249,12 @@ def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
     monkeypatch.setenv("GEMINI_API_KEY", "g")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "b")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "v")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "PROJECT")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://NAME.openai.azure.com")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "a")
     for _, key, _ in HOSTED.values():
         monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")

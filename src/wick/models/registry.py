@@ -47,6 +47,17 @@ HOSTED = {  # providers with OpenAI's API under their own name: their classes, a
     "cerebras": ("Cerebras", "CEREBRAS_API_KEY", "CEREBRAS_BASE_URL"),
 }
 
+# The credentials of each provider: alternatives, each a list of variables that are needed together; and a model.
+CREDENTIALS: dict[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "sonnet"),
+    "openai": (("OPENAI_API_KEY",), "gpt-4o"),
+    "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "google:gemini-2.5-flash"),
+    "vertex": (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN"), "vertex:gemini-2.5-flash"),
+    "bedrock": (("AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"), "bedrock:amazon.nova-pro-v1:0"),
+    "azure": (("AZURE_OPENAI_ENDPOINT AZURE_OPENAI_API_KEY",), "azure:DEPLOYMENT"),
+    **{provider: ((key,), f"{provider}:MODEL") for provider, (_, key, _) in HOSTED.items()},
+}
+
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
     """Create the model for a text or a dict."""
@@ -91,11 +102,15 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
                 raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
 
 
+_TEXTS = "provider model base_url api_key name version api_version project location region profile".split()
 _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
     "google": ("wick.models.google", "Google"),
+    "vertex": ("wick.models.vertex", "Vertex"),
+    "bedrock": ("wick.models.bedrock", "Bedrock"),
+    "azure": ("wick.models.azure", "Azure"),
     **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
@@ -113,7 +128,7 @@ def _load_client(provider: str) -> Callable[..., Model]:
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
     """Return the provider, the model and the other options of a spec. An unknown provider is an empty text."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
-    for key in ("provider", "model", "base_url", "api_key", "name", "version"):
+    for key in _TEXTS:
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
@@ -137,7 +152,7 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
     close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
-    *others, last = ["google", *HOSTED]
+    *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
@@ -178,6 +193,8 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return model, _with_environment("OPENAI", options)
     if provider in HOSTED:
         return model, _with_environment(provider.upper(), options)
+    if provider in ("vertex", "bedrock", "azure"):  # these read the environment themselves
+        return model, options
     if provider == "google":
         key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
         return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)

@@ -236,6 +236,8 @@ def test_a_reply() -> None:
         Usage(10, 5, 4, 2),
         Finish("tool_calls"),
     ]
+    named = read({**parts({"text": "a"}, finishReason="STOP"), "responseId": "r1", "modelVersion": "gemini-3"})[-1]
+    assert (named.response_id, named.response_model) == ("r1", "gemini-3")
     reply = Reply()
     for delta in deltas:
         reply.feed(delta)
