@@ -36,6 +36,20 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
     return subprocess.run(command, env={**clean, **environment}, **options)
 
 
+def test_the_model_of_the_default_agent_can_be_chosen(tmp_path: Path) -> None:
+    with run_server(tmp_path, config=None, flags=("-m", "ollama:tiny"), environment=OFFLINE, **OWNER) as server:
+        assert re.search(r"^  model +\S*tiny", server.log, re.MULTILINE), server.log
+
+
+def test_a_model_is_refused_beside_a_config(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text("model: demo\n")
+    data = str(tmp_path / "data")
+    refused = wick_serve("agents.yaml", "--model", "demo", "--data", data, folder=tmp_path)
+    assert refused.returncode == 2 and "sets the models of its agents; remove --model" in refused.stderr
+    unknown = wick_serve("-m", "sonet", "--data", data, folder=tmp_path)
+    assert unknown.returncode == 2 and "sonet" in unknown.stderr
+
+
 async def test_serve_works_without_options(tmp_path: Path) -> None:
     with run_server(tmp_path, config=None, environment=OFFLINE, **OWNER) as server:
         said = server.log
