@@ -27,9 +27,11 @@ import yaml
 from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, code_blocks, page_name, remove_keys, stories
 from leak_checks import allow_leaks
 from wick.config import load
+from wick.evals import load_suite
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
+from wick.testing import cassette
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
@@ -41,6 +43,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 @pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)
 def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cassette, "session", cassette.CassetteSession())  # as outside of pytest
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
     # The first server of a process makes things that stay.
     with allow_leaks(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
@@ -108,6 +111,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         readers = {
             "agents.yaml": lambda: load(path, environment=variables).agents,
             "server.yaml": lambda: load_settings({"data": str(folder)}, environment={}, file=path),
+            "suite.yaml": lambda: load_suite(path).cases,
             "compose.yaml": lambda: yaml.safe_load(body)["services"],
             "kubernetes.yaml": lambda: _read_manifests(body, folder),
         }
