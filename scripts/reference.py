@@ -12,7 +12,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -51,6 +51,11 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.capabilities.subagents": ["Subagent"],
 }
 GIVEN = {"Operation", "Run", "RunOptions", "Step", "Stream", "ModelCall", "ToolUse"}  # programs do not construct these
+SAME = {  # classes by module whose methods are described once: those of a protocol, or of another client
+    "wick.backends": ("wick.protocols", "Backend"),
+    "wick.client": ("wick.client", "Client"),
+    "wick.stores": ("wick.protocols", "Store"),
+}
 INTERNAL = {  # members that only the engine uses; those of a base class also count for its subclasses
     "Agent": "find_deps_problem",
     "Result": "needs_output",
@@ -102,8 +107,18 @@ def _entry(name: str, value: Any, level: int = 3) -> str:
     shown = "" if name in GIVEN else signature(name, value, internal_members(kind))
     parts = [f"{'#' * level} {name}\n", shown, doc(value)]
     if kind is not None and not issubclass(kind, BaseException):
-        parts += [_fields(kind), *(_method(name, *found) for found in _methods(kind))]
+        parts += [_fields(kind), *_described_methods(name, kind)]
     return "\n".join(part for part in parts if part)
+
+
+def _described_methods(name: str, kind: type) -> Iterator[str]:
+    """The methods of a class. Those that it shares with a protocol are described there."""
+    methods, shared = _methods(kind), set[str]()
+    module, other = next((SAME[found] for found in SAME if kind.__module__.startswith(found)), ("", ""))
+    if other and other != name:
+        shared = {method for method, _ in _methods(getattr(import_module(module), other))}
+        yield f"It has the methods of [{other}](#{other.lower()}).\n"
+    yield from (_method(name, *found) for found in methods if found[0] not in shared)
 
 
 def internal_members(kind: type | None) -> set[str]:

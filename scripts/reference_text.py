@@ -31,7 +31,7 @@ def signature(name: str, value: Any, hidden: Container[str] = ()) -> str:
     taken = [
         one.replace(
             annotation=one.annotation if one.annotation is empty else _Shown(type_(one.annotation)),
-            default=one.default if one.default is empty else _Shown(_short(repr(one.default))),
+            default=one.default if one.default is empty else _Shown(_default(one.default)),
         )
         for one in own.parameters.values()
         if one.name not in hidden
@@ -41,6 +41,12 @@ def signature(name: str, value: Any, hidden: Container[str] = ()) -> str:
     kind = "class" if isinstance(value, type) else "async def" if inspect.iscoroutinefunction(value) else "def"
     whole = own.replace(parameters=taken, return_annotation=given)
     return f"```python\n{_folded(f'{kind} {name}{whole}')}\n```\n"
+
+
+def _default(value: Any) -> str:
+    """A default value in short: a long one is left out."""
+    shown = _short(repr(value))
+    return shown if len(shown) <= 60 else "…"
 
 
 class _Shown:
