@@ -68,8 +68,9 @@ class Operation(_HasRun, Generic[R]):
     editable: ClassVar[tuple[str, ...]] = ()  # fields that hooks may change
     fixed: ClassVar[tuple[str, ...]] = ("run", "state")  # fields that no hook may change
 
+    # None before it is performed; an `after` may replace it
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
-    error: Exception | None = field(default=None, init=False, repr=False)
+    error: Exception | None = field(default=None, init=False, repr=False)  # the exception if it failed
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
     state: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
 
@@ -176,16 +177,17 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     editable = ("input", "system", "tools", "settings", "model", "user")
     fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe", "deps")
 
-    agent: str = "agent"
-    input: list[Message] = field(default_factory=list)
-    thread: Thread = field(default_factory=Thread)
-    model: Model = field(default=None, repr=False)  # type: ignore[assignment]
-    system: str = ""
-    tools: dict[str, Tool] = field(default_factory=dict, repr=False)
-    settings: dict[str, Any] = field(default_factory=dict)
-    user: str = ""
+    agent: str = "agent"  # the name of the agent
+    input: list[Message] = field(default_factory=list)  # the messages that it answers
+    thread: Thread = field(default_factory=Thread)  # the conversation
+    model: Model = field(default=None, repr=False)  # type: ignore[assignment]  # the model of its calls
+    system: str = ""  # the system prompt
+    tools: dict[str, Tool] = field(default_factory=dict, repr=False)  # the tools by name
+    settings: dict[str, Any] = field(default_factory=dict)  # the settings of its model calls
+    user: str = ""  # the user, and owner of a stored thread
+    # the id of the run, the same after it is resumed
     id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
-    parent: Run | None = field(default=None, repr=False)
+    parent: Run | None = field(default=None, repr=False)  # the run that started this child run
     loop: Loop = field(default=None, repr=False)  # type: ignore[assignment]
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
@@ -369,9 +371,9 @@ class Step(Operation[Stop | Continue]):
 
     name = "step"
 
-    run: Run
-    number: int
-    pending: tuple[ToolCall, ...] = ()
+    run: Run  # the run
+    number: int  # counted from 1
+    pending: tuple[ToolCall, ...] = ()  # calls of an interrupted step that are performed first
 
     @property
     def results(self) -> StepResults:
@@ -392,13 +394,13 @@ class ModelCall(Operation[Message]):
     editable = ("model", "system", "messages", "tools", "settings")
     fixed = ("run", "state", "charges")
 
-    run: Run
-    model: Model
-    system: str
-    messages: list[Message]
-    tools: list[Tool]
-    settings: dict[str, Any]
-    purpose: str = ""
+    run: Run  # the run
+    model: Model  # the model that is called
+    system: str  # the system prompt of this request
+    messages: list[Message]  # the messages of this request
+    tools: list[Tool]  # the tools that are offered to the model
+    settings: dict[str, Any]  # the settings of this request
+    purpose: str = ""  # of a call by a capability, such as `summary`; empty for the conversation
     charges: list[Charge] = field(
         default_factory=list, kw_only=True, repr=False
     )  # one for each attempt that used tokens
@@ -489,10 +491,10 @@ class ToolUse(Operation[ToolResult], Injected):
     editable = ("args", "tool")
     fixed = ("run", "state", "call", "turns", "number", "valid")
 
-    run: Run
-    call: ToolCall
-    tool: Tool | None
-    args: dict[str, Any]
+    run: Run  # the run
+    call: ToolCall  # the call as the model made it
+    tool: Tool | None  # the tool; None if there is none of that name
+    args: dict[str, Any]  # the validated arguments, as JSON data
     turns: ToolUseOrder = field(default_factory=ToolUseOrder, repr=False)
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(
