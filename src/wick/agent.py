@@ -79,6 +79,16 @@ class RunOptions(TypedDict, Generic[DepsType], total=False):
     recipe: str  # name of a recipe for the instructions; the input fills it in
 
 
+class AgentOptions(TypedDict, total=False):
+    """Options of `Agent.with_options`."""
+
+    model: Model | str | Mapping[str, Any]
+    name: str
+    system: str
+    ask: Asker | None
+    settings: Mapping[str, Any]
+
+
 class Agent(Generic[DepsType, Output]):
     """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies.
 
@@ -149,11 +159,23 @@ class Agent(Generic[DepsType, Output]):
 
     def with_hooks(self, *hooks: Hook | Capability) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more hooks, inside its own."""
-        return self._copy(self._given[0], (*self._given[1], *hooks))
+        return self._copy(hooks=(*self._given[1], *hooks))
+
+    def without_hooks(self, *names: str) -> Agent[DepsType, Output]:
+        """Return a copy of this agent without the hooks and capabilities of these names."""
+        known = [part.name for part in self._given[1]]
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"the agent {self.name} has no hook {name!r}; its hooks are {', '.join(known)}")
+        return self._copy(hooks=tuple(part for part in self._given[1] if part.name not in names))
 
     def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more tools."""
-        return self._copy((*self._given[0], *tools), self._given[1])
+        return self._copy(tools=(*self._given[0], *tools))
+
+    def with_options(self, **options: Unpack[AgentOptions]) -> Agent[DepsType, Output]:
+        """Return a copy of this agent with another model, name, system prompt, `ask` or settings."""
+        return self._copy(**options)
 
     async def run(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Result[Output]:
         """Answer a text or messages. Without input, resume the interrupted run of `thread`."""
@@ -169,19 +191,20 @@ class Agent(Generic[DepsType, Output]):
         """Return a stream of the run's events."""
         return Stream(self, self._create_run(input, **options))
 
-    def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent[DepsType, Output]:
-        return Agent(
-            self._model,
-            name=self.name,
-            system=self.system,
-            tools=tools,
-            hooks=hooks,
-            ask=self.ask,
-            settings=self.settings,
-            output_type=self._output,
-            deps_type=self.deps_type,
-            deps_factory=self.deps_factory,
-        )
+    def _copy(self, **changes: Any) -> Agent[DepsType, Output]:
+        options: dict[str, Any] = {
+            "model": self._model,
+            "name": self.name,
+            "system": self.system,
+            "tools": self._given[0],
+            "hooks": self._given[1],
+            "ask": self.ask,
+            "settings": self.settings,
+            "output_type": self._output,
+            "deps_type": self.deps_type,
+            "deps_factory": self.deps_factory,
+        }
+        return Agent(**options | changes)
 
     def _type_result(self, result: Result[Any]) -> Result[Output]:
         """Return a result whose `output` has the agent's type. Reading a missing output raises an error."""

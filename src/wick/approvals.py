@@ -118,9 +118,11 @@ def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | 
 
 
 def _parse_answer(answer: object, question: Question) -> Allow | Block:
-    """Return an answer as Allow or Block. None is an approval; an object of another type is not."""
-    if answer is None or answer is True:
+    """Return an answer as Allow or Block. Only True and Allow approve: a function may forget to return."""
+    if answer is True:
         return Allow()
+    if answer is None:
+        return Block(f"the `ask` function returned None, which is not an approval of: {question.question}; return True")
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if not isinstance(answer, Allow | Block):

@@ -239,12 +239,17 @@ async def answers_a_text(question: Question) -> str:
     return "yes"
 
 
+async def forgets_to_answer(question: Question) -> None:
+    print(question.question)
+
+
 Agent(42)  # type: ignore[arg-type]
 Agent(Scripted(), tools=weather)  # type: ignore[arg-type]
 Agent(Scripted(), tools=["weather"])  # type: ignore[list-item]
 Agent(Scripted(), hooks=[len])  # type: ignore[list-item]
 Agent(Scripted(), hooks=[Limits])  # type: ignore[list-item]
 Agent(Scripted(), ask=answers_a_text)  # type: ignore[arg-type]
+Agent(Scripted(), ask=forgets_to_answer)  # type: ignore[arg-type]
 Agent(Scripted(), output_type=Trip(city="Bern"))  # type: ignore[arg-type]
 Agent(Scripted(), system_prompt="Be brief.")  # type: ignore[call-arg]
 Agent(Scripted(), instructions="Be brief.")  # type: ignore[call-arg]

@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("server", "client"),
     ("api",),
+    ("evals",),
     ("config",),
     ("replay", "testing"),
     ("agent",),
@@ -60,7 +61,7 @@ LAYERS: list[tuple[str, ...]] = [
 DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
 # The heart uses protocols of models and reply assembly, never a particular model.
-KNOWS_MODELS = {"wick", "agent", "config", "testing", "models", "cli"}
+KNOWS_MODELS = {"wick", "agent", "config", "evals", "testing", "models", "cli"}
 
 # Modules of the heart that import types from above them, in place of `Any`.
 FOR_TYPES = {
@@ -95,6 +96,7 @@ LAZY = {
     "wick.cli.completion": {"wick"},  # only completion
     "wick.cli.commands.mcp": {"wick"},  # needs the extra `mcp`
     "wick.cli.terminal.output": {"rich"},
+    "wick.cli.commands.eval": {"rich"},  # for a progress bar at a terminal
     "wick.cli.host.open": {"wick"},  # agents of this process, or a server's
     "wick.cli.commands.run": {"wick"},  # asks at a terminal
     "wick.cli.commands.skills": {"wick"},
@@ -114,7 +116,10 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
+    "wick.evals.importer": {"yaml"},
+    "wick.testing.cassette_format": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
