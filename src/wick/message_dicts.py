@@ -86,7 +86,7 @@ def _read_part(where: str, part: object) -> object:
         case _:
             kind = part.get("type") if isinstance(part, Mapping) else part
             raise MessageError(
-                f"{where} has the type {kind!r}; a part is text, image_url, input_audio or file, or one of wick.messages"
+                f"{where} has the type {kind!r}; a part is text, image_url, input_audio or file, or of wick.messages"
             )
     if unknown := [key for key in more if key not in _HINTS]:
         raise MessageError(f"{where} has the key {unknown[0]!r}, which is not supported; leave it out")
