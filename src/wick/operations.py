@@ -24,6 +24,7 @@ from typing_extensions import TypeVar  # a dependency of pydantic
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
+from wick._internal.worker_threads import run_in_thread
 from wick.decisions import Ask, Asker, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from wick.loop import Loop
 
 DepsType = TypeVar("DepsType", default=Any)
+
+ModelLike = Model | str | Mapping[str, Any]  # a model, its name, or a dict with its provider, name and options
 
 R = TypeVar("R", covariant=True)  # the type of an operation's result
 
@@ -90,7 +93,7 @@ class Operation(_HasRun, Generic[R]):
         return self.state.prevented
 
     @property
-    def results(self) -> ResultRules[R]:
+    def result_rules(self) -> ResultRules[R]:
         """The rules for what hooks may do with the result of this operation."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
@@ -209,7 +212,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         return self if self.opened is None else self.opened
 
     @property
-    def results(self) -> RunResults:
+    def result_rules(self) -> RunResults:
         return RunResults(self)
 
     @property
@@ -345,19 +348,30 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
+    async def find_model(self, given: ModelLike) -> Model:
+        """Return a model; one given by name is created once per run, in a worker thread."""
+        if not isinstance(given, str | Mapping):
+            return given
+        models: dict[str, Model] = self.root.scratch.setdefault(_MODELS, {})
+        key = repr(given)
+        if key not in models:
+            models[key] = await run_in_thread(lambda: self.make(given).model, "finding a model")
+        return models[key]
+
     async def call_model(
         self,
         messages: Sequence[Message],
         *,
         purpose: str,
         system: str = "",
-        model: Model | None = None,
+        model: ModelLike | None = None,
         **changes: object,
     ) -> Message:
         """Call the model for a capability, with the same hooks, budget and trace as other calls."""
         if not purpose:
             raise ConfigError("purpose= is missing: it says what a capability calls the model for, as in 'summary'")
-        call = ModelCall(self, model or self.model, system, [*messages], [], thaw(self.settings), purpose)
+        found = await self.find_model(model) if model else self.model
+        call = ModelCall(self, found, system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply = await self.loop.call_model(call)
         if call.prevented is not None:
@@ -376,7 +390,7 @@ class Step(Operation[Stop | Continue]):
     pending: tuple[ToolCall, ...] = ()  # calls of an interrupted step that are performed first
 
     @property
-    def results(self) -> StepResults:
+    def result_rules(self) -> StepResults:
         return StepResults(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -407,7 +421,7 @@ class ModelCall(Operation[Message]):
     endpoint: tuple[object, ...] = field(default=(), init=False, repr=False)  # the model's endpoint when sealed
 
     @property
-    def results(self) -> ModelCallResults:
+    def result_rules(self) -> ModelCallResults:
         return ModelCallResults(self)
 
     @property
@@ -444,9 +458,11 @@ class ModelCall(Operation[Message]):
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
     def to_json(self) -> dict[str, Any]:
+        address = _address(self.model)  # hashed, as it may contain a key; a model without one has none
         return {
             "run": self.run.id,
             "model": self.model.name,
+            **({"address": digest(address.encode())} if address else {}),
             "purpose": self.purpose,
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
@@ -505,7 +521,7 @@ class ToolUse(Operation[ToolResult], Injected):
     shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; a sealed `tool` is a copy
 
     @property
-    def results(self) -> ToolUseResults:
+    def result_rules(self) -> ToolUseResults:
         return ToolUseResults(self)
 
     @property
@@ -647,15 +663,28 @@ class ToolUse(Operation[ToolResult], Injected):
         await self.turns.wait_all_gated()
 
 
+_MODELS = "models by name"  # of run.scratch
 _NO_NAMES: frozenset[str] = frozenset()
 _SET_ONCE = frozenset(("parent", "loop", "progress", "deps"))
 
 OPERATIONS: tuple[type[Operation[object]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
+def _address(model: Model) -> str:
+    """Return the URL that a model's requests are sent to, or an empty text."""
+    url = getattr(getattr(model, "server", None), "url", None) or getattr(model, "base_url", None)
+    return url if isinstance(url, str) else ""
+
+
 def _endpoint(model: Model) -> tuple[object, ...]:
     """Return the attributes that determine the server of a model's requests."""
-    return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
+    try:
+        return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
+    except AttributeError:
+        raise HookError(
+            f"a hook set the model to {model!r}, which is not a model; set `await run.find_model(…)`, which also takes "
+            "a name"
+        ) from None
 
 
 def _check_types(kind: type, items: Iterable[object], what: str) -> None:

@@ -6,7 +6,7 @@
     ModelCall    Message           an assistant's Message, or a text
     ToolUse      ToolResult        a ToolResult, or a text
 
-`op.results` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
+`op.result_rules` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
 """
 
 from __future__ import annotations

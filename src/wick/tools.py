@@ -245,6 +245,8 @@ def _make_tool(
     renames: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Tool:
+    if isinstance(fn, str):
+        raise ConfigError(f"a tool is a function, not {fn!r}; to name one, write @tool(name={fn!r}) above it")
     if not callable(fn):
         raise ConfigError(f"a tool is a function, not {fn!r}")
     name = name or getattr(fn, "__name__", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -30,6 +31,7 @@ from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
+from wick.operations import Run
 from wick.protocols import Backend, Model
 from wick.stores.registry import MEMORY, create_store, find_scheme
 from wick.tools import HttpTool, Tool
@@ -121,6 +123,7 @@ class _AgentBuilder:
                 hooks=hooks,
                 ask=ask,
                 settings=self.options.get("settings"),
+                deps_factory=self._load_deps_factory(),
             )
 
     @contextmanager
@@ -374,6 +377,22 @@ class _AgentBuilder:
         if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
+
+    def _load_deps_factory(self) -> Callable[[Run[Any]], Any] | None:
+        """Return the function of the run that `deps` names."""
+        if (name := self.options.get("deps")) is None:
+            return None
+        with self._locate_errors("deps"):
+            factory = self._load_python(name)
+            if not callable(factory) or inspect.iscoroutinefunction(factory):
+                raise ConfigError(f"{name} is not a plain function; name one that takes the run and returns the deps")
+            try:
+                inspect.signature(factory).bind(None)
+            except (TypeError, ValueError):
+                raise ConfigError(
+                    f"{name} must take one argument, the run: def {name.partition(':')[2]}(run: Run)"
+                ) from None
+            return factory  # type: ignore[no-any-return]
 
     # -- names --
 

@@ -54,10 +54,11 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
 
 
 def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the `module:name` references in hooks, tools and handlers of an agent and its subagents."""
+    """Yield the `module:name` references in hooks, tools, deps and handlers of an agent and its subagents."""
     for hook in as_list(options.get("hooks")):
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
     yield from (tool for tool in as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
+    yield from (str(name) for name in as_list(options.get("deps")))
     recipes, subagents = _as_mapping(options.get("recipes")), _as_mapping(options.get("subagents"))
     yield from (str(handler) for handler in _as_mapping(recipes.get("handlers")).values())
     agents = subagents.get("agents")

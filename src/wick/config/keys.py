@@ -174,6 +174,7 @@ _PLAIN: dict[str, Schema] = {
         "type": "array",
         "items": any_of(TEXT, _HTTP_TOOL),
     },
+    "deps": {**REFERENCE, "description": "A function of the run that returns the deps of tools and hooks."},
     "settings": build_object_schema(
         {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
          "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},

@@ -387,7 +387,17 @@ class _LocalRun:
         )
 
 
-_NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
+_NOT_CAPABILITIES = (
+    "name",
+    "model",
+    "system_prompt",
+    "backend",
+    "tools",
+    "settings",
+    "context_window",
+    "sessions",
+    "deps",
+)
 
 
 def _find_backend(agent: Agent) -> Backend | None:
