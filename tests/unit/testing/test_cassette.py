@@ -272,6 +272,19 @@ replies:
     ).replace("DIGEST", path.read_text().partition("b: integer) ")[2][:8])
 
 
+async def test_a_system_prompt_and_tools_are_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    agent = Agent(record(path, "one", "two", "three"), tools=[add], system="Be brief.")
+    await agent.run("first"), await agent.run("second")
+    await Agent(agent.model, system="Be rude.").run("second")
+    text = path.read_text()
+    assert text.count("Be brief.") == text.count("add:") == text.count("like: 1") == 1 and "system: Be rude." in text
+    played = Cassette(path)
+    agent = Agent(played, tools=[add], system="Be brief.")
+    assert [(await agent.run(word)).text for word in ("second", "first")] == ["two", "one"]
+    assert (await Agent(played, system="Be rude.").run("second")).text == "three"
+
+
 async def test_an_edited_reply_is_played(tmp_path: Path) -> None:
     path = tmp_path / "it.yaml"
     await Agent(record(path, "I like tea.")).run("What do you like?")
