@@ -15,9 +15,12 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, add_completion_class
 
 from wick._internal.plugins import find_plugin, find_plugins
+from wick.cli.command_group import CommandGroup, explain_unknown_option
+from wick.cli.command_help import add_help
+from wick.cli.completion import BashCompletion
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -27,7 +30,9 @@ COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
+    "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
     "new": "Create a project: an agent, a hook, a tool and tests.",
@@ -39,8 +44,16 @@ COMMANDS = {
 }
 
 
-class CommandGroup(click.Group):
-    """A click group that imports the module of a command when it is called, to start quickly."""
+class RootCommand(CommandGroup):
+    """The group of all commands. It imports the module of a command when it is called, to start quickly."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as error:
+            raise explain_unknown_option(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *(name for name, _ in _list_plugins())]
@@ -49,6 +62,7 @@ class CommandGroup(click.Group):
         if cmd_name not in COMMANDS:
             return _load_plugin(cmd_name)
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+        add_help(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,6 +83,8 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader closed the pipe
+        except click.NoSuchOption as error:
+            raise explain_unknown_option(error) from None
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
@@ -103,7 +119,11 @@ class _InvalidCall(click.ClickException):
     exit_code = WRONG
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RootCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Build, run and serve AI agents."""
+
+
+add_help(wick, "")
+add_completion_class(BashCompletion)

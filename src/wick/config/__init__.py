@@ -99,9 +99,13 @@ class Config:
 
     def agent(self, id: str = "") -> Agent:
         """Return the agent with this id; without an id, the only agent or the one named `default`."""
+        return self.find(id).agent()
+
+    def find(self, id: str = "") -> AgentConfig:
+        """Return the configuration of an agent; without an id, of the only agent or the one named `default`."""
         wanted = id or (next(iter(self.agents)) if len(self.agents) == 1 else DEFAULT)
         if wanted in self.agents:
-            return self.agents[wanted].agent()
+            return self.agents[wanted]
         if not id:
             raise ConfigError(f"{self.path} has several agents; choose one of: {', '.join(self.agents)}")
         raise ConfigError(f"{self.path} has no agent {id!r}; {suggest_key(id, self.agents, 'its agents are')}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter
@@ -30,6 +31,7 @@ from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
+from wick.operations import Run
 from wick.protocols import Backend, Model
 from wick.stores.registry import MEMORY, create_store, find_scheme
 from wick.tools import HttpTool, Tool
@@ -102,7 +104,8 @@ class _AgentBuilder:
     """Builds one agent, part by part."""
 
     def __init__(self, config: AgentConfig, backend: Backend | None) -> None:
-        self.config, self.options, self.folder = config, config.options, config.file.folder
+        self.config, self.folder = config, config.file.folder
+        self.options = self._add_claude_settings(config.options)
         self._workspaces: list[str] = []
         self.backend = backend if backend is not None else self._build_backend()
         if backend is not None and backend.name == "local":
@@ -120,6 +123,7 @@ class _AgentBuilder:
                 hooks=hooks,
                 ask=ask,
                 settings=self.options.get("settings"),
+                deps_factory=self._load_deps_factory(),
             )
 
     @contextmanager
@@ -129,6 +133,22 @@ class _AgentBuilder:
             yield
         except (WickError, OSError) as error:
             raise self.config.build_error(key, error, *within) from error
+
+    def _add_claude_settings(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options with the settings of Claude Code, if they are wanted."""
+        given = options.get("claude_settings", False)
+        if given is False:
+            return options
+        wanted: dict[str, Any] = {"paths": given} if isinstance(given, list) else {} if given is True else dict(given)
+        backend = options.get("backend")
+        local = {"type": backend} if isinstance(backend, str) else backend or {}
+        workdir = local.get("workdir", "workspace") if local.get("type") == "local" else "."
+        folder = self._resolve_path(wanted.pop("folder", workdir))
+        paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
+        is_written = self.config.locate_key("claude_settings")[-1:] == ("claude_settings",)  # else the caller set it
+        with self._locate_errors("claude_settings") if is_written else nullcontext():
+            settings = load_own("wick.config.claude_settings:ClaudeSettings").load(folder, paths=paths, **wanted)
+            return settings.apply_to(options)  # type: ignore[no-any-return]
 
     # -- rings --
 
@@ -357,6 +377,22 @@ class _AgentBuilder:
         if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
+
+    def _load_deps_factory(self) -> Callable[[Run[Any]], Any] | None:
+        """Return the function of the run that `deps` names."""
+        if (name := self.options.get("deps")) is None:
+            return None
+        with self._locate_errors("deps"):
+            factory = self._load_python(name)
+            if not callable(factory) or inspect.iscoroutinefunction(factory):
+                raise ConfigError(f"{name} is not a plain function; name one that takes the run and returns the deps")
+            try:
+                inspect.signature(factory).bind(None)
+            except (TypeError, ValueError):
+                raise ConfigError(
+                    f"{name} must take one argument, the run: def {name.partition(':')[2]}(run: Run)"
+                ) from None
+            return factory  # type: ignore[no-any-return]
 
     # -- names --
 

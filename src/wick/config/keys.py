@@ -162,12 +162,19 @@ _PLAIN: dict[str, Schema] = {
     "name": {**TEXT, "description": "The name of the agent."},
     "model": MODEL,
     "system_prompt": {**TEXT, "description": "The system prompt of the model."},
+    "claude_settings": any_of(
+        SWITCH,
+        TEXTS,
+        build_object_schema({"folder": TEXT, "paths": TEXTS, "allow_bypass": SWITCH}),
+        description="Settings files of Claude Code: the default ones, or those of paths.",
+    ),
     "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
     "tools": {
         "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
         "type": "array",
         "items": any_of(TEXT, _HTTP_TOOL),
     },
+    "deps": {**REFERENCE, "description": "A function of the run that returns the deps of tools and hooks."},
     "settings": build_object_schema(
         {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
          "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},

@@ -14,7 +14,7 @@ from typing import Any
 from wick import errors
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart
+from wick.messages import FilePart, Message, Part, TextPart
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
@@ -75,11 +75,8 @@ def _summarize_part(part: Part) -> str | Json:
     if isinstance(part, TextPart):
         return part.text
     shown = part.url or f"{part.media_type or 'data'} {digest(part.data.encode())[:_DIGEST_CHARS]}"
-    return {"image": shown} if isinstance(part, ImagePart) else _summarize_file(part, shown)
-
-
-def _summarize_file(part: FilePart, shown: str) -> Json:
-    return {"file": f"{part.name}: {shown}" if part.name else shown}
+    name = part.name if isinstance(part, FilePart) else ""
+    return {part.type: f"{name}: {shown}" if name else shown}
 
 
 def _to_json(value: Any) -> Any:

@@ -15,24 +15,28 @@ from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completion import complete_agent_specs
+from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
-from wick.errors import ConfigError
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
+from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
 from wick.models import resolve
 from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
-HOME = "~/.wick"
 HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do the task, verify the result, and report it plainly and briefly. Answer in Markdown. If something cannot be done, or
 the user denies it, say so."""
+NO_WORKSPACE_PROMPT = """\
+You are wick, an assistant in a terminal. You have no files and no shell here.
+Answer plainly and briefly, in Markdown. If a task needs files or commands, say that wick must be started in a project
+folder."""
 
 AGENT = click.option(
     "--agent",
@@ -55,6 +59,7 @@ class AgentOverrides:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     hooks: bool = True  # False: load no hook programs and no recipes
+    claude: bool = False  # True: use the settings of Claude Code
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
@@ -67,8 +72,10 @@ class AgentOverrides:
             changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
+        if self.claude:
+            changed["claude_settings"] = options.get("claude_settings") or True
         if self.allow or self.deny:
-            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(find_permissions(changed), allow=self.allow, deny=self.deny)
         if not self.hooks:
             changed |= {"executables": False, "recipes": False}
             if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
@@ -80,6 +87,8 @@ class SelectedAgent:
     """The agent selected by a command, with the config that owns its resources."""
 
     def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
+        self.no_workspace = ""  # the reason why the default agent works without a workspace
+        self._is_default = not agent
         path, id = split_agent_spec(agent) if agent else (Path(), "")
         self.config = load(path) if agent else build_default_config(Path(folder))
         agents = self.config.agents
@@ -90,10 +99,23 @@ class SelectedAgent:
                 raise ConfigError(f"{path} has no agent {id!r}; {suggest_key(id, agents, 'its agents are')}")
             raise ConfigError(f"{path} has several agents; choose one, as in {path}:{next(iter(agents))}")
         self.part = agents[wanted]
-        self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
+        overrides = overrides or AgentOverrides()
+        self.skipped_hooks = [] if overrides.hooks else list_skipped_hooks(self.part.options, self.part.file.folder)
+        self.part.options = overrides.apply_to(self.part.options)
 
     def build(self) -> Agent:
-        """Return the agent; later calls return the same one."""
+        """Return the agent; later calls return the same one.
+
+        In a folder that cannot be a workspace, such as the home folder, the default agent has no files and commands.
+        """
+        try:
+            return self.part.agent()
+        except ConfigError as error:
+            if not self._is_default or not isinstance(error.__cause__, WorkspaceError):
+                raise
+            self.no_workspace = str(error.__cause__).partition(";")[0]
+        kept = {key: value for key, value in self.part.options.items() if key not in ("backend", "skills", "memory")}
+        self.part.options = {**kept, "system_prompt": NO_WORKSPACE_PROMPT}
         return self.part.agent()
 
     def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:
@@ -133,20 +155,6 @@ def build_default_config(folder: Path) -> Config:
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
-
-
-def split_agent_spec(spec: str) -> tuple[Path, str]:
-    """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
-    path, colon, id = spec.rpartition(":")
-    return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
-
-
-def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
-    """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
-    if permissions is None or permissions is False:
-        permissions = {"mode": ALLOW_ALL_MODE}
-    current = _as_dict(permissions)
-    return {**current, **{type: [*current.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -25,6 +25,8 @@ MAX_TOKEN_CHARS = 16_000
 
 T = TypeVar("T")
 
+CONTINUE = click.option("--continue", "resume", is_flag=True, help="Continue the last thread of this folder.")
+
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
@@ -78,7 +80,9 @@ def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any
 
 
 _OVERRIDE_OPTIONS = (
-    click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
+    click.option(
+        "--model", "-m", default="", metavar="NAME", help="A model, such as sonnet, ollama:llama3.1:8b or demo."
+    ),
     click.option(
         "--allow", multiple=True, metavar="RULE", help="Allow tool uses that match, as in 'Bash(git *)'. Repeatable."
     ),
@@ -89,7 +93,12 @@ _OVERRIDE_OPTIONS = (
     click.option(
         "--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost in dollars."
     ),
-    click.option("--no-hooks", is_flag=True, help="Do not load hook programs and recipes; Python guards stay active."),
+    click.option(
+        "--no-hooks",
+        is_flag=True,
+        help="Leave out hook programs and recipes, and name them; Python guards stay.",
+    ),
+    click.option("--claude-settings", is_flag=True, help="Use the settings files of Claude Code."),
 )
 
 
@@ -104,9 +113,11 @@ def with_agent_overrides(command: Callable[..., Any]) -> Any:
         max_steps: int | None,
         budget: float | None,
         no_hooks: bool,
+        claude_settings: bool,
         **others: Any,
     ) -> Any:
-        return command(overrides=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        overrides = AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks, claude_settings)
+        return command(overrides=overrides, **others)
 
     return _apply_options(wrapper, _OVERRIDE_OPTIONS)
 
@@ -126,7 +137,7 @@ async def open_host(
         if overrides is not None and overrides != AgentOverrides():
             raise ConfigError(
                 "the server sets the model, rules, hooks and limits of its agents; "
-                "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
+                "remove --model, --allow, --deny, --max-steps, --budget, --no-hooks and --claude-settings"
             )
         host = RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
     else:

@@ -123,7 +123,7 @@ class AgentBuilder:
             self._build(instance, registered, (), State() if template.options.get("backend") else None)
         except Exception as error:  # code of the file may raise anything; the server starts all the same
             return str(error) or repr(error)
-        return instance.agent.find_deps_problem()
+        return "" if instance.agent.deps_factory is not None else instance.agent.find_deps_problem()
 
     def _build(
         self,
