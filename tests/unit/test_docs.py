@@ -377,6 +377,7 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
 @pytest.fixture
 def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.delitem(sys.modules, "reference", raising=False)  # a module of tests/support has the same name
     return import_module("reference")
 
 
