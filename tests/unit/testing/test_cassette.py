@@ -403,6 +403,14 @@ def test_a_missing_cassette_names_the_command(tmp_path: Path) -> None:
         Cassette(tmp_path / "it.yaml", "demo")
 
 
+def test_a_test_without_requests_has_an_empty_cassette(tmp_path: Path) -> None:
+    record(tmp_path / "it.yaml").check()
+    played = Cassette(tmp_path / "it.yaml", "acme:one")
+    played.check()
+    with pytest.raises(ModelError, match="it.yaml has no replies; record again with: pytest"):
+        Agent(played).run_sync("Hi.")
+
+
 def test_recording_needs_a_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a model"):
         Cassette(tmp_path / "it.yaml", record=True)
