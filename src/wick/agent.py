@@ -11,22 +11,33 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, Unpack
 
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
 from wick._internal.dependencies import DepsParameter
+from wick._internal.familiar_words import (
+    AGENT_ATTRIBUTES,
+    AGENT_OPTIONS,
+    RUN_OPTIONS,
+    STREAM_ATTRIBUTES,
+    explain_option,
+    explain_options,
+    refuse_attribute,
+)
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
+from wick.capabilities._model_names import NamedModels
 from wick.capabilities.structured_output import StructuredOutput
-from wick.capability import Capability
+from wick.capability import Capability, check_capability
 from wick.decisions import Asker
 from wick.errors import ConfigError, MessageError, ModelError, Paused
 from wick.events import Emit, Event
 from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
+from wick.message_dicts import read_message_dicts
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.onion import compose
@@ -51,7 +62,8 @@ SETTINGS = (
 
 MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
-Input = str | Message | Sequence[Message] | Messages
+MessageDict = Mapping[str, object]  # in the form of OpenAI's chat API, such as {"role": "user", "content": "…"}
+Input = str | Message | MessageDict | Sequence[Message | MessageDict] | Messages
 _INHERITED: Any = object()  # no deps were given
 
 
@@ -65,6 +77,16 @@ class RunOptions(TypedDict, Generic[DepsType], total=False):
     emit: Emit | None  # called with every event
     without: Iterable[str]  # guards that a resumed run may lack, by an operator's decision
     recipe: str  # name of a recipe for the instructions; the input fills it in
+
+
+class AgentOptions(TypedDict, total=False):
+    """Options of `Agent.with_options`."""
+
+    model: Model | str | Mapping[str, Any]
+    name: str
+    system: str
+    ask: Asker | None
+    settings: Mapping[str, Any]
 
 
 class Agent(Generic[DepsType, Output]):
@@ -101,12 +123,24 @@ class Agent(Generic[DepsType, Output]):
         self._deps_types: set[type] = set()  # types of deps that fit all of them
         if deps_type is not None:
             self._check_deps_type(deps_type)
-        if isinstance(model, str | Mapping):
-            check_model(model)
+        for spec in (model, *_list_named_models(self._parts)):
+            if isinstance(spec, str | Mapping):
+                check_model(spec)
         self._session_capabilities = [
             part for part in self._parts if isinstance(part, Capability) and _has_session(part)
         ]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+        __init__ = explain_options("Agent()", AGENT_OPTIONS)(__init__)
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, AGENT_ATTRIBUTES)
+
+        def __call__(self, *args: object, **options: object) -> NoReturn:
+            raise TypeError(
+                "an agent is not a function; write agent.run_sync(…), or `await agent.run(…)` in async code"
+            )
 
     @property
     def model(self) -> Model:
@@ -125,11 +159,23 @@ class Agent(Generic[DepsType, Output]):
 
     def with_hooks(self, *hooks: Hook | Capability) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more hooks, inside its own."""
-        return self._copy(self._given[0], (*self._given[1], *hooks))
+        return self._copy(hooks=(*self._given[1], *hooks))
+
+    def without_hooks(self, *names: str) -> Agent[DepsType, Output]:
+        """Return a copy of this agent without the hooks and capabilities of these names."""
+        known = [part.name for part in self._given[1]]
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"the agent {self.name} has no hook {name!r}; its hooks are {', '.join(known)}")
+        return self._copy(hooks=tuple(part for part in self._given[1] if part.name not in names))
 
     def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more tools."""
-        return self._copy((*self._given[0], *tools), self._given[1])
+        return self._copy(tools=(*self._given[0], *tools))
+
+    def with_options(self, **options: Unpack[AgentOptions]) -> Agent[DepsType, Output]:
+        """Return a copy of this agent with another model, name, system prompt, `ask` or settings."""
+        return self._copy(**options)
 
     async def run(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Result[Output]:
         """Answer a text or messages. Without input, resume the interrupted run of `thread`."""
@@ -145,19 +191,20 @@ class Agent(Generic[DepsType, Output]):
         """Return a stream of the run's events."""
         return Stream(self, self._create_run(input, **options))
 
-    def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent[DepsType, Output]:
-        return Agent(
-            self._model,
-            name=self.name,
-            system=self.system,
-            tools=tools,
-            hooks=hooks,
-            ask=self.ask,
-            settings=self.settings,
-            output_type=self._output,
-            deps_type=self.deps_type,
-            deps_factory=self.deps_factory,
-        )
+    def _copy(self, **changes: Any) -> Agent[DepsType, Output]:
+        options: dict[str, Any] = {
+            "model": self._model,
+            "name": self.name,
+            "system": self.system,
+            "tools": self._given[0],
+            "hooks": self._given[1],
+            "ask": self.ask,
+            "settings": self.settings,
+            "output_type": self._output,
+            "deps_type": self.deps_type,
+            "deps_factory": self.deps_factory,
+        }
+        return Agent(**options | changes)
 
     def _type_result(self, result: Result[Any]) -> Result[Output]:
         """Return a result whose `output` has the agent's type. Reading a missing output raises an error."""
@@ -174,8 +221,11 @@ class Agent(Generic[DepsType, Output]):
         without: Iterable[str] = (),
         recipe: str = "",
         deps: Any = _INHERITED,
+        **unknown: object,
     ) -> Run[DepsType]:
         """Create a run. A child run asks the parent's user and obeys all of the parent's guards."""
+        for name in unknown:
+            raise TypeError(explain_option("a run", name, RunOptions.__annotations__, RUN_OPTIONS))
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
         if isinstance(thread, str) and not self._session_capabilities:
@@ -304,6 +354,14 @@ class Stream(Generic[Output]):
         self._read = False
         run.emitter = self._events.put
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, STREAM_ATTRIBUTES)
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("the events of a run arrive over time: write `async for event in agent.stream(…)`")
+
     @property
     def result(self) -> Result[Output]:
         """The result of the run, whatever its outcome; an error until the stream has been read to its end."""
@@ -397,6 +455,11 @@ def _list_deps_parameters(tools: Iterable[Tool], hooks: Iterable[Hook]) -> list[
     return found + [(f"the hook {hook.name}", parameter) for hook in hooks for parameter in hook.deps]
 
 
+def _list_named_models(parts: Iterable[Hook | Capability]) -> list[Any]:
+    """Return the models of capabilities, as they were given."""
+    return [model for part in parts if isinstance(part, NamedModels) for model in part.list_models()]
+
+
 def _has_session(part: Capability) -> bool:
     """Return True if a capability overrides `session`."""
     return type(part).session is not Capability.session
@@ -428,11 +491,12 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _as_messages(input: Input) -> list[Message]:
     if isinstance(input, str):
         return [user(input)] if input else []
-    if isinstance(input, Message):
-        input = [input]
-    if not isinstance(input, list | tuple | Messages):
-        raise MessageError(f"a run is given a text, a Message or a list of them, not {input!r}")
-    return [*Messages(input).validate()]
+    if isinstance(input, Mapping) and "role" not in input and "messages" in input:
+        raise MessageError('a run is given the list of messages itself, not a dict with them: run(state["messages"])')
+    items = [input] if isinstance(input, Message | Mapping) else input
+    if not isinstance(items, list | tuple | Messages):
+        raise MessageError(f"a run is given a text, a message or a list of messages, not {input!r}")
+    return [*Messages(items if isinstance(items, Messages) else read_message_dicts(items)).validate()]
 
 
 def _as_tuple(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
@@ -449,6 +513,8 @@ def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capabilit
                 f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard, "
                 f"as in @guard(ToolUse){_instance_hint(item)}"
             )
+        if isinstance(item, Capability):
+            check_capability(item)
     names = {item.name for item in hooks}
     return (*(item for item in DEFAULTS if item.name not in names), *hooks)
 
@@ -467,11 +533,20 @@ def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
 
 
 def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
-    tools = [item if isinstance(item, Tool) else tool(item) for item in given]
+    tools = [item if isinstance(item, Tool) else _as_tool(item) for item in given]
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()
+
+
+def _as_tool(item: Any) -> Tool:
+    """Return the tool of a plain function."""
+    if isinstance(item, Agent):
+        raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
+    if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
+        raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
+    return tool(item)
 
 
 def _check_distinct(what: str, names: Sequence[str]) -> None:

@@ -57,7 +57,7 @@ OLLAMA_SECONDS = 0.3  # for the probe of an Ollama server
 DEMO_VALUE_CHARS = 200_000  # generated for one schema
 DEMO_VALUE_STEPS = 5_000  # subschemas visited for it
 
-# token estimates: characters / 4; an image or a file counts as MEDIA_TOKENS
+# token estimates: characters / 4; an image, audio or a file counts as MEDIA_TOKENS
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 1_000
 
@@ -300,3 +300,11 @@ WARM_ANSWERED = 1_000  # remembered ids of answered calls, to detect a second an
 
 WORKSPACE_BYTES = 5_000_000_000  # of a workspace created by a server; at most a fourth of its disk
 RESERVED_BYTES = 1_000_000_000  # of a disk for the threads of a server; at most a tenth of it
+
+# -- evals ----------------------------------------------------------------------------------------------------------
+
+EVAL_SUITE_BYTES = 64_000_000
+EVAL_JOBS = 8  # cases that run at the same time
+EVAL_TEXT_CHARS = 4_000  # of an answer, or of the output of a tool, in a report
+EVAL_REPORTS = 1_000  # stored reports that a server lists
+EVAL_REPORT_BYTES = 64_000_000  # largest stored report that a server reads

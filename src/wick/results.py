@@ -6,17 +6,18 @@
     ModelCall    Message           an assistant's Message, or a text
     ToolUse      ToolResult        a ToolResult, or a text
 
-`op.results` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
+`op.result_rules` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
+from wick._internal.familiar_words import RESULT_ATTRIBUTES, refuse_attribute
 from wick._internal.frozen import thaw
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Decision, Stop
@@ -39,17 +40,27 @@ Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 class Result(Generic[Output]):
     """The outcome of a run: its final text, messages, usage and error. `Result[T]` has an output of type T."""
 
-    text: str = ""
-    reason: str = "completed"
-    outcome: Outcome = "completed"
-    usage: Usage = field(default_factory=Usage)
-    messages: Messages = field(default_factory=Messages, repr=False)
-    error: Exception | None = None
-    thread: Thread = field(default_factory=Thread, repr=False, compare=False)
-    charges: tuple[Charge, ...] = field(default=(), repr=False)
+    text: str = ""  # the last text of the model
+    reason: str = "completed"  # why the run ended
+    outcome: Outcome = "completed"  # completed, stopped, cancelled, interrupted or failed
+    usage: Usage = field(default_factory=Usage)  # tokens, including children
+    messages: Messages = field(default_factory=Messages, repr=False)  # the messages of this run, including its input
+    error: Exception | None = None  # the error of a failed run
+    thread: Thread = field(default_factory=Thread, repr=False, compare=False)  # the conversation
+    charges: tuple[Charge, ...] = field(default=(), repr=False)  # each model call with its tokens and its price
     value: Output | None = None  # the answer as a value, if a capability sets one
     crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
     needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, RESULT_ATTRIBUTES)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise TypeError(
+                f"a Result is not a dict: write result.text, result.output or result.messages, not [{key!r}]"
+            )
 
     @property
     def output(self) -> Output:

@@ -62,18 +62,18 @@ class Tool(Generic[P, R]):
     `Tool[P, R]` has the parameters and the return type of the function, so that type checkers check direct calls.
     """
 
-    name: str
-    description: str
-    fn: Callable[P, R] = field(repr=False)
+    name: str  # the name that the model calls
+    description: str  # by default the docstring of the function
+    fn: Callable[P, R] = field(repr=False)  # the function
     foreign: Mapping[str, Any] | None = field(default=None, repr=False)  # a JSON Schema in place of the signature
-    timeout: float | None = None
+    timeout: float | None = None  # in seconds
     idempotent: bool = False  # running it twice has the same effect as once
-    read_only: bool = False
+    read_only: bool = False  # it changes nothing, so it may be retried
     alone: bool = False  # never runs in parallel with another tool
-    max_output: int | None = None
+    max_output: int | None = None  # in characters; a longer output is reduced to its head and tail
     kind: str = ""  # shell, read, write, network, …
     origin: str = ""  # the original name
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # other names for a hook's `match`
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # argument aliases and names
 
     def __post_init__(self) -> None:
@@ -245,6 +245,8 @@ def _make_tool(
     renames: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Tool:
+    if isinstance(fn, str):
+        raise ConfigError(f"a tool is a function, not {fn!r}; to name one, write @tool(name={fn!r}) above it")
     if not callable(fn):
         raise ConfigError(f"a tool is a function, not {fn!r}")
     name = name or getattr(fn, "__name__", "")
@@ -252,15 +254,39 @@ def _make_tool(
         raise ConfigError(f"{fn!r} has no name that a model could use; give it one with tool(fn, name=…)")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise ConfigError(f"the tool {name} yields its answer in pieces; return it as a whole")
+    description = description or parse_docstring(fn)[0]
+    if parameters is None:
+        _warn_undescribed(name, description, fn)
     return Tool(
         name,
-        description or parse_docstring(fn)[0],
+        description,
         fn,
         foreign=parameters,
         aliases=tuple(sorted(list_tool_aliases(name)) if aliases is None else aliases),
         renames=ARGUMENTS.get(name, {}) if renames is None else renames,
         **options,
     )
+
+
+def _warn_undescribed(name: str, description: str, fn: Callable[..., Any]) -> None:
+    """Log what the model would have to guess about a tool."""
+    if not description:
+        logger.warning("the tool %s has no docstring: write one, so that the model knows when to use it", name)
+    for missing in _list_untyped(fn):
+        logger.warning(
+            "the parameter %s of the tool %s has no type: annotate it, as in `%s: str`, so that the model knows "
+            "which values it takes",
+            missing, name, missing,
+        )  # fmt: skip
+
+
+def _list_untyped(fn: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # the schema reports it
+        return []
+    untyped = [p.name for p in parameters if p.annotation is p.empty and p.kind is not p.VAR_KEYWORD]
+    return [name for name in untyped if name not in ("self", "cls")]
 
 
 def HttpTool(

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import asdict, fields
 from functools import cache
 from importlib import import_module
@@ -23,8 +24,10 @@ import wick
 import wick.capabilities
 from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
-from wick.agent import SETTINGS
+from wick.agent import SETTINGS, RunOptions
+from wick.cli.scaffold import render_project
 from wick.config import RINGS
+from wick.config.keys import build_agent_schema, list_agent_keys
 from wick.decisions import STOPS
 from wick.errors import ModelError
 from wick.events import Event
@@ -37,9 +40,10 @@ from wick.models.demo.intents import ABILITIES
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
+from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, HOSTED, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
+from wick.server.settings import Jwt, Quotas, Retention, Settings, StaticToken
 from wick.threads.state import EntryKind
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
@@ -186,6 +190,7 @@ def test_the_list_of_capabilities_is_complete() -> None:
 def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
     """Names on wick's side of a table exist and accept the named options."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
+    places += ("wick.config.claude_settings",)
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
     known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
     for code in [code for row in rows(page, 1).values() for code in codes(row[1])]:
@@ -210,9 +215,14 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             return super().get(name, default)
 
     monkeypatch.setattr(os, "environ", Listening(os.environ))
-    for provider in PROVIDERS:
+    specs = [{"provider": provider, "model": "m"} for provider in PROVIDERS]
+    specs += [{"provider": "bedrock", "model": "m", "region": "r"}]  # else it is missed before all else
+    specs += [{"provider": "vertex", "model": "m", "api_key": "k"}]
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.example")
+    specs += [{"provider": "azure", "model": "m", "api_key": "k"}]
+    for spec in specs:
         try:
-            resolve({"provider": provider, "model": "m"})
+            resolve(spec)
         except wick.WickError:
             continue
     asyncio.run(find_context(NetworkSettings()))  # read by a connection
@@ -240,6 +250,15 @@ def test_the_table_of_names_has_every_provider() -> None:
 def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("GEMINI_API_KEY", "g")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "b")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "v")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "PROJECT")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://NAME.openai.azure.com")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "a")
+    for _, key, _ in HOSTED.values():
+        monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")
     example, where = codes(NAMED[provider][1])[0], codes(NAMED[provider][2])
     if provider == "local":
@@ -325,14 +344,21 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from wick import Agent, Scripted, ToolCall, assistant
+from wick import Agent, Scripted, ToolCall, assistant, tool
+from wick.capabilities.tracing import Tracing
+
+@tool
+def look() -> str:
+    "Look."
+    return "a room"
 
 memory, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(memory))
 trace.set_tracer_provider(provider)
-Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": 1})), "Done."), tools=[], name="a").run_sync("Go on.")
+model = Scripted(assistant("", ToolCall("1", "look")), "Done.")
+Agent(model, tools=[look], name="a", system="Hm.", hooks=[Tracing(content=True)]).run_sync("Go on.")
 for span in memory.get_finished_spans():
-    print(span.name, *span.attributes, sep="\\n")
+    print(span.name.split()[0], *span.attributes, sep="\\n")
 """
 
 
@@ -341,15 +367,76 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
     done = subprocess.run([sys.executable, "-c", TRACED], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     names = set(done.stdout.split("\n")) - {""}
-    assert "llm.call" in names
-    assert missing(names, GUIDE / "agents.md") == []
+    assert {"invoke_agent", "step", "chat", "execute_tool"} <= names
+    assert missing(names, GUIDE / "tracing.md") == []
+
+
+# -- reference ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.delitem(sys.modules, "reference", raising=False)  # a module of tests/support has the same name
+    return import_module("reference")
+
+
+def _documented_classes(reference: Any) -> list[type]:
+    named = {"wick": wick.__all__, **reference.MORE}
+    values = [getattr(import_module(module), name) for module, names in named.items() for name in names]
+    return [value for value in [*values, *_events()] if isinstance(value, type)]
+
+
+def test_every_field_of_the_reference_has_a_description(reference: Any) -> None:
+    rows = {kind: reference.public_fields(kind) for kind in _documented_classes(reference)}
+    assert {"deps", "thread", "emit"} <= {name for name, _, _ in rows[RunOptions]}
+    left_out = [f"{kind.__name__}.{name}" for kind, found in rows.items() for name, _, words in found if not words]
+    assert left_out == [], "describe these fields in a comment at the end of their line"
+
+
+def test_every_key_of_the_reference_has_a_description(reference: Any) -> None:
+    files = sys.modules["reference_files"]
+    settings = {kind: files.field_comments(kind) for kind in (Settings, StaticToken, Jwt, Quotas, Retention)}
+    left_out = [f"{kind.__name__}.{name}" for kind, words in settings.items() for name in kind.model_fields
+                if not words.get(name)]  # fmt: skip
+    schema = build_agent_schema(RINGS, list_agent_keys(RINGS))
+    left_out += [f"{key}: {row[0]}" for key, form in schema["properties"].items()
+                 for _, rows in files.key_rows(key, form) for row in rows if not row[-1]]  # fmt: skip
+    assert left_out == [], "describe these keys in a comment of the class, or in a table of the guide"
+
+
+def test_every_field_of_the_http_api_has_a_description(reference: Any) -> None:
+    files, document = sys.modules["reference_files"], json.loads((ROOT / "ui" / "openapi.json").read_text("utf-8"))
+    left_out = [f"{name}.{row[0]}" for name, schema in document["components"]["schemas"].items()
+                for row in files.property_rows(name, schema) if not row[-1]]  # fmt: skip
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    left_out += [
+        f"{operation['operationId']}: {row[0]}"
+        for operation in operations
+        for row in files.parameter_rows(operation)
+        if not row[-1]
+    ]
+    assert left_out == [], "give the field a description, or add it to scripts/reference_fields.py"
+
+
+def test_the_reference_has_no_internal_names(reference: Any) -> None:
+    for kind in _documented_classes(reference):
+        members = {*dir(kind), *getattr(kind, "__annotations__", ())}
+        hidden = set(reference.INTERNAL.get(kind.__name__, "").split())
+        assert hidden <= members, f"{kind.__name__} has no {', '.join(sorted(hidden - members))}"
+    page = reference.api()
+    assert "### RunOptions" in page and "[RunOptions](#runoptions)" in page
+    assert [module for module in reference.MORE if "._" in module] == []
+    assert not re.search(
+        r"^#### (?:Run\.loop|Agent\.find_deps_problem|ToolUse\.seal)$|needs_output", page, re.MULTILINE
+    )
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 
 def _numbers() -> Any:
-    return _script("readme_numbers")
+    return _script("cost_numbers")
 
 
 def _script(name: str) -> Any:
@@ -360,13 +447,13 @@ def _script(name: str) -> Any:
     return module
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
+def test_the_costs_are_those_of_the_benchmarks() -> None:
     numbers = _numbers()
-    shown = numbers.BLOCK.search((ROOT / "README.md").read_text("utf-8"))
+    shown = numbers.BLOCK.search(numbers.PAGE.read_text("utf-8"))
     kept = json.loads(numbers.KEPT.read_text("utf-8"))
-    assert shown, "README.md has a place for the numbers, between <!-- numbers --> and <!-- /numbers -->"
+    assert shown, "docs/costs.md has a place for the numbers, between <!-- numbers --> and <!-- /numbers -->"
     expected = f"{shown[1]}{numbers.rendered(kept)}{shown[2]}"
-    assert shown[0] == expected, "run python scripts/readme_numbers.py"
+    assert shown[0] == expected, "run python scripts/cost_numbers.py"
     assert "wick's client" in shown[0]
 
 
@@ -385,17 +472,17 @@ def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
     assert "64 cores, Python 3.14" in numbers.rendered(changed)
 
 
-def test_the_readme_compares_frameworks(tmp_path: Path) -> None:
+def test_the_comparison_has_the_measured_speeds(tmp_path: Path) -> None:
     numbers = _numbers()
     wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
     other = {"version": "2", "different": "a message more", "delta": {"us": 7.0, "ratio": 14.0}}
     peers = {"wick": wick_, "other": other, "lost": {"version": ""}}
     measured = {"quick": False, "date": "2026-01-01", "python": "3.11", "cores": 2, "peers": peers}
     (tmp_path / "peers.json").write_text(json.dumps(measured), encoding="utf-8")
-    shown = numbers.rendered(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
-    assert "| wick | 0.1 | 0.4 ms (1.2×) |  | 9 µs |  |" in shown
-    assert "| other \\* | 2 |  |  | 7 µs (14×) |  |" in shown and "not quite the same work" in shown
-    assert "| lost |  |  |  |  |  |" in shown
+    shown = _script("comparison").speeds(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
+    assert "| wick | 0.4 ms (1.2×) |  |  | 9 µs |" in shown
+    assert "| other \\* |  |  |  | 7 µs (14×) |" in shown and "- other: a message more" in shown
+    assert "| lost |  |  |  |  |" in shown
 
 
 # -- links ----------------------------------------------------------------------------------------------------------
@@ -436,6 +523,39 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
     assert {page_name(page) for page in PAGES[1:]} - {page_name(page) for page in reached} == set()
+
+
+# -- installation ---------------------------------------------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+INSTALL = ROOT / "docs" / "install.md"
+INSTALLED = re.compile(r"pip install[^\n`]*?['\" ]wick-agent(?:\[[\w,]+\])?([^\n`'\"]*)")
+
+
+@pytest.mark.parametrize("page", [page for page in MARKDOWN if page != INSTALL], ids=page_name)
+def test_no_page_installs_wick_from_an_index(page: Path) -> None:
+    """wick is in no package index yet. `docs/install.md` shows the messages that add an extra to an installed wick."""
+    text, source = page.read_text(encoding="utf-8"), f" @ git+{PROJECT['urls']['Repository']}"
+    assert [found[0] for found in INSTALLED.finditer(text) if found[1] != source] == []
+    assert "pypi" not in text.lower()
+
+
+def test_a_page_that_installs_wick_from_an_index_is_found() -> None:
+    for line in ("pip install wick-agent", "pip install -U 'wick-agent[server]'", "uv pip install 'wick-agent[a,b]'"):
+        assert [found[1] for found in INSTALLED.finditer(line)] == [""]
+
+
+def test_a_new_project_depends_on_the_repository() -> None:
+    (wanted,) = tomllib.loads(render_project("new", "new")["pyproject.toml"])["project"]["dependencies"]
+    assert wanted == f"wick-agent[cli,files,permissions] @ git+{PROJECT['urls']['Repository']}"
+
+
+def test_the_table_of_extras_is_complete() -> None:
+    extras = PROJECT["optional-dependencies"]
+    in_server = set(re.findall(r"\w+", extras["server"][-1].partition("[")[2]))
+    listed = table(INSTALL, "Extras", "Extra")
+    assert {codes(row[0])[0] for row in listed} == set(extras)
+    assert {codes(row[0])[0] for row in listed if row[2] == "yes"} == in_server
 
 
 # -- promises -------------------------------------------------------------------------------------------------------

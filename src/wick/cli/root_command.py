@@ -17,6 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, add_completion_class
 
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.cli.command_group import CommandGroup, explain_unknown_option
 from wick.cli.command_help import add_help
 from wick.cli.completion import BashCompletion
@@ -31,6 +32,7 @@ COMMANDS = {
     "chat": "Chat with an agent in the terminal.",
     "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
     "new": "Create a project: an agent, a hook, a tool and tests.",
@@ -54,11 +56,11 @@ class RootCommand(CommandGroup):
             raise explain_unknown_option(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]
+        return [*COMMANDS, *(name for name, _ in _list_plugins())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _load_plugin(cmd_name)
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
         add_help(command, cmd_name)
         return command
@@ -66,6 +68,9 @@ class RootCommand(CommandGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
+        if plugins := _list_plugins():
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl(plugins)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing a command."""
@@ -94,6 +99,22 @@ class RootCommand(CommandGroup):
             elif isinstance(error, OSError) and error.strerror:  # without its number
                 message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
             raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
+
+
+def _list_plugins() -> list[tuple[str, str]]:
+    """Return the commands of installed packages with their packages, without importing them."""
+    found = {plugin.name: f"From {plugin.distribution}." for plugin in find_plugins("wick.commands")}
+    return [(name, text) for name, text in found.items() if name not in COMMANDS]
+
+
+def _load_plugin(name: str) -> click.Command | None:
+    """Return the command of an installed package, or None."""
+    if (plugin := find_plugin("wick.commands", name)) is None:
+        return None
+    command = plugin.load()
+    if not isinstance(command, click.Command):
+        raise plugin.build_error("is not a command of click")
+    return command
 
 
 class _InvalidCall(click.ClickException):

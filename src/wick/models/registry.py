@@ -14,17 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any
 
-from wick._internal.import_path import load_module
+from wick._internal.plugins import Plugin, find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
 from wick.protocols import Model
 
-logger = logging.getLogger("wick")
+logger = logging.getLogger("wick.auto")
 
 Options = dict[str, Any]
 
@@ -34,7 +33,30 @@ ALIASES = {
     "opus": "claude-opus-5-5",
 }
 FAMILIES = {"anthropic": r"claude-[^:]+", "openai": r"(gpt-|chatgpt-|o\d)[^:]*"}
+OPEN_MODELS = r"(llama|mistral|mixtral|qwen|gemma|phi|deepseek|gpt-oss|smollm)"  # names that Ollama serves
 DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # the model of `auto` if that key is set
+HOSTED = {  # providers with OpenAI's API under their own name: their classes, and the variables of key and address
+    "openrouter": ("OpenRouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
+    "groq": ("Groq", "GROQ_API_KEY", "GROQ_BASE_URL"),
+    "mistral": ("Mistral", "MISTRAL_API_KEY", "MISTRAL_BASE_URL"),
+    "deepseek": ("DeepSeek", "DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"),
+    "xai": ("XAI", "XAI_API_KEY", "XAI_BASE_URL"),
+    "together": ("Together", "TOGETHER_API_KEY", "TOGETHER_BASE_URL"),
+    "fireworks": ("Fireworks", "FIREWORKS_API_KEY", "FIREWORKS_BASE_URL"),
+    "nvidia": ("Nvidia", "NVIDIA_API_KEY", "NVIDIA_BASE_URL"),
+    "cerebras": ("Cerebras", "CEREBRAS_API_KEY", "CEREBRAS_BASE_URL"),
+}
+
+# The credentials of each provider: alternatives, each a list of variables that are needed together; and a model.
+CREDENTIALS: dict[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "sonnet"),
+    "openai": (("OPENAI_API_KEY",), "gpt-4o"),
+    "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "google:gemini-2.5-flash"),
+    "vertex": (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN"), "vertex:gemini-2.5-flash"),
+    "bedrock": (("AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"), "bedrock:amazon.nova-pro-v1:0"),
+    "azure": (("AZURE_OPENAI_ENDPOINT AZURE_OPENAI_API_KEY",), "azure:DEPLOYMENT"),
+    **{provider: ((key,), f"{provider}:MODEL") for provider, (_, key, _) in HOSTED.items()},
+}
 
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
@@ -56,15 +78,15 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_client(_load_client(provider), model, options)
     if provider in _CLIENTS:
         return _create_served(provider, model, options)
-    if (create := _find_plugin(provider)) is None:
+    if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    return create(model, options)
+    return _create_from_plugin(plugin, model, options)
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown provider or key, without creating a client."""
     provider, model, options = _parse_spec(spec)
-    if provider not in PROVIDERS and not _find_plugin(provider):
+    if provider not in PROVIDERS and not find_plugin("wick.models", provider):
         raise _unknown_model(provider, model)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
@@ -80,10 +102,16 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
                 raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
 
 
+_TEXTS = "provider model base_url api_key name version api_version project location region profile".split()
 _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
+    "google": ("wick.models.google", "Google"),
+    "vertex": ("wick.models.vertex", "Vertex"),
+    "bedrock": ("wick.models.bedrock", "Bedrock"),
+    "azure": ("wick.models.azure", "Azure"),
+    **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
 }
@@ -100,7 +128,7 @@ def _load_client(provider: str) -> Callable[..., Model]:
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
     """Return the provider, the model and the other options of a spec. An unknown provider is an empty text."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
-    for key in ("provider", "model", "base_url", "api_key", "name", "version"):
+    for key in _TEXTS:
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
@@ -113,7 +141,7 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
         if re.fullmatch(family, full_name):
             return family_provider, full_name, options
     prefix, colon, rest = (part.strip() for part in model.partition(":"))
-    if colon and (prefix in PROVIDERS or _find_plugin(prefix)):
+    if colon and (prefix in PROVIDERS or find_plugin("wick.models", prefix)):
         return prefix, rest, options
     return "", model, options
 
@@ -121,14 +149,23 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
 def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
-    plugins = [plugin.name for plugin in _find_plugins()]
-    close = get_close_matches(word, known + plugins, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
+    close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
+    hint = f"; did you mean {close}?" if close else ""
+    *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
-        f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}a name such as claude-sonnet-4-5, gpt-4o, "
-        f"o3, haiku, sonnet or opus, or else auto or demo{hint}"
+        f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
+        f"or {last}, a name such as claude-sonnet-4-5, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
+
+
+def _suggest_spec(model: str) -> str:
+    """Return the spec that an unknown model was probably meant to be: another separator, or Ollama's without prefix."""
+    prefix, _, rest = model.replace("/", ":", 1).partition(":")
+    if rest and (close := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8)):
+        return f"{close[0]}:{rest}"
+    return f"ollama:{model}" if re.match(OPEN_MODELS, model, re.IGNORECASE) else ""
 
 
 def choose_model() -> tuple[Model, str]:
@@ -154,6 +191,13 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return ALIASES.get(model, model), _with_environment("ANTHROPIC", options)
     if provider in ("openai", "openai-responses"):
         return model, _with_environment("OPENAI", options)
+    if provider in HOSTED:
+        return model, _with_environment(provider.upper(), options)
+    if provider in ("vertex", "bedrock", "azure"):  # these read the environment themselves
+        return model, options
+    if provider == "google":
+        key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
+        return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)
     if provider == "ollama":
         return model, _add_version_path({"base_url": ollama_url(), "name": "ollama", **options})
     # A gateway with OpenAI's API, such as LiteLLM's proxy.
@@ -178,10 +222,13 @@ def _reject_options(provider: str, model: str, options: Options) -> None:
 
 def _with_environment(provider: str, options: Options) -> Options:
     """Add the address and the key of the environment, unless the options have an address."""
-    address = os.environ.get(f"{provider}_BASE_URL", "").strip()
-    if not address or "base_url" in options:
-        return options
-    return {"base_url": address, "api_key": os.environ.get(f"{provider}_API_KEY"), **options}
+    return _with_address(f"{provider}_BASE_URL", os.environ.get(f"{provider}_API_KEY"), options)
+
+
+def _with_address(variable: str, key: str | None, options: Options) -> Options:
+    """Add the address in a variable and its key, unless the options have an address."""
+    address = os.environ.get(variable, "").strip()
+    return options if not address or "base_url" in options else {"base_url": address, "api_key": key, **options}
 
 
 def _create_served(provider: str, model: str, options: Options) -> Model:
@@ -218,21 +265,9 @@ def _create_client(client: Callable[..., Model], model: str, options: Options) -
 # -- plugins --------------------------------------------------------------------------------------------------------
 
 
-def _find_plugins() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group="wick.models"))
-
-
-def _find_plugin(provider: str) -> Callable[[str, Options], Model] | None:
-    """Return the factory of a plugin: an entry point in the group `wick.models`, called like a client."""
-    plugin = next((plugin for plugin in _find_plugins() if plugin.name == provider), None)
-    if plugin is None:
-        return None
-
-    def create(model: str, options: Options) -> Model:
-        try:
-            client: Callable[..., Model] = load_module(plugin.load)
-        except Exception as error:
-            raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
-        return _create_client(client, model, options)
-
-    return create
+def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
+    """Create a model of an installed package. Its entry point is called like a client."""
+    created = _create_client(plugin.load(), model, options)
+    if not hasattr(created, "stream"):
+        raise plugin.build_error("is not a model: it has no method stream")
+    return created

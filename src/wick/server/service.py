@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from wick._internal.worker_threads import run_in_thread
-from wick.errors import StoreError
-from wick.protocols import Store
+from wick.agent import Agent
+from wick.backends.sandbox.selection import explain_unavailable
+from wick.errors import StoreError, WickError
+from wick.protocols import Protection, Store
 from wick.server.agents.default_agent import EMBEDDED
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.browser_sessions import BrowserSessions
@@ -36,6 +38,7 @@ from wick.server.runs.usage import UsageLedger
 from wick.server.settings import MEMORY, Settings
 from wick.server.static_files import page_folder
 from wick.stores.in_memory import TTL_SECONDS, InMemory
+from wick.stores.registry import find_scheme, open_plugin_store
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
 
@@ -102,8 +105,10 @@ class Service:
                 lines.append(("trouble", f"the agent {shown!r} cannot be created: {error}"))
             else:
                 lines.append(("model", getattr(model, "why", "") or str(getattr(model, "name", shown))))
-                if instance.backend is not None:
-                    lines.append(("protection", instance.backend.protection.says))
+                if (backend := instance.backend) is not None:
+                    lines += await run_in_thread(lambda: describe_protection(backend.protection), "finding a sandbox")
+        elif any(template.has_auto_model for template in await self.registry.list_templates(LOCAL_USER)):
+            lines.append(("model", await run_in_thread(describe_auto, "finding a model")))
         problems = await self.registry.find_problems(LOCAL_USER)
         return lines + [
             ("trouble", f"the agent {id!r} cannot be used: {problem}")
@@ -145,6 +150,22 @@ class Service:
         await self.records.close()
 
 
+def describe_auto() -> str:
+    """Return the model that `auto` selects with the reason, or why there is none."""
+    try:
+        return f"auto: {getattr(Agent('auto').model, 'why', '')}"
+    except WickError as error:
+        return f"auto: {error}"
+
+
+def describe_protection(protection: Protection) -> list[tuple[str, str]]:
+    """Return the lines on the sandbox of commands, with a note if bubblewrap would make it stronger."""
+    lines = [("protection", protection.says)]
+    if protection.by == "landlock" and (reason := explain_unavailable("bubblewrap")):
+        lines.append(("note", f"bubblewrap confines commands better: {reason}"))
+    return lines
+
+
 async def check_store(place: Any) -> None:
     """Raise a StoreError if a database cannot be used; log a temporary problem."""
     check = getattr(place, "check", None)  # an in-memory store has nothing to check
@@ -173,4 +194,6 @@ def open_store(settings: Settings) -> Store:
         return Postgres(settings.store, schema=settings.store_schema)
     if settings.store == MEMORY:
         return InMemory(ttl=settings.retention.threads or TTL_SECONDS)
+    if find_scheme(settings.store):
+        return open_plugin_store(settings.store)
     return Sqlite(settings.data / "threads.db")

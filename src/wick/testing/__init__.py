@@ -1,26 +1,30 @@
-"""A pytest plugin, loaded automatically: a test fails if it leaves replies of a `Scripted` model unused."""
+"""Tools for tests: recorded model replies, and test cases for stores, backends and models of your own.
+
+The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import pytest
+from wick.testing.cassette import Cassette
 
-from wick.models import scripted
+if TYPE_CHECKING:
+    from wick.testing.backend_cases import BackendCases
+    from wick.testing.model_cases import ModelCases
+    from wick.testing.store_cases import StoreCases
+
+__all__ = ["BackendCases", "Cassette", "ModelCases", "StoreCases"]
+
+_CASES = {  # imported when first used, as they need pytest
+    "BackendCases": "backend_cases",
+    "ModelCases": "model_cases",
+    "StoreCases": "store_cases",
+}
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    scripted.watched = []
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    result = yield
-    for model in scripted.watched or ():
-        model.check()
-    return result
-
-
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    scripted.watched = None
+def __getattr__(name: str) -> Any:
+    if name not in _CASES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_CASES[name]}"), name)

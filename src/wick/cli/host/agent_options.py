@@ -18,6 +18,7 @@ from wick.cli.completion import AGENTS_FILE, complete_agent_specs, list_agent_na
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
 from wick.models import check_model, resolve
@@ -28,7 +29,6 @@ HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do the task, verify the result, and report it plainly and briefly. Answer in Markdown. If something cannot be done, or
@@ -59,6 +59,7 @@ class AgentOverrides:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     hooks: bool = True  # False: load no hook programs and no recipes
+    claude: bool = False  # True: use the settings of Claude Code
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
@@ -72,8 +73,10 @@ class AgentOverrides:
             changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
+        if self.claude:
+            changed["claude_settings"] = options.get("claude_settings") or True
         if self.allow or self.deny:
-            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(find_permissions(changed), allow=self.allow, deny=self.deny)
         if not self.hooks:
             changed |= {"executables": False, "recipes": False}
             if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
@@ -163,20 +166,6 @@ def _suggest_agent(name: str, folder: Path) -> str:
     if name in list_agent_names(str(file)):
         return f"did you mean {file}:{name}?"
     return "--agent takes the path of an agents.yaml, as in agents.yaml or agents.yaml:coder"
-
-
-def split_agent_spec(spec: str) -> tuple[Path, str]:
-    """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
-    path, colon, id = spec.rpartition(":")
-    return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
-
-
-def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
-    """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
-    if permissions is None or permissions is False:
-        permissions = {"mode": ALLOW_ALL_MODE}
-    current = _as_dict(permissions)
-    return {**current, **{type: [*current.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

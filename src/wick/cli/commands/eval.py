@@ -1,0 +1,257 @@
+"""`wick eval`: run the cases of a suite with several agents, and compare the results."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from wick._internal.paths import data_folder
+from wick.capabilities.sessions import LOCAL
+from wick.cli.completion import complete_agent_specs
+from wick.cli.root_command import DONE, FAILED, INTERRUPTED
+from wick.cli.terminal.output import JSON, format_count, print_table, show_status, strip_controls
+from wick.constants import EVAL_JOBS
+from wick.errors import ConfigError
+from wick.evals.html_report import render_html
+from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
+from wick.evals.recordings import read_recordings, recordings_path, write_recordings
+from wick.evals.redaction import TextRedactor
+from wick.evals.report import EvalCaseResult, EvalReport, describe_check, read_report
+from wick.evals.runner import EvalOptions, run_suite
+from wick.evals.suite import EvalSuite, load_suite
+from wick.evals.variants import name_variants
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+SHOWN_FAILURES = 20
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+
+@click.group("eval")
+def command() -> None:
+    """Run the cases of a suite with several agents, and compare the results."""
+
+
+@command.command("run")
+@click.argument("path", metavar="SUITE", type=FILE)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="FILE[:ID]",
+    help="An agent to test, instead of the variants of the suite; repeatable.",
+    shell_complete=complete_agent_specs,
+)
+@click.option("--case", "cases", multiple=True, metavar="PATTERN", help="Run only the cases whose id matches.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant; repeatable.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=EVAL_JOBS, show_default=True, help="Cases at a time.")
+@click.option("--record", is_flag=True, help="Call models and tools, and record them in a file beside the suite.")
+@click.option("--baseline", type=FILE, help="An earlier report: only cases that it does not know as failing fail.")
+@click.option("--output", "-o", type=FILE, help="Write the report as JSON to this file.")
+@click.option("--html", type=FILE, help="Write the report as one HTML file.")
+@click.option("--save", metavar="NAME", default="", help="Store the report in the data folder, for the web interface.")
+@JSON
+def run(
+    path: Path,
+    agents: tuple[str, ...],
+    cases: tuple[str, ...],
+    variants: tuple[str, ...],
+    jobs: int,
+    record: bool,
+    baseline: Path | None,
+    output: Path | None,
+    html: Path | None,
+    save: str,
+    as_json: bool,
+) -> None:
+    """Run the cases of SUITE, print a table, and exit with 1 if a case fails.
+
+    With --baseline, cases that fail in that report may fail again.
+    """
+    if save and not _NAME.fullmatch(save):
+        raise ConfigError(f"{save!r} is not a name; use letters, digits, `_`, `.` and `-`")
+    suite = _select_parts(load_suite(path), path, agents, cases, variants)
+    stored = recordings_path(path)
+    options = EvalOptions(
+        folder=Path() if agents else path.absolute().parent,
+        jobs=jobs,
+        recordings=read_recordings(stored),
+        record=record,
+        baseline=read_report(baseline) if baseline is not None else None,
+    )
+    with _show_progress(len(suite.cases) * len(suite.variants)) as advance:
+        options.on_result = lambda case, variant, result: advance()
+        report = asyncio.run(run_suite(suite, options))
+    if record:
+        write_recordings(stored, options.recordings, suite)
+        click.echo(f"recorded in {stored}", err=True)
+    _write_report(report, output, html, data_folder() / "evals" / f"{save}.json" if save else None)
+    if as_json:
+        click.echo(report.to_json(), nl=False)
+    else:
+        print_report(report)
+    sys.exit(_exit_code(report, baseline is not None))
+
+
+def _select_parts(
+    suite: EvalSuite, path: Path, agents: Sequence[str], cases: Sequence[str], variants: Sequence[str]
+) -> EvalSuite:
+    """Return a suite with the selected agents, cases and variants."""
+    if agents:
+        suite = suite.model_copy(update={"variants": name_variants(agents)})
+    for name in variants:
+        if name not in suite.variants:
+            raise ConfigError(f"{path} has no variant {name!r}; its variants are {', '.join(suite.variants)}")
+    if variants:
+        suite = suite.model_copy(update={"variants": {name: suite.variants[name] for name in variants}})
+    if cases:
+        found = [case for case in suite.cases if any(fnmatchcase(case.id, pattern) for pattern in cases)]
+        if not found:
+            raise ConfigError(f"{path} has no case {' or '.join(map(repr, cases))}")
+        suite = suite.model_copy(update={"cases": found})
+    return suite
+
+
+def _write_report(report: EvalReport, output: Path | None, html: Path | None, saved: Path | None) -> None:
+    for path in filter(None, (output, saved)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(report.to_json(), encoding="utf-8")
+    if html is not None:
+        html.write_text(render_html(report), encoding="utf-8")
+
+
+def _exit_code(report: EvalReport, has_baseline: bool) -> int:
+    if report.partial:
+        return INTERRUPTED
+    known = sum(regression.against == "baseline" for regression in report.regressions)
+    return FAILED if (known if has_baseline else report.failed) else DONE
+
+
+@contextmanager
+def _show_progress(total: int) -> Iterator[Callable[[], None]]:
+    """Show a progress bar while the block runs, if stderr is a terminal; yield the function that advances it."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("running cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda: progress.advance(task)
+
+
+# -- import ----------------------------------------------------------------------------------------------------------
+
+DATA_FOLDER = "the data folder"
+
+
+@command.command("import")
+@click.option(
+    "--from-threads",
+    "store",
+    metavar="[STORE]",
+    is_flag=False,
+    flag_value=DATA_FOLDER,
+    required=True,
+    help="The folder or file of a store, or a postgresql:// URL; the data folder by default.",
+)
+@click.option("--output", "-o", type=FILE, required=True, help="The new suite file: .yaml or .jsonl.")
+@click.option("--agent", default="", metavar="NAME", help="Import only runs of this agent.")
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Import only this thread; repeatable.")
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]),
+    help="Import only runs since this day or time.",
+)
+@click.option("--owner", default=LOCAL, show_default=True, help="The owner of the threads: a user of a server.")
+@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, help="The maximum number of cases.")
+@click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
+def import_cases(
+    store: str,
+    output: Path,
+    agent: str,
+    threads: tuple[str, ...],
+    since: datetime | None,
+    owner: str,
+    limit: int,
+    patterns: tuple[str, ...],
+) -> None:
+    """Write a suite whose cases are the runs of stored threads.
+
+    A case has the input, the model's replies, the results of tools, and expectations: the calls, their order and the
+    decisions about them. Keys, tokens and passwords are redacted.
+    """
+    if output.suffix not in (".yaml", ".yml", ".jsonl"):
+        raise ConfigError(f"{output} is not a suite; its name must end with .yaml or .jsonl")
+    if output.exists():
+        raise ConfigError(f"{output} already exists; choose another name")
+    wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit)
+    redactor, place = TextRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
+
+    async def read_store() -> ImportedCases:
+        async with open_store(place) as opened:
+            return await import_threads(opened, wanted, redactor)
+
+    with show_status("reading threads"):
+        found = asyncio.run(read_store())
+    for line in found.skipped:
+        click.echo(f"skipped {strip_controls(line)}", err=True)
+    if not found.cases:
+        raise ConfigError("no runs were found; check --agent, --thread, --since and --owner")
+    output.write_text(format_suite(found.cases, output.suffix), encoding="utf-8")
+    redacted = f", {format_count(redactor.count, 'text')} redacted" if redactor.count else ""
+    click.echo(f"{format_count(len(found.cases), 'case')} in {output}{redacted}")
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+def print_report(report: EvalReport) -> None:
+    """Print a table of cases and variants, the totals, and the reasons of failures."""
+    names = [variant.name for variant in report.variants]
+    regressed = {(found.case, found.variant) for found in report.regressions}
+    rows = [
+        (case.id, *(_format_cell(case.results.get(name), (case.id, name) in regressed) for name in names))
+        for case in report.cases
+    ]
+    totals = tuple(
+        f"{one.passed}/{one.passed + one.failed} pass, {one.score:.2f}, {one.tokens:,} tokens, {format_cost(one.cost)}"
+        for one in report.variants
+    )
+    print_table(("case", *names), [*rows, ("total", *totals)])
+    failures = [
+        f"{case.id}, {name}: {describe_check(check)}"
+        for case in report.cases
+        for name, result in case.results.items()
+        for check in result.checks
+        if not check.passed
+    ]
+    for line in failures[:SHOWN_FAILURES]:
+        click.echo(strip_controls(line), err=True)
+    if len(failures) > SHOWN_FAILURES:
+        click.echo(f"… and {len(failures) - SHOWN_FAILURES:,} more; see --output or --html", err=True)
+    if report.partial:
+        click.echo(f"partial: {report.finished:,} of {report.planned:,} results", err=True)
+    elif report.regressions:
+        click.echo(format_count(len(report.regressions), "regression"), err=True)
+
+
+def _format_cell(result: EvalCaseResult | None, regressed: bool) -> str:
+    if result is None:
+        return "not run"
+    verdict = "pass" if result.passed else "REGRESSED" if regressed else "FAIL"
+    return f"{verdict} {result.score:.2f}, {result.tokens:,} tokens, {format_cost(result.cost)}"
+
+
+def format_cost(cost: float | None) -> str:
+    """Return a cost in dollars, or that it is not known."""
+    return "cost unknown" if cost is None else f"${cost:.4f}"

@@ -1,0 +1,243 @@
+"""Cases from stored threads: each finished run becomes a case with its input, replies, results and decisions.
+
+async with open_store("./sessions") as store:
+    found = await import_threads(store, ImportFilter(agent="support"))
+Path("suite.yaml").write_text(format_suite(found.cases, ".yaml"))
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wick._internal.frozen import thaw
+from wick.capabilities.sessions import LOCAL
+from wick.config.keys import load_own
+from wick.errors import ConfigError
+from wick.evals.redaction import TextRedactor
+from wick.evals.suite import EvalCase
+from wick.evals.transcript import TranscriptCall, collect_calls
+from wick.messages import Message
+from wick.protocols import Store, Summary
+from wick.stores.held_thread import load
+from wick.stores.sqlite import Sqlite
+from wick.threads import Thread
+from wick.threads.state import Entry, fold_entries, select_effective
+
+PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFilter:
+    """The threads to import. Empty values select all."""
+
+    owner: str = LOCAL
+    agent: str = ""
+    threads: Sequence[str] = ()
+    since: float = 0.0  # a timestamp
+    limit: int = 1_000  # cases
+
+
+@dataclass(slots=True)
+class ImportedCases:
+    """Cases from threads, and the runs that could not be imported, with reasons."""
+
+    cases: list[EvalCase] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def open_store(place: str) -> AsyncIterator[Store]:
+    """Open the store at a path or a URL of Postgres, and close it at the end."""
+    store = _find_store(place)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _find_store(place: str) -> Store:
+    if re.match(r"postgres(ql)?://", place):
+        postgres: Store = load_own("wick.stores.postgres:Postgres")(place)
+        return postgres
+    path = Path(place) / "threads.db" if Path(place).is_dir() else Path(place)
+    if not path.is_file():
+        raise ConfigError(f"there is no store of threads at {path}; give its folder, its file or its URL")
+    return Sqlite(path)
+
+
+async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedactor | None = None) -> ImportedCases:
+    """Return a case for each finished run of the selected threads, oldest thread first, with secrets redacted."""
+    redactor, found = redactor or TextRedactor(), ImportedCases()
+    heads = [head async for head in _iter_heads(store, wanted)]
+    for head in sorted(heads, key=lambda head: (head.created, head.id)):
+        thread = await load(store, wanted.owner, head.id)
+        for number, run in enumerate(split_runs(thread), 1):
+            if len(found.cases) >= wanted.limit:
+                found.skipped.append(f"{head.id}: the limit of {wanted.limit:,} cases is reached")
+                return found
+            if not _is_selected(run, head, wanted):
+                continue
+            id = f"{head.id}-{number}"
+            if problem := _find_problem(run):
+                found.skipped.append(f"{id}: {problem}")
+            else:
+                case = redactor.redact_json(_describe_case(id, thread, run))
+                found.cases.append(EvalCase.model_validate(case))
+    return found
+
+
+async def _iter_heads(store: Store, wanted: ImportFilter) -> AsyncIterator[Summary]:
+    if wanted.threads:
+        for id in wanted.threads:
+            yield await store.head(wanted.owner, id)
+        return
+    cursor = None
+    while cursor != "":
+        page = await store.list(wanted.owner, cursor=cursor or "", limit=PAGE)
+        for head in page.threads:
+            if "parent" not in head.meta and head.updated >= wanted.since:
+                yield head
+        cursor = page.next
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RecordedRun:
+    """The entries of one run in the log of a thread. `before` is the number of entries up to its first start."""
+
+    start: Entry
+    before: int
+    entries: list[Entry] = field(default_factory=list)
+    end: Entry | None = None
+
+
+def split_runs(thread: Thread) -> Iterator[RecordedRun]:
+    """Yield the runs of a thread that no rewind has undone. A resumed run is one run."""
+    log = select_effective(thread.entries, len(thread.entries))
+    run: RecordedRun | None = None
+    for index, entry in enumerate(log):
+        if entry.kind == "run_start" and (run is None or run.start.data["run"] != entry.data["run"]):
+            if run is not None:
+                yield run
+            run = RecordedRun(entry, index)
+        elif run is not None and run.end is None:
+            run.entries.append(entry)
+            if entry.kind == "run_end" and entry.data["outcome"] != "interrupted":
+                run.end = entry
+    if run is not None:
+        yield run
+
+
+def _is_selected(run: RecordedRun, head: Summary, wanted: ImportFilter) -> bool:
+    agents = (run.start.data.get("agent"), head.meta.get("agent"))
+    return run.start.at >= wanted.since and (not wanted.agent or wanted.agent in agents)
+
+
+def _find_problem(run: RecordedRun) -> str:
+    """Return why a run cannot be a case, or an empty text."""
+    if run.end is None:
+        return "the run has not ended"
+    if run.end.data["outcome"] in ("failed", "cancelled"):
+        return f"the run ended as {run.end.data['outcome']}"
+    messages = [entry.data for entry in run.entries if entry.kind == "message"]
+    if any(message.role == "user" and not message.name for message in messages):
+        return "the user sent messages during the run"
+    if not any(message.role == "assistant" for message in messages):
+        return "the model did not reply"
+    return ""
+
+
+# -- cases -----------------------------------------------------------------------------------------------------------
+
+
+def _describe_case(id: str, thread: Thread, run: RecordedRun) -> dict[str, Any]:
+    log = select_effective(thread.entries, len(thread.entries))
+    given = fold_entries(thread.id, log[: run.before]).messages
+    calls = collect_calls(run.entries)
+    first = given[0] if len(given) == 1 else None
+    is_text = first is not None and first.role == "user" and isinstance(first.content, str)
+    case: dict[str, Any] = {"id": re.sub(r"[^\w.:-]", "-", id)}
+    case |= {"input": first.text} if first and is_text else {"messages": [message.to_json() for message in given]}
+    case["thread"] = thread.id
+    case["replies"] = [_describe_reply(entry) for entry in run.entries if _is_reply(entry)]
+    if results := [_describe_result(call) for call in calls if call.decision == "ran"]:
+        case["results"] = results
+    if approvals := {call.tool: "allow" if call.decision == "ran" else "deny" for call in calls if call.asked}:
+        case["approvals"] = approvals
+    case["expect"] = _propose_expectations(run, calls)
+    return case
+
+
+def _is_reply(entry: Entry) -> bool:
+    return entry.kind == "message" and entry.data.role == "assistant"
+
+
+def _describe_reply(entry: Entry) -> dict[str, Any]:
+    message: Message = entry.data
+    calls = [{"tool": call.name, "args": thaw(call.args), "id": call.id} for call in message.tool_calls]
+    about: dict[str, Any] = thaw(entry.about) if entry.about is not None else {}
+    usage = {name: count for name, count in about.get("usage", {}).items() if count}
+    reply = {"text": message.text, "calls": calls, "model": about.get("model", ""), "usage": usage}
+    return {key: value for key, value in reply.items() if value}
+
+
+def _describe_result(call: TranscriptCall) -> dict[str, Any]:
+    return {"tool": call.tool, "args": call.args, "error" if call.failed else "output": call.output}
+
+
+def _propose_expectations(run: RecordedRun, calls: Sequence[TranscriptCall]) -> dict[str, Any]:
+    """Return expectations that the recorded run meets: its calls, their order, and the decisions about them."""
+    names = [call.tool for call in calls]
+    expect: dict[str, Any] = {"calls": names}
+    if len(names) > 1:
+        expect["order"] = names
+    expect["blocked"] = _distinct(call.tool for call in calls if call.decision == "blocked")
+    expect["asked"] = _distinct(call.tool for call in calls if call.asked)
+    expect["invalid"] = _distinct(call.tool for call in calls if call.decision == "invalid")
+    if run.end is not None and run.end.data["outcome"] != "completed":
+        expect["outcome"] = run.end.data["outcome"]
+    return expect
+
+
+def _distinct(names: Iterator[str]) -> list[str]:
+    return [*dict.fromkeys(names)]
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def format_suite(cases: Sequence[EvalCase], suffix: str) -> str:
+    """Return the text of a suite file with these cases, in YAML or JSONL."""
+    rows = [case.model_dump(exclude_unset=True) for case in cases]
+    if suffix == ".jsonl":
+        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    return _dump_yaml({"tools": "recorded", "cases": rows})
+
+
+_PLAIN = re.compile(r"[A-Za-z][\w ]*[\w.!?]")
+_RESERVED = frozenset(("true", "false", "null", "yes", "no", "on", "off"))
+
+
+def _dump_yaml(data: Any) -> str:
+    """Return data as YAML in block style. Texts that a version of YAML reads as another type are quoted."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def represent_text(dumper: Any, text: str) -> Any:
+        plain = _PLAIN.fullmatch(text) and text.lower() not in _RESERVED
+        style = None if plain else "|" if "\n" in text and text.replace("\n", "").isprintable() else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent_text)
+    return str(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120))

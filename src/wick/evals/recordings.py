@@ -1,0 +1,308 @@
+"""Recorded replies and tool results: a model and tools that replay them, and the file beside a suite.
+
+A `Tape` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
+where a tool would be executed. All hooks and guards of the agent run as they do without recordings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from wick._internal.frozen import canonical_json, digest, thaw
+from wick.capability import Capability
+from wick.decisions import Block
+from wick.errors import ConfigError, ModelError, ToolError
+from wick.evals.suite import (
+    EvalCase,
+    EvalSuite,
+    RecordedCall,
+    RecordedReply,
+    RecordedResult,
+    Replies,
+    RequestFingerprint,
+    RequestPart,
+    StrictEvalModel,
+)
+from wick.hooks import before, guard
+from wick.messages import Message, ToolCall, ToolResult
+from wick.models.reply import Reply
+from wick.operations import ModelCall, ToolUse
+from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
+from wick.tools import Tool, run_tool
+
+_HASH_CHARS = 16
+NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
+
+
+def fingerprint_request(request: Request) -> RequestFingerprint:
+    """Return the hashes of a request: of its system prompt, of each tool, and of its messages."""
+    return RequestFingerprint(
+        system=_hash_json(request.system),
+        tools={tool.name: _hash_json(tool.schema) for tool in request.tools},
+        messages=_hash_json([message.digest for message in request.messages]),
+    )
+
+
+def _hash_json(value: Any) -> str:
+    return digest(canonical_json(value))[:_HASH_CHARS]
+
+
+def describe_difference(
+    recorded: RequestFingerprint, sent: RequestFingerprint, parts: Iterable[RequestPart]
+) -> list[str]:
+    """Return what differs between two requests, in words."""
+    found, wanted = list[str](), {*parts}
+    if "system" in wanted and recorded.system != sent.system:
+        found.append("the system prompt")
+    if "tools" in wanted:
+        names = [*recorded.tools, *(name for name in sent.tools if name not in recorded.tools)]
+        found += [f"the tool {name}" for name in names if recorded.tools.get(name) != sent.tools.get(name)]
+    if "messages" in wanted and recorded.messages != sent.messages:
+        found.append("the messages")
+    return found
+
+
+# -- the recordings of one case --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Tape:
+    """The recorded replies and results of one case, and the problems of replaying them."""
+
+    replies: Sequence[RecordedReply] = ()
+    results: Sequence[RecordedResult] = ()
+    compared: Sequence[RequestPart] = ()
+    live_model: bool = False  # call the model, and record its replies
+    live_tools: bool = False  # execute a tool that has no recorded result, and record it
+    requests: list[RequestFingerprint] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)  # requests that differ from the recorded ones
+    missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
+    new_replies: list[RecordedReply] = field(default_factory=list)
+    new_results: list[RecordedResult] = field(default_factory=list)
+    _used_replies: set[int] = field(default_factory=set)
+    _used_results: set[int] = field(default_factory=set)
+    _answered: dict[str, RecordedResult] = field(default_factory=dict)  # by call id, for other attempts
+
+    def next_reply(self, purpose: str, request: Request) -> RecordedReply:
+        """Return the next recorded reply for a purpose, and compare the request with the recorded one."""
+        self.requests.append(fingerprint_request(request))
+        for index, reply in enumerate(self.replies):
+            if index not in self._used_replies and reply.purpose == purpose:
+                self._used_replies.add(index)
+                self._compare(index, reply)
+                return reply
+        self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
+        raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+
+    def _compare(self, index: int, reply: RecordedReply) -> None:
+        if reply.request is not None and (
+            differs := describe_difference(reply.request, self.requests[-1], self.compared)
+        ):
+            self.changed.append(f"request {index + 1}: {', '.join(differs)}")
+
+    def find_result(self, use: ToolUse) -> RecordedResult | None:
+        """Return the recorded result of a tool use; None without one. Each is used for one call."""
+        if (found := self._answered.get(use.call.id)) is not None:
+            return found
+        names, args = use.names, thaw(use.args)
+        for index, result in enumerate(self.results):
+            if index not in self._used_results and result.tool in names and _has_args(args, result.args):
+                self._used_results.add(index)
+                self._answered[use.call.id] = result
+                return result
+        return None
+
+    @property
+    def unused(self) -> int:
+        """The number of recorded replies that the run did not need."""
+        return 0 if self.live_model else len(self.replies) - len(self._used_replies)
+
+
+def _has_args(args: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    return wanted is None or all(name in args and args[name] == value for name, value in wanted.items())
+
+
+# -- models and tools ------------------------------------------------------------------------------------------------
+
+
+class RecordedModel:
+    """A model that returns the recorded replies of a tape."""
+
+    def __init__(self, tape: Tape, name: str, purpose: str = "") -> None:
+        self.tape, self.name, self.purpose = tape, name, purpose
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        reply = self.tape.next_reply(self.purpose, request)
+        if reply.text:
+            yield TextDelta(reply.text)
+        for index, call in enumerate(reply.calls):
+            yield CallStart(index, call.id or f"call_{len(self.tape.requests)}_{index + 1}", call.tool)
+            yield CallArgs(index, json.dumps(call.args))
+        yield Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
+        yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
+
+
+def estimate_usage(request: Request, reply: RecordedReply) -> Usage:
+    """Return the estimated tokens of a recorded reply that has no usage."""
+    calls = tuple(ToolCall(str(index), call.tool, call.args) for index, call in enumerate(reply.calls))
+    sent = sum(message.tokens for message in request.messages) + Message("system", request.system).tokens
+    return Usage(input_tokens=sent, output_tokens=Message("assistant", reply.text, calls).tokens)
+
+
+class RecordingModel:
+    """A model that passes requests to another one, and records the replies."""
+
+    def __init__(self, tape: Tape, model: Model, purpose: str = "") -> None:
+        self.tape, self.model, self.purpose, self.name = tape, model, purpose, model.name
+
+    def __getattr__(self, name: str) -> Any:  # optional attributes such as `holds_schema`
+        return getattr(self.model, name)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        reply, fingerprint = Reply(), fingerprint_request(request)
+        async for delta in self.model.stream(request):
+            reply.feed(delta)
+            yield delta
+        message = reply.message()
+        recorded = RecordedReply(
+            text=message.text,
+            calls=[RecordedCall(tool=call.name, args=thaw(call.args), id=call.id) for call in message.tool_calls],
+            purpose=self.purpose,
+            model=self.name,
+            usage={name: count for name, count in reply.usage.to_json().items() if count},
+            finish="" if reply.finish in ("stop", "tool_calls") else reply.finish,
+            request=fingerprint,
+        )
+        self.tape.requests.append(fingerprint)
+        self.tape.new_replies.append(recorded)
+
+
+class RecordedTool(Tool[..., Any]):
+    """A tool that returns recorded results. Its name, schema, kind and other options are those of the real tool."""
+
+    tape: Tape
+
+    @classmethod
+    def replace_tool(cls, tool: Tool, tape: Tape) -> RecordedTool:
+        """Return a copy of a tool that is not executed."""
+        recorded = object.__new__(cls)
+        recorded.__dict__.update(tool.copy().__dict__, tape=tape)
+        return recorded
+
+    async def call(self, values: Mapping[str, Any], *context: object) -> Any:
+        """Return the recorded result of the tool use in the context."""
+        use = next(item for item in context if isinstance(item, ToolUse))
+        if (found := self.tape.find_result(use)) is not None:
+            return ToolResult(output=found.output, error=found.error, data=thaw(found.data))
+        args = json.dumps(thaw(use.args), ensure_ascii=False, sort_keys=True)
+        if not self.tape.live_tools:
+            self.tape.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
+            raise ToolError(f"there is no recorded result of {self.name} with these arguments")
+        real = object.__new__(Tool)
+        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "tape"})
+        result, _ = await run_tool(real, values, *context)
+        new = RecordedResult(
+            tool=self.name, args=thaw(use.args), output=result.output, error=result.error, data=thaw(result.data)
+        )
+        self.tape.new_results.append(new)
+        return result
+
+
+class EvalSubstitution(Capability):
+    """Replaces models and tools by recorded ones: where the model is called, and where the tool would be executed.
+
+    It is the innermost capability. Sealing, guards and the hooks around a tool use are those of the agent. A guard
+    refuses a tool use that would execute a real tool.
+    """
+
+    def __init__(self, tape: Tape, *, model: bool, tools: bool) -> None:
+        self.tape, self.replaces_model, self.replaces_tools = tape, model, tools
+
+    @before(ModelCall, inherit=True)
+    def replace_model(self, call: ModelCall) -> None:
+        if not self.replaces_model:
+            return
+        if self.tape.live_model:
+            call.model = RecordingModel(self.tape, call.model, call.purpose)
+        else:
+            call.model = RecordedModel(self.tape, call.model.name, call.purpose)
+
+    @before(ToolUse, inherit=True)
+    def replace_tool(self, use: ToolUse) -> None:
+        if self.replaces_tools and use.tool is not None and not isinstance(use.tool, RecordedTool):
+            use.tool = RecordedTool.replace_tool(use.tool, self.tape)
+
+    @guard(ToolUse)
+    def refuse_real_tool(self, use: ToolUse) -> Block | None:
+        if self.replaces_tools and not isinstance(use.tool, RecordedTool):
+            self.tape.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
+            return Block("the tools of this eval are recorded, and a hook would execute a real one")
+        return None
+
+
+# -- the file beside a suite -----------------------------------------------------------------------------------------
+
+
+class Recording(StrictEvalModel):
+    """The recordings of one case with one variant: a line of the file beside a suite."""
+
+    case: str
+    variant: str
+    replies: Replies = Field(default_factory=list)
+    results: list[RecordedResult] = Field(default_factory=list)
+    requests: list[RequestFingerprint] = Field(default_factory=list)  # of the replies that the case itself has
+    judge: Replies = Field(default_factory=list)
+
+
+Recordings = dict[tuple[str, str], Recording]
+
+
+def recordings_path(suite: Path) -> Path:
+    """Return the path of the recordings of a suite: `refunds.recordings.jsonl` beside `refunds.yaml`."""
+    return suite.with_name(f"{suite.stem}.recordings.jsonl")
+
+
+def read_recordings(path: Path) -> Recordings:
+    """Return the recordings of a file; none if there is no such file."""
+    found: Recordings = {}
+    if not path.exists():
+        return found
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            recording = Recording.model_validate_json(line)
+        except ValidationError as problem:
+            error = problem.errors(include_url=False)[0]
+            where = ".".join(map(str, error["loc"]))
+            raise ConfigError(
+                f"{path}, line {number}: {where}: {error['msg']}; record the suite again with --record"
+            ) from None
+        found[recording.case, recording.variant] = recording
+    return found
+
+
+def write_recordings(path: Path, recordings: Recordings, suite: EvalSuite) -> None:
+    """Write recordings, one per line, in the order of the suite; those of other cases and variants follow."""
+    first = [(case.id, variant) for case in suite.cases for variant in suite.variants]
+    keys = dict.fromkeys([*(key for key in first if key in recordings), *recordings])
+    lines = [recordings[key].model_dump_json(exclude_defaults=True) for key in keys]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def find_replies(case: EvalCase, recording: Recording | None) -> list[RecordedReply]:
+    """Return the replies for a case: its own, with the recorded fingerprints, or those of the recording."""
+    if not case.replies:
+        return [] if recording is None else recording.replies
+    known = [] if recording is None else recording.requests
+    padded = [*known, *[None] * (len(case.replies) - len(known))]
+    return [
+        reply if reply.request is not None or request is None else reply.model_copy(update={"request": request})
+        for reply, request in zip(case.replies, padded, strict=False)
+    ]

@@ -1,0 +1,214 @@
+"""Reports: the results of a suite by case and variant, regressions, and the comparison with an earlier report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wick.constants import EVAL_TEXT_CHARS
+from wick.errors import ConfigError
+from wick.evals.transcript import Decided, Transcript, TranscriptCall
+
+
+class _ReportModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class EvalCheck(_ReportModel):
+    """The result of one expectation."""
+
+    name: str
+    passed: bool
+    score: float = 1.0
+    detail: str = ""
+
+
+class EvalCall(_ReportModel):
+    """One tool call of a run."""
+
+    tool: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    decision: Decided
+    asked: bool = False
+    hook: str = ""
+    reason: str = ""
+    output: str = ""
+    failed: bool = False
+
+
+class EvalCaseResult(_ReportModel):
+    """The result of one case with one variant."""
+
+    passed: bool
+    score: float
+    checks: list[EvalCheck]
+    outcome: str
+    reason: str = ""
+    text: str = ""
+    calls: list[EvalCall] = Field(default_factory=list)
+    steps: int = 0
+    tokens: int = 0
+    cost: float | None = None
+
+
+class EvalCaseRow(_ReportModel):
+    """The results of one case, by variant."""
+
+    id: str
+    input: str
+    thread: str = ""
+    results: dict[str, EvalCaseResult] = Field(default_factory=dict)
+
+
+class EvalVariantSummary(_ReportModel):
+    """The totals of one variant."""
+
+    name: str
+    agent: str
+    passed: int
+    failed: int
+    score: float
+    tokens: int
+    cost: float | None
+
+
+class EvalRegression(_ReportModel):
+    """A case that fails with a variant, and passes with the first variant or in the baseline report."""
+
+    case: str
+    variant: str
+    against: Literal["variant", "baseline"]
+    reference: str
+    detail: str
+
+
+class EvalReport(_ReportModel):
+    """The results of a suite. The same recordings give the same bytes of JSON."""
+
+    version: Literal[1] = 1
+    suite: str
+    partial: bool = False
+    planned: int = 0
+    variants: list[EvalVariantSummary] = Field(default_factory=list)
+    regressions: list[EvalRegression] = Field(default_factory=list)
+    cases: list[EvalCaseRow] = Field(default_factory=list)
+
+    @property
+    def finished(self) -> int:
+        """The number of results."""
+        return sum(len(case.results) for case in self.cases)
+
+    @property
+    def failed(self) -> int:
+        """The number of results that do not pass."""
+        return sum(variant.failed for variant in self.variants)
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return self.model_dump_json(indent=2) + "\n"
+
+
+def build_case_result(transcript: Transcript, checks: Sequence[EvalCheck]) -> EvalCaseResult:
+    """Return the result of a case. Its score is the mean of the scores of its checks."""
+    score = sum(check.score for check in checks) / len(checks) if checks else 1.0
+    return EvalCaseResult(
+        passed=all(check.passed for check in checks),
+        score=round(score, 4),
+        checks=[*checks],
+        outcome=transcript.outcome,
+        reason=shorten_text(transcript.reason),
+        text=shorten_text(transcript.text),
+        calls=[_describe_call(call) for call in transcript.calls],
+        steps=transcript.steps,
+        tokens=transcript.usage.total_tokens,
+        cost=None if transcript.price is None else round(float(transcript.price), 6),
+    )
+
+
+def _describe_call(call: TranscriptCall) -> EvalCall:
+    return EvalCall(
+        tool=call.tool,
+        args=call.args,
+        decision=call.decision,
+        asked=call.asked,
+        hook=call.hook,
+        reason=shorten_text(call.reason),
+        output=shorten_text(call.output),
+        failed=call.failed,
+    )
+
+
+def shorten_text(text: str) -> str:
+    """Return a text, cut to the length that a report shows."""
+    if len(text) <= EVAL_TEXT_CHARS:
+        return text
+    return f"{text[:EVAL_TEXT_CHARS]}… ({len(text) - EVAL_TEXT_CHARS:,} more characters)"
+
+
+def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> EvalVariantSummary:
+    """Return the totals of a variant. The cost is None if one result has no known price."""
+    results = [case.results[name] for case in cases if name in case.results]
+    costs = [result.cost for result in results]
+    known = [cost for cost in costs if cost is not None]
+    passed = sum(result.passed for result in results)
+    return EvalVariantSummary(
+        name=name,
+        agent=agent,
+        passed=passed,
+        failed=len(results) - passed,
+        score=round(sum(result.score for result in results) / len(results), 4) if results else 0.0,
+        tokens=sum(result.tokens for result in results),
+        cost=round(sum(known), 6) if len(known) == len(costs) and costs else None,
+    )
+
+
+def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> list[EvalRegression]:
+    """Return the cases that fail, although they pass with the first variant or in a baseline report."""
+    return [*_compare_variants(report), *(_compare_baseline(report, baseline) if baseline is not None else ())]
+
+
+def _compare_variants(report: EvalReport) -> Iterator[EvalRegression]:
+    first = report.variants[0].name if report.variants else ""
+    for case in report.cases:
+        reference = case.results.get(first)
+        if reference is None or not reference.passed:
+            continue
+        for name, result in case.results.items():
+            if not result.passed:
+                yield _make_regression(case.id, name, "variant", first, result)
+
+
+def _compare_baseline(report: EvalReport, baseline: EvalReport) -> Iterator[EvalRegression]:
+    """Yield failing results that are not failing results of the baseline: known failures are tolerated."""
+    known = {(case.id, name) for case in baseline.cases for name, result in case.results.items() if not result.passed}
+    for case in report.cases:
+        for name, result in case.results.items():
+            if not result.passed and (case.id, name) not in known:
+                yield _make_regression(case.id, name, "baseline", baseline.suite, result)
+
+
+def _make_regression(
+    case: str, variant: str, against: Literal["variant", "baseline"], reference: str, result: EvalCaseResult
+) -> EvalRegression:
+    detail = "; ".join(describe_check(check) for check in result.checks if not check.passed)
+    return EvalRegression(case=case, variant=variant, against=against, reference=reference, detail=detail)
+
+
+def describe_check(check: EvalCheck) -> str:
+    """Return a check as one line."""
+    return f"{check.name}: {check.detail}" if check.detail else check.name
+
+
+def read_report(path: Path) -> EvalReport:
+    """Return the report of a JSON file; raise a ConfigError if it is not one."""
+    try:
+        return EvalReport.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}; write one with: wick eval run … --output {path}") from None
+    except ValidationError as problem:
+        error = problem.errors(include_url=False)[0]
+        where = ".".join(map(str, error["loc"])) or "the file"
+        raise ConfigError(f"{path} is not a report of `wick eval run --output`: {where}: {error['msg']}") from None

@@ -1,0 +1,212 @@
+"""The runner: every case with every variant, a bounded number at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wick.agent import Agent
+from wick.config.builder import load_python_name
+from wick.constants import EVAL_JOBS
+from wick.decisions import Block, Question
+from wick.errors import ConfigError
+from wick.evals.judge import judge_transcript
+from wick.evals.recordings import (
+    EvalSubstitution,
+    RecordedModel,
+    Recording,
+    Recordings,
+    Tape,
+    find_replies,
+)
+from wick.evals.report import (
+    EvalCaseResult,
+    EvalCaseRow,
+    EvalCheck,
+    EvalReport,
+    build_case_result,
+    find_regressions,
+    shorten_text,
+    summarize_variant,
+)
+from wick.evals.scorers import Scorer, apply_scorer, score_recording, score_transcript
+from wick.evals.suite import Answer, EvalCase, EvalSuite, EvalVariant, Expectations
+from wick.evals.transcript import Transcript, build_transcript
+from wick.evals.variants import VariantAgents
+from wick.threads import Thread
+
+OnResult = Callable[[str, str, EvalCaseResult], None]
+
+
+@dataclass(slots=True)
+class EvalOptions:
+    """Options of `run_suite`."""
+
+    folder: Path = field(default_factory=Path)  # agents and modules are relative to it
+    jobs: int = EVAL_JOBS
+    recordings: Recordings = field(default_factory=dict)
+    record: bool = False  # call models and tools, and store their replies and results in `recordings`
+    baseline: EvalReport | None = None
+    on_result: OnResult | None = None
+
+
+async def run_suite(suite: EvalSuite, options: EvalOptions | None = None) -> EvalReport:
+    """Run every case of a suite with every variant, and return the report.
+
+    If the task is cancelled, the report has the results so far, and is marked as partial.
+    """
+    runner = _SuiteRunner(suite, options or EvalOptions())
+    try:
+        runner.prepare()
+        with suppress(asyncio.CancelledError):
+            await runner.run_all()
+            runner.partial = False
+    finally:
+        await runner.agents.close()
+    return runner.build_report()
+
+
+class _SuiteRunner:
+    """The state of one run of a suite."""
+
+    def __init__(self, suite: EvalSuite, options: EvalOptions) -> None:
+        if not suite.variants:
+            raise ConfigError("no agent is named; add `variants:` to the suite, or use --agent FILE[:ID]")
+        self.suite, self.options, self.partial = suite, options, True
+        self.agents = VariantAgents(options.folder)
+        self.scorers: dict[str, Scorer] = {}
+        self.results: dict[tuple[str, str], EvalCaseResult] = {}
+
+    def prepare(self) -> None:
+        """Build all agents and load own scorers, so that a mistake shows before the first case."""
+        for name, variant in self.suite.variants.items():
+            self.agents.build(name, variant)
+        for case in self.suite.cases:
+            for name in self._expectations(case).scorers:
+                self.scorers[name] = load_python_name(name, self.agents.folder)
+
+    async def run_all(self) -> None:
+        """Run the cases with a bounded number of workers."""
+        todo = iter([(case, name) for case in self.suite.cases for name in self.suite.variants])
+
+        async def work() -> None:
+            for case, name in todo:
+                self.results[case.id, name] = result = await self._run_case(case, name, self.suite.variants[name])
+                if self.options.on_result is not None:
+                    self.options.on_result(case.id, name, result)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(max(1, self.options.jobs)):
+                group.create_task(work())
+
+    async def _run_case(self, case: EvalCase, name: str, variant: EvalVariant) -> EvalCaseResult:
+        recording = self.options.recordings.get((case.id, name))
+        tape = self._make_tape(case, recording)
+        replayed = bool(tape.replies)
+        expected = self._expectations(case)
+        try:
+            async with asyncio.timeout(self.suite.timeout):
+                done = await self._perform(case, name, variant, tape)
+                checks = score_transcript(done, expected)
+                checks += score_recording(tape) if replayed or tape.missing else []
+                checks += await self._judge(case, name, done, expected)
+                checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
+        except TimeoutError:
+            done = Transcript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
+            checks = [EvalCheck(name="timeout", passed=False, score=0.0, detail=done.reason)]
+        return build_case_result(done, checks)
+
+    def _make_tape(self, case: EvalCase, recording: Recording | None) -> Tape:
+        replies = find_replies(case, None if self.options.record and not case.replies else recording)
+        results = [*case.results, *(recording.results if recording is not None and not self.options.record else ())]
+        return Tape(
+            replies,
+            results,
+            [] if self.options.record else self.suite.requests,
+            live_model=not replies,
+            live_tools=self.options.record,
+        )
+
+    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> Transcript:
+        """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
+        agent: Agent = self.agents.build(name, variant)
+        changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
+        if not tape.live_model:
+            label = next((reply.model for reply in tape.replies if reply.model), "recorded")
+            changes["model"] = RecordedModel(tape, label)
+        recorded_tools = self.suite.tools_of(case) == "recorded"
+        substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
+        agent = agent.with_options(**changes).with_hooks(substitution)
+        deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
+        input = case.build_input()
+        try:
+            stream = agent.stream(input, thread=Thread(), **deps)
+        except Exception as error:
+            return Transcript(case.id, input, reason=f"{type(error).__name__}: {error}")
+        try:
+            await stream.finish()
+        except Exception as error:
+            return replace(build_transcript(case.id, input, stream.result), reason=f"{type(error).__name__}: {error}")
+        finally:
+            if self.options.record:
+                self._store_recording(case, name, tape)
+        return build_transcript(case.id, input, stream.result)
+
+    async def _judge(self, case: EvalCase, name: str, done: Transcript, expected: Expectations) -> list[EvalCheck]:
+        if expected.judge is None:
+            return []
+        recording = self.options.recordings.get((case.id, name))
+        replies = expected.judge.replies or (recording.judge if recording is not None else [])
+        tape = Tape(replies, compared=self.suite.requests, live_model=not replies)
+        checks = [await judge_transcript(done, expected.judge, self.suite.judge, tape)]
+        if replies:
+            checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(tape)]
+        if self.options.record and recording is not None:
+            recording.judge = tape.new_replies
+        return checks
+
+    def _store_recording(self, case: EvalCase, name: str, tape: Tape) -> None:
+        self.options.recordings[case.id, name] = Recording(
+            case=case.id,
+            variant=name,
+            replies=tape.new_replies,
+            results=tape.new_results,
+            requests=tape.requests if case.replies else [],
+        )
+
+    def _expectations(self, case: EvalCase) -> Expectations:
+        """Return the expectations of a case, over those of the suite."""
+        common = self.suite.expect
+        if common is None:
+            return case.expect
+        own = {name: getattr(case.expect, name) for name in case.expect.model_fields_set}
+        return common.model_copy(update=own)
+
+    def build_report(self) -> EvalReport:
+        """Return the report of the results so far, in the order of the suite."""
+        rows = [self._build_row(case) for case in self.suite.cases]
+        report = EvalReport(
+            suite=self.suite.name,
+            partial=self.partial,
+            planned=len(self.suite.cases) * len(self.suite.variants),
+            variants=[summarize_variant(name, variant.agent, rows) for name, variant in self.suite.variants.items()],
+            cases=rows,
+        )
+        report.regressions = find_regressions(report, self.options.baseline)
+        return report
+
+    def _build_row(self, case: EvalCase) -> EvalCaseRow:
+        results = {name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results}
+        last = case.build_input()[-1]
+        return EvalCaseRow(id=case.id, input=shorten_text(last.text), thread=case.thread, results=results)
+
+
+def _answer_question(answers: Answer | Mapping[str, Answer], question: Question) -> bool | Block:
+    """Answer a question about a tool use: as the case says, by the name of the tool."""
+    answer = answers if isinstance(answers, str) else answers.get(str(question.about.get("tool", "")), "deny")
+    return True if answer == "allow" else Block("the user denied it")

@@ -1,0 +1,175 @@
+"""Scorers: compare the transcript of a run with the expectations of a case."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from wick.errors import ConfigError
+from wick.evals.recordings import Tape
+from wick.evals.report import EvalCheck
+from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText
+from wick.evals.transcript import Transcript, TranscriptCall
+
+PASSING_SCORE = 0.5  # of own scorers that return a number
+SHOWN_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The result of an own scorer: a score from 0 to 1 with a reason. It passes from `threshold` on."""
+
+    value: float
+    reason: str = ""
+    threshold: float = PASSING_SCORE
+
+
+Scorer = Callable[[Transcript], "Score | float | bool | Awaitable[Score | float | bool]"]
+
+
+def score_transcript(done: Transcript, expected: Expectations) -> list[EvalCheck]:
+    """Return a check for each expectation that needs no model and no code of the user."""
+    return [*_check_run(done, expected), *_check_calls(done, expected), *_check_limits(done, expected)]
+
+
+def score_recording(tape: Tape) -> list[EvalCheck]:
+    """Return the checks of a replay: requests as recorded, and no missing or unused recordings."""
+    problems = [*dict.fromkeys(tape.missing)]
+    if tape.unused and not problems:
+        problems.append(f"{tape.unused} of {len(tape.replies)} recorded replies were not needed")
+    checks = [_make_check("recording", problems)]
+    if any(reply.request is not None for reply in tape.replies):
+        checks.append(_make_check("requests", tape.changed))
+    return checks
+
+
+def _make_check(name: str, problems: Iterable[str]) -> EvalCheck:
+    found = [*problems]
+    return EvalCheck(name=name, passed=not found, score=0.0 if found else 1.0, detail="; ".join(found))
+
+
+def _check_run(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+    wrong = [] if done.outcome == expected.outcome else [f"{done.outcome} ({done.reason}), not {expected.outcome}"]
+    yield _make_check("outcome", wrong)
+    if expected.text is not None:
+        yield _make_check("text", _find_text_problems(done.text, expected.text))
+
+
+def _find_text_problems(text: str, expected: ExpectedText) -> list[str]:
+    problems = [f"{part!r} is missing" for part in expected.contains if part not in text]
+    problems += [f"{part!r} is in it" for part in expected.excludes if part in text]
+    if expected.matches and not re.search(expected.matches, text):
+        problems.append(f"it does not match {expected.matches!r}")
+    if expected.equals is not None and text != expected.equals:
+        problems.append(f"it is not {_shorten(expected.equals)!r}")
+    return [f"{problem}: {_shorten(text)!r}" for problem in problems]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+def _check_calls(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+    names = [call.tool for call in done.calls]
+    if expected.calls is not None:
+        wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
+        yield _make_check("calls", wrong)
+    if expected.order is not None:
+        wrong = [] if _is_subsequence(expected.order, names) else [_list_difference(names, expected.order)]
+        yield _make_check("order", wrong)
+    if expected.not_called:
+        yield _make_check("not_called", [f"{name} was called" for name in expected.not_called if name in names])
+    for item in expected.arguments:
+        yield _make_check(f"arguments of {item.tool}", _find_argument_problem(done.calls, item))
+    for output in expected.outputs:
+        yield _make_check(f"output of {output.tool}", _find_output_problem(done.calls, output.tool, output))
+    if expected.blocked is not None:
+        yield _compare_tools("blocked", [call for call in done.calls if call.decision == "blocked"], expected.blocked)
+    if expected.asked is not None:
+        yield _compare_tools("asked", [call for call in done.calls if call.asked], expected.asked)
+    if expected.invalid is not None:
+        yield _compare_tools("invalid", [call for call in done.calls if call.decision == "invalid"], expected.invalid)
+
+
+def _list_difference(names: Sequence[str], expected: Sequence[str]) -> str:
+    return f"the calls are {', '.join(names) or 'none'}; expected {', '.join(expected) or 'none'}"
+
+
+def _is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
+    rest = iter(names)
+    return all(name in rest for name in wanted)
+
+
+def _find_argument_problem(calls: Iterable[TranscriptCall], expected: ExpectedArguments) -> list[str]:
+    found = [call.args for call in calls if call.tool == expected.tool]
+    if any(_args_match(args, expected) for args in found):
+        return []
+    shown = "; ".join(_shorten(json.dumps(args, ensure_ascii=False, sort_keys=True)) for args in found)
+    return [f"no call has {json.dumps(expected.args, ensure_ascii=False)} ({expected.match}): {shown or 'no call'}"]
+
+
+def _args_match(args: dict[str, Any], expected: ExpectedArguments) -> bool:
+    if expected.match == "exact":
+        return args == expected.args
+    if expected.match == "subset":
+        return _is_subset(expected.args, args)
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in args.items()}
+    return all(name in texts and re.search(str(pattern), texts[name]) for name, pattern in expected.args.items())
+
+
+def _is_subset(wanted: Any, found: Any) -> bool:
+    """Return True if a value has all keys of another one, with equal values; at any depth of maps."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(key in found and _is_subset(value, found[key]) for key, value in wanted.items())
+    return bool(wanted == found)
+
+
+def _find_output_problem(calls: Iterable[TranscriptCall], tool: str, expected: ExpectedText) -> list[str]:
+    problems = [_find_text_problems(call.output, expected) for call in calls if call.tool == tool]
+    if not problems:
+        return [f"{tool} was not called"]
+    return [] if [] in problems else problems[-1]
+
+
+def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequence[str]) -> EvalCheck:
+    found = {call.tool: call.reason or call.output for call in calls}
+    problems = [f"{tool} was not {name}" for tool in dict.fromkeys(expected) if tool not in found]
+    problems += [f"{tool} was {name}: {reason}" for tool, reason in found.items() if tool not in expected]
+    return _make_check(name, problems)
+
+
+def _check_limits(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+    tokens, price = done.usage.total_tokens, done.price
+    if expected.max_steps is not None:
+        over = done.steps > expected.max_steps
+        yield _make_check("max_steps", [f"{done.steps} steps, more than {expected.max_steps}"] if over else [])
+    if expected.max_tokens is not None:
+        over = tokens > expected.max_tokens
+        yield _make_check("max_tokens", [f"{tokens:,} tokens, more than {expected.max_tokens:,}"] if over else [])
+    if expected.max_cost is not None:
+        problem = "the price of the model is not known" if price is None else ""
+        if price is not None and float(price) > expected.max_cost:
+            problem = f"${float(price):.6f}, more than ${expected.max_cost:g}"
+        yield _make_check("max_cost", [problem] if problem else [])
+
+
+# -- own scorers -----------------------------------------------------------------------------------------------------
+
+
+async def apply_scorer(name: str, scorer: Scorer, done: Transcript) -> EvalCheck:
+    """Return the check of an own scorer, which may be async. An exception is a failed check."""
+    try:
+        given = scorer(done)
+        value: object = await given if isawaitable(given) else given
+        score = Score(value) if isinstance(value, int | float) else value
+        if not isinstance(score, Score) or not 0 <= score.value <= 1:
+            raise ConfigError(f"a scorer returns a Score, a bool, or a number from 0 to 1, not {value!r}")
+    except Exception as error:
+        return _make_check(name, [f"the scorer failed: {type(error).__name__}: {error}"])
+    passed = score.value >= score.threshold
+    return EvalCheck(name=name, passed=passed, score=round(float(score.value), 4), detail=score.reason)

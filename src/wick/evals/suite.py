@@ -1,0 +1,333 @@
+"""Suites of cases: the schema of a suite file, and its loader.
+
+    suite = load_suite("refunds.yaml")
+    suite.cases[0].id
+
+A YAML file has the keys of `EvalSuite`. A JSONL file has one case in each line; a line without an `id` has the other
+keys of the suite. An invalid file is refused with the line and the id of the case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml
+from wick.config.options_schema import suggest_key
+from wick.constants import EVAL_SUITE_BYTES
+from wick.errors import ConfigError, MessageError
+from wick.messages import Message, Messages, user
+from wick.results import Outcome
+
+RequestPart = Literal["system", "tools", "messages"]
+ToolSource = Literal["recorded", "real"]
+Answer = Literal["allow", "deny"]
+_CASE_ID = re.compile(r"\w[\w.:-]{0,199}")
+
+
+class StrictEvalModel(BaseModel):
+    """A model that refuses unknown keys and converted types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+
+def _check_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return pattern
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_map(key: str) -> BeforeValidator:
+    """Return a validator that accepts a text in place of a map with one key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
+
+
+# -- recordings ------------------------------------------------------------------------------------------------------
+
+
+class RequestFingerprint(StrictEvalModel):
+    """Hashes of the parts of a request to a model."""
+
+    system: str = ""
+    tools: dict[str, str] = Field(default_factory=dict)
+    messages: str = ""
+
+
+class RecordedCall(StrictEvalModel):
+    """A tool call of a recorded reply."""
+
+    tool: str
+    args: dict[str, Any] = Field(default_factory=dict)
+    id: str = ""
+
+
+class RecordedReply(StrictEvalModel):
+    """A recorded reply of a model; a text in place of the map is its `text`."""
+
+    text: str = ""
+    calls: list[RecordedCall] = Field(default_factory=list)
+    purpose: str = ""
+    model: str = ""
+    usage: dict[str, int] = Field(default_factory=dict)
+    finish: str = ""
+    request: RequestFingerprint | None = None
+
+
+class RecordedResult(StrictEvalModel):
+    """A recorded result of a tool, for calls that have these arguments; without `args`, for any call of the tool."""
+
+    tool: str
+    args: dict[str, Any] | None = None
+    output: str = ""
+    error: str = ""
+    data: Any = None
+
+
+Replies = list[Annotated[RecordedReply, _as_map("text")]]
+
+
+# -- expectations ----------------------------------------------------------------------------------------------------
+
+
+class ExpectedText(StrictEvalModel):
+    """Conditions for a text."""
+
+    contains: Texts = Field(default_factory=list)
+    excludes: Texts = Field(default_factory=list)
+    matches: Pattern = ""
+    equals: str | None = None
+
+
+class ExpectedArguments(StrictEvalModel):
+    """The arguments of at least one call of a tool."""
+
+    tool: str
+    args: dict[str, Any]
+    match: Literal["subset", "exact", "regex"] = "subset"
+
+
+class ExpectedOutput(ExpectedText):
+    """Conditions for the output of at least one call of a tool."""
+
+    tool: str
+
+
+class ExpectedVerdict(StrictEvalModel):
+    """A rubric for a judge model; a text in place of the map is the `rubric`."""
+
+    rubric: str
+    threshold: Annotated[float, Field(ge=0, le=1, strict=False)] | None = None
+    replies: Replies = Field(default_factory=list)
+
+
+class Expectations(StrictEvalModel):
+    """The expected behavior of an agent in one case. Every key is optional."""
+
+    outcome: Outcome = "completed"
+    calls: list[str] | None = None
+    order: list[str] | None = None
+    not_called: Texts = Field(default_factory=list)
+    arguments: list[ExpectedArguments] = Field(default_factory=list)
+    outputs: list[ExpectedOutput] = Field(default_factory=list)
+    blocked: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
+    asked: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
+    invalid: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
+    text: Annotated[ExpectedText | None, _as_map("contains")] = None
+    max_steps: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=0)
+    max_cost: Annotated[float, Field(ge=0, strict=False)] | None = None
+    judge: Annotated[ExpectedVerdict | None, _as_map("rubric")] = None
+    scorers: Texts = Field(default_factory=list)
+
+
+# -- suites ----------------------------------------------------------------------------------------------------------
+
+
+class EvalCase(StrictEvalModel):
+    """One input for an agent, with its recordings and the expected behavior."""
+
+    id: str
+    input: str = ""
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    replies: Replies = Field(default_factory=list)
+    results: list[RecordedResult] = Field(default_factory=list)
+    tools: ToolSource | None = None
+    approvals: Answer | dict[str, Answer] | None = None
+    expect: Expectations = Field(default_factory=Expectations)
+    thread: str = ""
+
+    def build_input(self) -> list[Message]:
+        """Return the messages that the run is given."""
+        return [*Messages.from_json(self.messages), *([user(self.input)] if self.input else [])]
+
+
+class EvalVariant(StrictEvalModel):
+    """An agent under test: one of an agents.yaml, or of a module, with changes."""
+
+    agent: str
+    model: str | dict[str, Any] | None = None
+    system_prompt: str | None = None
+    settings: dict[str, Any] | None = None
+    permissions: dict[str, Any] | None = None
+    guards: Texts = Field(default_factory=list)
+    without: Texts = Field(default_factory=list)
+    deps: str = ""
+
+
+class JudgeOptions(StrictEvalModel):
+    """The model that judges answers, and the score from which an answer passes."""
+
+    model: str | dict[str, Any] = "auto"
+    threshold: Annotated[float, Field(ge=0, le=1, strict=False)] = 0.7
+
+
+class EvalSuite(StrictEvalModel):
+    """Cases, and the variants of an agent that are compared. The first variant is the reference of the others."""
+
+    name: str = ""
+    variants: dict[str, Annotated[EvalVariant, _as_map("agent")]] = Field(default_factory=dict)
+    tools: ToolSource = "recorded"
+    approvals: Answer | dict[str, Answer] = "deny"
+    requests: list[RequestPart] = Field(default_factory=lambda: [*get_args(RequestPart)])
+    judge: Annotated[JudgeOptions, _as_map("model")] = Field(default_factory=JudgeOptions)
+    timeout: Annotated[float, Field(gt=0, strict=False)] = 300.0
+    expect: Expectations | None = None
+    cases: list[EvalCase] = Field(default_factory=list)
+
+    def tools_of(self, case: EvalCase) -> ToolSource:
+        """Return whether the tools of a case are recorded or real."""
+        return case.tools or self.tools
+
+    def approvals_of(self, case: EvalCase) -> Answer | Mapping[str, Answer]:
+        """Return the answers to questions about the tool uses of a case."""
+        return self.approvals if case.approvals is None else case.approvals
+
+
+def load_suite(path: str | Path) -> EvalSuite:
+    """Return the suite of a YAML or JSONL file; raise a ConfigError with the line and the case of a problem."""
+    path = Path(path)
+    text = _read_text(path)
+    source = _parse_lines(text, str(path)) if path.suffix == ".jsonl" else _parse_yaml(text, str(path))
+    suite = validate_suite(source)
+    return suite if suite.name else suite.model_copy(update={"name": path.stem})
+
+
+def _read_text(path: Path) -> str:
+    if path.suffix not in (".yaml", ".yml", ".jsonl"):
+        raise ConfigError(f"{path} is not a suite; its name must end with .yaml or .jsonl")
+    try:
+        with path.open("rb") as file:
+            data = file.read(EVAL_SUITE_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}; create it, or give its path") from None
+    if len(data) > EVAL_SUITE_BYTES:
+        raise ConfigError(f"{path} is longer than {EVAL_SUITE_BYTES:,} bytes; split it into several suites")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigLineError(str(path), line, (), "this is not UTF-8; save the file in that encoding") from None
+
+
+def _parse_yaml(text: str, name: str) -> YamlSource:
+    data, lines = load_yaml(text, name)
+    if not isinstance(data, dict):
+        raise ConfigLineError(name, 1, (), "a suite is a map with the keys `variants:` and `cases:`")
+    return YamlSource(name, data, lines)
+
+
+def _parse_lines(text: str, name: str) -> YamlSource:
+    data: dict[str, Any] = {}
+    cases, lines = list[Any](), dict[KeyPath, int]({(): 1})
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ConfigLineError(name, number, (), f"this line is not JSON: {error}") from None
+        if isinstance(row, dict) and "id" not in row and not cases and not data:
+            data, lines[()] = row, number
+        else:
+            lines[("cases", len(cases))] = number
+            cases.append(row)
+    return YamlSource(name, {**data, "cases": [*data.get("cases", []), *cases]}, lines)
+
+
+def validate_suite(source: YamlSource) -> EvalSuite:
+    """Return the suite of parsed data; raise a ConfigError with the line of the first problem."""
+    try:
+        suite = EvalSuite.model_validate(source.data)
+    except ValidationError as problem:
+        # Report the deepest error of a union: it belongs to the intended branch.
+        error = max(problem.errors(include_url=False), key=lambda error: len(error["loc"]))
+        raise source.error_at(error["loc"], _describe_error(source.data, error["loc"], error)) from None
+    if not suite.cases:
+        raise source.error_at((), "there are no cases; write them under `cases:`, each with an `id` and an `input`")
+    first = dict[str, int]()
+    for index, case in enumerate(suite.cases):
+        if what := _find_problem(case, first):
+            raise source.error_at(("cases", index), f"case {case.id!r}: {what}")
+        first[case.id] = index
+    return suite
+
+
+def _find_problem(case: EvalCase, known: Mapping[str, int]) -> str:
+    if not _CASE_ID.fullmatch(case.id):
+        return "an id has letters, digits, `_`, `.`, `:` and `-`, at most 200"
+    if case.id in known:
+        return f"the id is used twice; case {known[case.id] + 1} has it already"
+    try:
+        if not case.build_input():
+            return "there is no input; give `input` a text, or `messages` a list"
+        Messages(case.build_input()).validate()
+    except MessageError as error:
+        return f"messages: {error}"
+    return ""
+
+
+def _describe_error(data: Any, at: Sequence[int | str], error: Any) -> str:
+    """Return the problem at a place of a suite, with the id of the case and a hint for an unknown key."""
+    where = ".".join(str(key) for key in at if not isinstance(key, int))
+    case = ""
+    if len(at) > 1 and at[0] == "cases" and isinstance(at[1], int):
+        row = data["cases"][at[1]]
+        case = f"case {row['id']!r}: " if isinstance(row, dict) and "id" in row else f"case {at[1] + 1}: "
+        where = where.removeprefix("cases").lstrip(".")
+    if error["type"] == "extra_forbidden":
+        return f"{case}there is no key {where!r}; {suggest_key(str(at[-1]), _known_keys(at[:-1]))}"
+    if error["type"] == "missing":
+        return f"{case}the key {where!r} is missing"
+    return f"{case}{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _known_keys(at: Sequence[int | str]) -> list[str]:
+    """Return the keys of the map at a place of a suite."""
+    known: Any = EvalSuite
+    for key in at:
+        if isinstance(key, str) and key in getattr(known, "model_fields", {}):
+            known = _find_model(known.model_fields[key].annotation)
+    return [*getattr(known, "model_fields", ())]
+
+
+def _find_model(annotation: Any) -> Any:
+    """Return the model inside of an annotation, such as `list[EvalCase]`; None without one."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_find_model(inner) for inner in getattr(annotation, "__args__", ()))
+    return next((model for model in found if model is not None), None)

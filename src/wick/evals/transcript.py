@@ -1,0 +1,112 @@
+"""The transcript of a run: the tool calls with the decisions about them, the answer and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+from wick._internal.frozen import thaw
+from wick.messages import Message, ToolCall
+from wick.operations import Result
+from wick.protocols import Usage
+from wick.threads.state import Entry
+
+Decided = Literal["ran", "blocked", "denied", "invalid"]
+_BLOCKING = ("block", "stop", "failed")
+
+
+@dataclass(slots=True)
+class TranscriptCall:
+    """One tool call of a run, with its final arguments and the decision about it."""
+
+    tool: str
+    args: dict[str, Any]
+    decision: Decided = "invalid"
+    asked: bool = False
+    hook: str = ""  # the hook that blocked it, or asked
+    reason: str = ""
+    output: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What an agent did in one case. Own scorers get it."""
+
+    case: str
+    input: Sequence[Message]
+    text: str = ""
+    outcome: str = "failed"
+    reason: str = ""
+    calls: Sequence[TranscriptCall] = ()
+    steps: int = 0
+    usage: Usage = field(default_factory=Usage)
+    price: Decimal | None = None
+    messages: Sequence[Message] = ()
+
+
+def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -> Transcript:
+    """Return the transcript of a finished run, from its log."""
+    entries = _entries_of_run(result.thread.entries)
+    return Transcript(
+        case,
+        input,
+        result.text,
+        result.outcome,
+        result.reason,
+        collect_calls(entries),
+        sum(entry.kind == "message" and entry.data.role == "assistant" for entry in entries),
+        result.usage,
+        result.price,
+        [entry.data for entry in entries if entry.kind == "message"],
+    )
+
+
+def _entries_of_run(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries after the start of the first run; its input is logged before."""
+    start = next((index for index, entry in enumerate(entries) if entry.kind == "run_start"), len(entries))
+    return entries[start:]
+
+
+def collect_calls(entries: Sequence[Entry]) -> list[TranscriptCall]:
+    """Return the tool calls of log entries, in the order of the model's replies."""
+    calls, open = list[TranscriptCall](), dict[str, TranscriptCall]()
+    for entry in entries:
+        if entry.kind == "message" and entry.data.role == "assistant":
+            open = {call.id: _start_call(call) for call in entry.data.tool_calls}
+            calls += open.values()
+        elif entry.kind == "message" and entry.data.tool_call_id in open:
+            call = open[entry.data.tool_call_id]
+            call.output, call.failed = entry.data.text, entry.data.failed
+        elif entry.kind in ("decision", "intent", "asked") and (call_id := _call_id(entry)) in open:
+            _apply_entry(open[call_id], entry)
+    return calls
+
+
+def _start_call(call: ToolCall) -> TranscriptCall:
+    return TranscriptCall(call.name, thaw(call.args))
+
+
+def _call_id(entry: Entry) -> str:
+    return str(entry.data.get("call_id" if entry.kind == "asked" else "call", ""))
+
+
+def _apply_entry(call: TranscriptCall, entry: Entry) -> None:
+    data = entry.data
+    if entry.kind == "asked":
+        call.asked, call.args, call.reason = True, thaw(data.get("args", call.args)), data["question"]
+        call.decision = "denied"  # until its intent is logged
+        return
+    if "hash" in data:
+        call.tool = data["tool"]  # the model may have called it by an alias
+        # The entry has the difference of the arguments to those of the model.
+        kept = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
+        call.args = {**kept, **thaw(data.get("args", {}))}
+    if entry.kind == "intent":
+        call.decision = "ran"
+    elif not data.get("shadow") and data["verdict"] in _BLOCKING:
+        call.decision, call.hook, call.reason = "blocked", data["hook"], data.get("reason", "")
+    elif not data.get("shadow") and data["verdict"] == "ask":
+        call.hook = data["hook"]

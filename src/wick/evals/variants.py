@@ -1,0 +1,107 @@
+"""Variants: agents by name, with another model, prompt or policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wick.agent import Agent
+from wick.capabilities.permissions import Permissions
+from wick.capabilities.sessions import Sessions
+from wick.capability import Capability
+from wick.config import Config, load
+from wick.config.builder import load_python_name
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
+from wick.errors import ConfigError
+from wick.evals.suite import EvalVariant
+from wick.hooks import Hook
+
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class VariantAgents:
+    """The agents of a suite's variants, built once. Paths and modules are relative to a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self._configs: list[Config] = []
+        self._agents: dict[str, Agent] = {}
+
+    def build(self, name: str, variant: EvalVariant) -> Agent:
+        """Return the agent of a variant, without a store of threads; later calls return the same one."""
+        if name not in self._agents:
+            try:
+                self._agents[name] = self._apply_changes(self._load_agent(variant), variant)
+            except ConfigError as error:
+                raise ConfigError(f"variant {name!r}: {error}") from error
+        return self._agents[name]
+
+    def load_deps(self, variant: EvalVariant) -> Any:
+        """Return the dependencies of a run, by the factory of the variant."""
+        return load_python_name(variant.deps, self.folder)()
+
+    async def close(self) -> None:
+        """Close the resources of all agents."""
+        for config in self._configs:
+            await config.close()
+
+    def _load_agent(self, variant: EvalVariant) -> Agent:
+        path, id = split_agent_spec(variant.agent, self.folder)
+        if path.suffix in CONFIG_SUFFIXES or path.exists():
+            return self._load_configured(path, id, variant)
+        agent = load_python_name(variant.agent, self.folder)
+        if not isinstance(agent, Agent) and callable(agent):
+            agent = agent()
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"{variant.agent} is not an agent, but a {type(agent).__name__}")
+        if variant.permissions is None:
+            return agent
+        if any(part.name == "permissions" for part in agent.capabilities):
+            raise ConfigError(
+                f"the agent {variant.agent} has permissions of its own; remove them with `without: permissions`"
+            )
+        return agent.with_hooks(Permissions(**{"mode": "bypassPermissions", **variant.permissions}))
+
+    def _load_configured(self, path: Path, id: str, variant: EvalVariant) -> Agent:
+        config = load(path)
+        self._configs.append(config)
+        part = config.find(id)
+        if variant.permissions is not None:
+            more = {key: value for key, value in variant.permissions.items() if key in ("allow", "ask", "deny")}
+            other = {key: value for key, value in variant.permissions.items() if key not in more}
+            part.options = {
+                **part.options,
+                "permissions": {**add_rules(find_permissions(part.options), **more), **other},
+            }
+        part.options = {**part.options, "sessions": False}
+        return part.agent()
+
+    def _apply_changes(self, agent: Agent, variant: EvalVariant) -> Agent:
+        changes: dict[str, Any] = {
+            key: value
+            for key, value in (
+                ("model", variant.model),
+                ("system", variant.system_prompt),
+                ("settings", variant.settings),
+            )
+            if value is not None
+        }
+        stores = [part.name for part in agent.capabilities if isinstance(part, Sessions)]
+        agent = agent.with_options(**changes).without_hooks(*stores, *variant.without)
+        return agent.with_hooks(*(self._load_guard(name) for name in variant.guards))
+
+    def _load_guard(self, name: str) -> Hook | Capability:
+        hook = load_python_name(name, self.folder)
+        if isinstance(hook, type) and issubclass(hook, Capability):
+            hook = hook()
+        if not isinstance(hook, Hook | Capability):
+            raise ConfigError(f"{name} is not a guard; decorate it with @guard(ToolUse)")
+        return hook
+
+
+def name_variants(specs: Sequence[str]) -> dict[str, EvalVariant]:
+    """Return a variant for each agent given on the command line, named by its id or by the whole spec."""
+    short = [spec.rpartition(":")[2] for spec in specs]
+    distinct = len({*short}) == len(short)
+    return {name if distinct else spec: EvalVariant(agent=spec) for name, spec in zip(short, specs, strict=True)}

@@ -1,0 +1,160 @@
+"""`wick eval run`, as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eval_shop
+from cli.command import WickCommand
+from cli.forked_command import ForkedWick
+from eval_shop import LARGE, SMALL
+from wick.evals.report import EvalReport
+
+SUITE = {"variants": {"base": "shop:agent"}, "cases": [SMALL, LARGE]}
+BOTH = {**SUITE, "variants": {"base": "shop:agent", "unguarded": {"agent": "shop:unguarded"}}}
+
+
+@pytest.fixture
+def wick(tmp_path: Path) -> ForkedWick:
+    command = ForkedWick(tmp_path)
+    command.write("shop.py", Path(eval_shop.__file__).read_text(encoding="utf-8"))
+    command.write("suite.yaml", json.dumps(SUITE))
+    return command
+
+
+def report_of(wick: ForkedWick, *words: str) -> Any:
+    return json.loads(wick("eval", "run", "suite.yaml", "--json", *words).out)
+
+
+def test_a_suite_that_passes_exits_with_0(wick: ForkedWick) -> None:
+    done = wick("eval", "run", "suite.yaml")
+    assert (done.code, done.err) == (0, "")
+    header, small, _, total = (line.split() for line in done.out.splitlines())
+    assert header == ["case", "base"] and small[:3] == ["small", "pass", "1.00,"] and total[:2] == ["total", "2/2"]
+
+
+def test_variants_are_side_by_side_and_a_regression_exits_with_1(wick: ForkedWick) -> None:
+    wick.write("suite.yaml", json.dumps(BOTH))
+    done = wick("eval", "run", "suite.yaml", "-o", "out/report.json", "--html", "report.html", "--save", "nightly")
+    assert done.code == 1
+    large = next(line for line in done.out.splitlines() if line.startswith("large"))
+    assert "pass 1.00" in large and "REGRESSED 0.67" in large
+    assert done.err == "large, unguarded: blocked: refund was not blocked\n1 regression\n"
+    report = EvalReport.model_validate_json((wick.folder / "out" / "report.json").read_text())
+    assert [one.name for one in report.variants] == ["base", "unguarded"]
+    assert "refund was not blocked" in (wick.folder / "report.html").read_text()
+    saved = wick.home / ".local" / "share" / "wick" / "evals" / "nightly.json"
+    assert saved.read_bytes() == (wick.folder / "out" / "report.json").read_bytes()
+
+
+def test_the_same_suite_twice_gives_the_same_bytes(wick: ForkedWick) -> None:
+    wick.write("suite.yaml", json.dumps(BOTH))
+    for name, jobs in (("one", "1"), ("two", "7")):
+        wick("eval", "run", "suite.yaml", "-o", f"{name}.json", "--html", f"{name}.html", "--jobs", jobs)
+    for suffix in ("json", "html"):
+        assert (wick.folder / f"one.{suffix}").read_bytes() == (wick.folder / f"two.{suffix}").read_bytes()
+
+
+def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
+    wick.write("suite.yaml", json.dumps({**SUITE, "variants": {"base": "shop:unguarded"}}))
+    assert wick("eval", "run", "suite.yaml", "--output", "old.json").code == 1
+    assert wick("eval", "run", "suite.yaml", "--baseline", "old.json").code == 0
+    wick.write("suite.yaml", json.dumps({**SUITE, "expect": {"max_steps": 1}}))
+    done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
+    assert done.code == 1 and "1 regression\n" in done.err
+
+
+def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
+    recorded = wick("eval", "run", "suite.yaml", "--record")
+    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.jsonl\n"
+    assert wick("eval", "run", "suite.yaml").code == 0
+    path = wick.folder / "shop.py"
+    path.write_text(path.read_text().replace("You are support.", "You are the support."))
+    done = wick("eval", "run", "suite.yaml")
+    assert done.code == 1 and "small, base: requests: request 1: the system prompt;" in done.err
+
+
+def test_cases_variants_and_agents_are_selected(wick: ForkedWick) -> None:
+    wick.write("suite.yaml", json.dumps(BOTH))
+    found = report_of(wick, "--case", "sm*", "--variant", "unguarded")
+    assert [row["id"] for row in found["cases"]] == ["small"] and found["planned"] == 1
+    found = report_of(wick, "--agent", "shop:agent", "--agent", "shop:make_agent")
+    assert [one["name"] for one in found["variants"]] == ["agent", "make_agent"]
+
+
+WRONG = {
+    "there is no file none.yaml": ["none.yaml"],
+    "has no variant 'other'; its variants are base": ["suite.yaml", "--variant", "other"],
+    "has no case 'other'": ["suite.yaml", "--case", "other"],
+    "shop:nothing cannot be loaded": ["suite.yaml", "--agent", "shop:nothing"],
+    "broken.yaml, line 1: case 'a': there is no key 'inptu'; did you mean 'input'?": ["broken.yaml"],
+    "is not a report of `wick eval run --output`": ["suite.yaml", "--baseline", "suite.yaml"],
+    "'a/b' is not a name": ["suite.yaml", "--save", "a/b"],
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+def test_a_mistake_is_a_sentence_and_exits_with_2(wick: ForkedWick, sentence: str) -> None:
+    wick.write("broken.yaml", "cases: [{id: a, inptu: Hi.}]\n")
+    done = wick("eval", "run", *WRONG[sentence])
+    assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
+
+
+def test_threads_are_imported_and_pass(wick: ForkedWick) -> None:
+    wick.write("notes.txt", "secret: sk-abcdefghijklmnop1234")
+    for words in ("What is in this folder?", "Read notes.txt"):
+        assert wick("run", "--model", "demo", words).code == 0
+    done = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
+    assert done.code == 0 and done.out.startswith("2 cases in suite2.yaml, "), done.err
+    text = (wick.folder / "suite2.yaml").read_text()
+    assert "notes.txt" in text and "sk-abc" not in text and "[redacted]" in text
+    wick.write("agents.yaml", "model: demo\nbackend: {type: local}\n")
+    replayed = wick("eval", "run", "suite2.yaml", "--agent", "agents.yaml")
+    assert replayed.code == 0, replayed.err
+    strict = "model: demo\nbackend: {type: local}\npermissions: {mode: bypassPermissions, deny: [LS]}\n"
+    wick.write("agents.yaml", strict)
+    replayed = wick("eval", "run", "suite2.yaml", "--agent", "agents.yaml")
+    assert replayed.code == 1 and "blocked: ls was blocked" in replayed.err
+    again = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
+    assert again.code == 2 and "already exists" in again.err
+    none = wick("eval", "import", "--from-threads", "-o", "none.yaml", "--agent", "nobody", "--since", "2026-01-01")
+    assert none.code == 2 and "no runs were found" in none.err
+    lost = wick("eval", "import", "--from-threads", "nowhere", "-o", "none.yaml")
+    assert lost.code == 2 and "there is no store of threads at nowhere" in lost.err
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from wick import Agent, FunctionModel
+
+async def reply(request):
+    if request.messages[-1].text == "wait":
+        Path("waiting").touch()
+        await asyncio.sleep(60)
+    return "Done."
+
+agent = Agent(FunctionModel(reply))
+"""
+
+
+def test_an_interrupted_suite_leaves_a_partial_report(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
+    wick.write("slow.py", SLOW)
+    cases = [{"id": "first", "input": "go"}, {"id": "second", "input": "wait"}]
+    wick.write("suite.yaml", json.dumps({"variants": {"base": "slow:agent"}, "cases": cases}))
+    process = wick.start("eval", "run", "suite.yaml", "--jobs", "1", "-o", "report.json", "--html", "report.html")
+    while not (wick.folder / "waiting").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and b"Traceback" not in err
+    assert b"partial: 1 of 2 results" in err and b"not run" in out
+    assert json.loads((wick.folder / "report.json").read_text())["partial"] is True
+    assert "This report is partial" in (wick.folder / "report.html").read_text()

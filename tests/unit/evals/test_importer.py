@@ -1,0 +1,233 @@
+"""Cases from stored threads: what they contain, what is redacted, and that they pass again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eval_shop
+from eval_shop import agent, executed
+from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
+from wick.capabilities.sessions import Sessions
+from wick.errors import ConfigError, ModelError, StoreError
+from wick.evals.importer import ImportFilter, format_suite, import_threads, open_store
+from wick.evals.redaction import TextRedactor
+from wick.evals.runner import EvalOptions, run_suite
+from wick.evals.suite import EvalCase, load_suite
+from wick.models.scripted import Reply
+from wick.stores.in_memory import InMemory
+
+FOLDER = Path(eval_shop.__file__).parent
+KEY = "sk-ant-api03-abcdefghijklmnop"
+
+
+@pytest.fixture
+async def sessions() -> AsyncIterator[Sessions]:
+    found = Sessions(InMemory())
+    yield found
+    await found.close()
+
+
+async def converse(sessions: Sessions, thread: str, text: str, *replies: Reply, using: Agent = agent) -> None:
+    """Run the shop's agent in a stored thread."""
+    real = using.with_options(model=Scripted(*replies), ask=lambda question: True).with_hooks(sessions)
+    await real.run(text, thread=thread)
+
+
+def call(id: str, tool: str, **args: Any) -> ToolCall:
+    return ToolCall(id, tool, args)
+
+
+async def record_threads(sessions: Sessions) -> None:
+    await converse(
+        sessions,
+        "th_small",
+        "Refund order 7.",
+        call("a", "lookup", order=7),
+        [call("b", "refund", order=7, amount=20), call("c", "refund", order=7, amount=70)],
+        "Done.",
+    )
+    await converse(
+        sessions, "th_small", f"And 2,000? My key is {KEY}.", call("a", "refund", order=7, amount=2000), "No."
+    )
+    await converse(sessions, "th_other", "Look up.", call("a", "lookup", number=7), "Hm.")
+
+
+async def import_all(sessions: Sessions, **filters: Any) -> list[EvalCase]:
+    return (await import_threads(sessions.store, ImportFilter(**filters))).cases
+
+
+async def test_a_run_becomes_a_case(sessions: Sessions) -> None:
+    await record_threads(sessions)
+    small, large, other = await import_all(sessions)
+    assert (small.id, small.input, small.thread) == ("th_small-1", "Refund order 7.", "th_small")
+    assert [[(one.id, one.tool) for one in reply.calls] for reply in small.replies] == [
+        [("a", "lookup")], [("b", "refund"), ("c", "refund")], [],
+    ]  # fmt: skip
+    assert small.replies[0].model == "scripted" and small.replies[0].usage["output_tokens"] > 0
+    assert [(one.tool, one.args, one.output) for one in small.results] == [
+        ("lookup", {"order": 7}, "order 7: 20 USD"),
+        ("refund", {"order": 7, "amount": 20, "note": "none"}, "refunded"),
+        ("refund", {"order": 7, "amount": 70, "note": "none"}, "refunded"),
+    ]
+    assert small.approvals == {"refund": "allow"}
+    assert small.expect.calls == small.expect.order == ["lookup", "refund", "refund"]
+    assert (small.expect.blocked, small.expect.asked, small.expect.invalid) == ([], ["refund"], [])
+    assert [message["role"] for message in large.messages][-2:] == ["assistant", "user"]  # the run before is history
+    assert (large.expect.blocked, large.results) == (["refund"], [])
+    assert other.expect.invalid == ["lookup"]
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".jsonl"])
+async def test_imported_cases_pass_and_execute_nothing(sessions: Sessions, tmp_path: Path, suffix: str) -> None:
+    await record_threads(sessions)
+    cases = await import_all(sessions)
+    path = tmp_path / f"suite{suffix}"
+    path.write_text(format_suite(cases, suffix), encoding="utf-8")
+    suite = load_suite(path)
+    assert suite.cases == cases
+    executed.clear()
+    variants = load_variants("eval_shop:agent")
+    report = await run_suite(suite.model_copy(update={"variants": variants}), EvalOptions(folder=FOLDER))
+    assert not report.failed and not executed
+    unguarded = suite.model_copy(update={"variants": load_variants("eval_shop:unguarded")})
+    assert (await run_suite(unguarded, EvalOptions(folder=FOLDER))).failed == 2
+
+
+def load_variants(spec: str) -> Any:
+    return eval_shop.make_suite(variants={"base": spec}).variants
+
+
+async def test_secrets_are_redacted(sessions: Sessions) -> None:
+    await record_threads(sessions)
+    redactor = TextRedactor(["order \\d"], {"SHOP_TOKEN": "letmein-12345", "PLAIN": "Refund order"})
+    await converse(sessions, "th_secret", "Use letmein-12345.", "Yes: letmein-12345.")
+    found = await import_threads(sessions.store, ImportFilter(), redactor)
+    text = format_suite(found.cases, ".jsonl")
+    assert KEY not in text and "letmein" not in text and "order 7" not in text and "Refund [redacted]." in text
+    assert "My key is [redacted]." in text and redactor.count > 4
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "ghp_abcdefghijklmnopqrstuvwxyz",
+        "AKIAABCDEFGHIJKLMNOP",
+        "xoxb-123456789012-abc",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        "-----BEGIN PRIVATE KEY-----\nabc\ndef\n-----END PRIVATE KEY-----",
+        "AIza" + "b" * 35,
+    ],
+)
+def test_known_forms_of_secrets_are_redacted(secret: str) -> None:
+    assert TextRedactor(environment={}).redact_json({"a": [f"x {secret} y"]}) == {"a": ["x [redacted] y"]}
+
+
+def test_tokens_in_headers_and_urls_are_redacted() -> None:
+    redact = TextRedactor(environment={}).redact_text
+    assert redact("Authorization: Bearer abcdefghijklmnop123") == "Authorization: Bearer [redacted]"
+    assert redact("postgresql://ada:hunter2@db/x") == "postgresql://[redacted]@db/x"
+    assert redact("https://example.com:8080/a@b") == "https://example.com:8080/a@b"
+    with pytest.raises(ConfigError, match="--redact is not a regular expression"):
+        TextRedactor(["("])
+
+
+async def test_filters(sessions: Sessions) -> None:
+    await record_threads(sessions)
+    clerk = agent.with_options(name="clerk")
+    await converse(sessions, "th_clerk", "Hi.", "Hello.", using=clerk)
+    assert [case.id for case in await import_all(sessions, agent="clerk")] == ["th_clerk-1"]
+    assert [case.id for case in await import_all(sessions, threads=["th_other"])] == ["th_other-1"]
+    assert await import_all(sessions, since=4e9) == [] and await import_all(sessions, owner="ada") == []
+    found = await import_threads(sessions.store, ImportFilter(limit=1))
+    assert [case.id for case in found.cases] == ["th_small-1"] and "the limit of 1 cases" in found.skipped[0]
+    with pytest.raises(StoreError):
+        await import_all(sessions, threads=["th_none"])
+
+
+async def test_runs_that_cannot_be_replayed_are_skipped(sessions: Sessions) -> None:
+    @tool
+    async def wait(use: ToolUse) -> str:
+        """Wait."""
+        use.run.send("And another thing.")
+        return ""
+
+    await converse(sessions, "th_sent", "Go.", call("a", "wait"), "Done.", using=Agent("demo", tools=[wait]))
+    with pytest.raises(ModelError):
+        await converse(sessions, "th_failed", "Go.", ModelError("no"))
+    found = await import_threads(sessions.store, ImportFilter())
+    assert not found.cases and sorted(found.skipped) == [
+        "th_failed-1: the run ended as failed",
+        "th_sent-1: the user sent messages during the run",
+    ]
+
+
+async def test_a_resumed_run_is_one_case_and_a_rewound_one_is_none(sessions: Sessions) -> None:
+    @guard(ToolUse, match="lookup")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("Look up?")
+
+    model = Scripted(call("a", "lookup", order=7), "Done.", "Again.")
+    asking = agent.with_options(model=model).with_hooks(confirm, sessions)
+    assert (await asking.run("Look up.", thread="th_paused")).outcome == "interrupted"
+    (question,) = await sessions.questions("th_paused")
+    await sessions.answer("th_paused", question["id"], "allow")
+    await asking.run(thread="th_paused")
+    (case,) = await import_all(sessions)
+    assert [reply.text for reply in case.replies] == ["", "Done."] and case.expect.asked == ["lookup"]
+    last = (await sessions.store.head("local", "th_paused")).last
+    await asking.run("Once more.", thread="th_paused")
+    assert len(await import_all(sessions)) == 2
+    await sessions.rewind("th_paused", last)
+    assert [case.id for case in await import_all(sessions)] == ["th_paused-1"]
+
+
+async def test_stores_are_opened_by_path(tmp_path: Path) -> None:
+    sessions = Sessions(tmp_path)
+    await converse(sessions, "th_1", "Hi.", "Hello.")
+    await sessions.close()
+    for place in (tmp_path, tmp_path / "threads.db"):
+        async with open_store(str(place)) as store:
+            assert len((await import_threads(store, ImportFilter())).cases) == 1
+    with pytest.raises(ConfigError, match="there is no store of threads"):
+        async with open_store(str(tmp_path / "nowhere")):
+            """Never reached."""
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
+    [
+        "1e5",
+        "0o17",
+        "1:30",
+        "yes",
+        "null",
+        "~",
+        "2020-01-01",
+        "- a",
+        "a: b",
+        "# c",
+        " x",
+        "x\n",
+        "\n\n",
+        "a\n  b\n",
+        "é\tü",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXTS, st.dictionaries(TEXTS, st.none() | st.booleans() | st.integers() | TEXTS, max_size=3))
+def test_any_text_survives_a_yaml_file(tmp_path_factory: Any, text: str, args: dict[str, Any]) -> None:
+    data = {"id": "a", "input": "x" + text, "replies": [{"text": text, "calls": [{"tool": "t", "args": args}]}]}
+    case = EvalCase.model_validate(data)
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(format_suite([case], ".yaml"), encoding="utf-8", newline="")
+    assert load_suite(path).cases == [case]
+    assert yaml.safe_load(path.read_text("utf-8"))["cases"][0]["id"] == json.loads(json.dumps("a"))

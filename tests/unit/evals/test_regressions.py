@@ -1,0 +1,131 @@
+"""Planted regressions: a changed prompt, tool or guard is found each time. Reports are compared with earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import eval_shop
+from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, refund, run_cases
+from wick import Agent, Tool, tool
+from wick.errors import ConfigError
+from wick.evals.recordings import Recordings
+from wick.evals.report import find_regressions, read_report
+from wick.evals.runner import EvalOptions, run_suite
+
+FOLDER = Path(eval_shop.__file__).parent
+ROUNDS = 20
+
+
+async def record(**options: Any) -> Recordings:
+    """Record the requests of the suite, as they are before a regression."""
+    recorded = EvalOptions(folder=FOLDER, record=True)
+    await run_suite(make_suite(**options), recorded)
+    return recorded.recordings
+
+
+async def find_failures(planted: Agent, recordings: Recordings, **options: Any) -> dict[str, str]:
+    """Return the failed checks of both cases with a planted regression."""
+    eval_shop.planted = planted  # type: ignore[attr-defined]
+    suite = make_suite(variants={"base": "eval_shop:planted"}, **options)
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings))
+    small, large = failed_checks(report, "small"), failed_checks(report, "large")
+    return {name: "; ".join(found[name] for found in (small, large) if name in found) for name in {**small, **large}}
+
+
+def change_prompt(random: Random) -> Agent:
+    """Change one character of the prompt."""
+    place, letter = random.randrange(len(agent.system)), random.choice("xyz#!")
+    return agent.with_options(system=agent.system[:place] + letter + agent.system[place + 1 :])
+
+
+def _with_lookup(changed: Tool) -> Agent:
+    hooks = [eval_shop.check_amount, eval_shop.redact_output]
+    return Agent(eval_shop.MODEL, system=agent.system, tools=[changed, refund], hooks=hooks)
+
+
+def change_tool(random: Random) -> Agent:
+    """Change the description, the parameters or the name of a tool."""
+
+    def renamed(order_id: int) -> str:
+        """Look up an order."""
+        return ""
+
+    def retyped(order: str) -> str:
+        """Look up an order."""
+        return ""
+
+    changes = [
+        replace(lookup, description=f"Look up order {random.randrange(1000)}."),
+        tool(renamed, name="lookup"),
+        tool(retyped, name="lookup"),
+        lookup.renamed("look_up"),
+    ]
+    return _with_lookup(random.choice(changes))
+
+
+def change_result(random: Random) -> Agent:
+    """Change the result that a tool computes."""
+    amount = random.randrange(21, 1000)
+
+    def lookup(order: int) -> str:
+        """Look up an order."""
+        return f"order {order}: {amount} dollars"
+
+    return _with_lookup(tool(lookup))
+
+
+def change_guard(random: Random) -> Agent:
+    """Remove the guard, or another hook."""
+    return agent.without_hooks(random.choice(["check_amount", "redact_output"]))
+
+
+@pytest.mark.parametrize("plant", [change_prompt, change_tool, change_guard], ids=lambda plant: plant.__name__)
+async def test_a_planted_regression_is_found_each_time(plant: Callable[[Random], Agent]) -> None:
+    recordings = await record()
+    assert not await find_failures(agent, recordings)
+    found = [await find_failures(plant(Random(number)), recordings) for number in range(ROUNDS)]
+    assert [bool(failures) for failures in found] == [True] * ROUNDS
+
+
+async def test_a_changed_result_of_a_real_tool_is_found_each_time() -> None:
+    recordings = await record(tools="real")
+    assert not await find_failures(agent, recordings, tools="real")
+    for number in range(ROUNDS):
+        failures = await find_failures(change_result(Random(number)), recordings, tools="real")
+        assert "the messages" in failures["requests"]
+
+
+async def test_a_failure_says_what_changed() -> None:
+    recordings = await record()
+    assert "the system prompt" in (await find_failures(change_prompt(Random(1)), recordings))["requests"]
+    described = replace(lookup, description="Look up.")
+    assert "request 1: the tool lookup;" in (await find_failures(_with_lookup(described), recordings))["requests"]
+    failures = await find_failures(agent.without_hooks("check_amount"), recordings)
+    assert failures["blocked"] == "refund was not blocked" and failures["requests"] == "request 2: the messages"
+
+
+async def test_a_baseline_tolerates_known_failures() -> None:
+    wrong = {**LARGE, "expect": {"text": "Sorry"}}
+    before = await run_cases(SMALL, wrong)
+    assert find_regressions(before, before) == []
+    after = await run_cases({**SMALL, "expect": {"text": "Sorry"}}, wrong, {**wrong, "id": "new"})
+    found = find_regressions(after, before)
+    assert [(one.case, one.against) for one in found] == [("small", "baseline"), ("new", "baseline")]
+    assert found[0].detail == "text: 'Sorry' is missing: 'Done: 20 dollars.'"
+
+
+async def test_a_report_is_read_again(tmp_path: Path) -> None:
+    report, path = await run_cases(), tmp_path / "report.json"
+    path.write_text(report.to_json())
+    assert read_report(path) == report
+    path.write_text('{"suite": 1}')
+    with pytest.raises(ConfigError, match="is not a report of `wick eval run --output`: suite"):
+        read_report(path)
+    with pytest.raises(ConfigError, match="there is no file"):
+        read_report(tmp_path / "none.json")

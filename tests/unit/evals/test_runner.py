@@ -1,0 +1,274 @@
+"""Suites that are run: recorded replies and results, guards, approvals, variants and limits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eval_shop
+from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cases
+from wick import Agent, Deps, Scripted, ToolCall, ToolUse, before, tool
+from wick.errors import ConfigError
+from wick.evals.recordings import Recordings, read_recordings, recordings_path, write_recordings
+from wick.evals.runner import EvalOptions, run_suite
+
+FOLDER = Path(eval_shop.__file__).parent
+
+
+def case(base: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**base, **changes}
+
+
+async def test_recorded_tools_are_not_executed_and_all_hooks_run() -> None:
+    report = await run_cases()
+    assert not executed and not report.failed
+    small, large = (row.results["base"] for row in report.cases)
+    assert [(call.tool, call.decision, call.output) for call in small.calls] == [
+        ("lookup", "ran", "order 7: 20 USD"),  # an after hook changed the recorded result
+        ("refund", "ran", "refunded"),
+    ]
+    assert small.calls[1].args == {"order": 7, "amount": 20, "note": "none"}  # sealed, with defaults
+    assert (large.calls[0].decision, large.calls[0].hook) == ("blocked", "check_amount")
+    assert large.calls[0].output == "more than 100 needs a person"
+    assert (small.steps, small.text, small.outcome) == (3, "Done: 20 dollars.", "completed")
+
+
+async def test_real_tools_are_executed() -> None:
+    report = await run_cases(tools="real")
+    assert executed == ["lookup", "refund"] and not report.failed
+
+
+async def test_a_case_may_have_real_tools() -> None:
+    await run_cases(case(SMALL, tools="real"), LARGE)
+    assert executed == ["lookup", "refund"]
+
+
+async def test_a_result_that_is_not_recorded_fails_the_case() -> None:
+    report = await run_cases(case(SMALL, results=SMALL["results"][:1]))
+    assert not executed
+    assert failed_checks(report)["recording"] == (
+        'the result of refund({"amount": 20, "note": "none", "order": 7}) is not recorded; '
+        "add it to the `results` of the case, or set `tools: real`"
+    )
+
+
+async def test_recorded_errors_reach_the_model() -> None:
+    results = [{"tool": "lookup", "error": "no such order"}, *SMALL["results"][1:]]
+    report = await run_cases(case(SMALL, results=results))
+    call = report.cases[0].results["base"].calls[0]
+    assert (call.output, call.failed, call.decision) == ("no such order", True, "ran")
+
+
+async def test_a_question_is_answered_as_the_case_says() -> None:
+    replies = [{"calls": [{"tool": "refund", "args": {"order": 7, "amount": 70}}]}, "Done."]
+    asked = case(SMALL, replies=replies, expect={"asked": "refund"})
+    for approvals, decision in (("allow", "ran"), ("deny", "denied"), ({"refund": "allow"}, "ran"), ({}, "denied")):
+        results = [{"tool": "refund", "output": "refunded"}]
+        report = await run_cases(case(asked, approvals=approvals, results=results))
+        call = report.cases[0].results["base"].calls[0]
+        assert (call.decision, call.asked, report.failed) == (decision, True, 0)
+
+
+async def test_replies_that_are_missing_or_left_over_fail_the_case() -> None:
+    report = await run_cases(case(SMALL, replies=SMALL["replies"][:2]))
+    assert failed_checks(report)["recording"] == "reply 3 is not recorded"
+    report = await run_cases(case(SMALL, replies=["Done.", "And more."]))
+    assert failed_checks(report)["recording"] == "1 of 2 recorded replies were not needed"
+
+
+async def test_a_hook_cannot_put_a_real_tool_in_place_of_a_recorded_one() -> None:
+    @tool
+    def other(order: int) -> str:
+        """Do something else."""
+        executed.append("other")
+        return "other"
+
+    @before(ToolUse, match="lookup", priority=-100)
+    def swap_tool(use: ToolUse) -> None:
+        use.tool = other
+
+    @before(ToolUse, match="lookup")
+    def swap_outside(use: ToolUse) -> None:
+        use.tool = other
+
+    eval_shop.swapping = eval_shop.agent.with_hooks(swap_tool)  # type: ignore[attr-defined]
+    eval_shop.redirecting = eval_shop.agent.with_hooks(swap_outside)  # type: ignore[attr-defined]
+    for name, check in (("swapping", "recording"), ("redirecting", "calls")):
+        report = await run_cases(SMALL, variants={"base": f"eval_shop:{name}"})
+        assert not executed and check in failed_checks(report)
+
+
+async def test_a_call_that_does_not_fit_its_tool_is_invalid() -> None:
+    replies = [{"calls": [{"tool": "lookup", "args": {"number": 7}}]}, "Done."]
+    report = await run_cases(case(SMALL, replies=replies, expect={"invalid": []}))
+    assert failed_checks(report)["invalid"].startswith("lookup was invalid: lookup: order is missing")
+
+
+async def test_messages_are_the_history_of_a_case() -> None:
+    messages = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Refund order 7."},
+    ]
+    report = await run_cases(case(SMALL, input="", messages=messages))
+    assert not report.failed and report.cases[0].input == "Refund order 7."
+    assert report.cases[0].results["base"].steps == 3  # the history does not count
+
+
+async def test_variants_change_model_prompt_guards_and_rules() -> None:
+    variants = {
+        "base": "eval_shop:agent",
+        "unguarded": {"agent": "eval_shop:agent", "without": "check_amount"},
+        "guarded": {"agent": "eval_shop:unguarded", "guards": "eval_shop:check_amount"},
+        "ruled": {"agent": "eval_shop:make_agent", "permissions": {"deny": ["refund"]}},
+        "prompted": {"agent": "eval_shop:agent", "system_prompt": "You are rude.", "settings": {"temperature": 0}},
+    }
+    report = await run_cases(variants=variants)
+    assert [(one.name, one.passed, one.failed) for one in report.variants] == [
+        ("base", 2, 0), ("unguarded", 1, 1), ("guarded", 2, 0), ("ruled", 1, 1), ("prompted", 2, 0),
+    ]  # fmt: skip
+    assert {(one.case, one.variant, one.reference) for one in report.regressions} == {
+        ("large", "unguarded", "base"),
+        ("small", "ruled", "base"),
+    }
+
+
+async def test_agents_of_a_file_are_variants(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text(
+        "agents:\n  calm: {model: demo, builtins: [calculate], sessions: true}\n"
+        "  strict: {model: demo, builtins: [calculate], permissions: {mode: bypassPermissions}}\n"
+    )
+    replies = [{"calls": [{"tool": "calculate", "args": {"expr": "2+2"}}]}, "4"]
+    sums = {"id": "sum", "input": "2+2?", "replies": replies, "results": [{"tool": "calculate", "output": "4"}]}
+    deny = {"permissions": {"deny": ["calculate"]}}
+    variants = {
+        "calm": "agents.yaml:calm",
+        "strict": {"agent": "agents.yaml:strict", **deny},
+        "denied": {"agent": "agents.yaml:calm", **deny},
+    }
+    suite = make_suite({**sums, "expect": {"blocked": []}}, variants=variants)
+    report = await run_suite(suite, EvalOptions(folder=tmp_path))
+    assert [one.passed for one in report.variants] == [1, 0, 0]
+    assert not (tmp_path / "sessions").exists()  # threads of evals are not stored
+
+
+WRONG = {
+    "variant 'base': the agent agent has no hook 'nothing'": {"agent": "eval_shop:agent", "without": "nothing"},
+    "variant 'base': eval_shop:SMALL is not an agent, but a dict": {"agent": "eval_shop:SMALL"},
+    "variant 'base': eval_shop:nothing cannot be loaded": {"agent": "eval_shop:nothing"},
+    "variant 'base': there is no file": {"agent": "nowhere.yaml:a"},
+    "variant 'base': eval_shop:SMALL is not a guard": {"agent": "eval_shop:agent", "guards": "eval_shop:SMALL"},
+}
+
+
+@pytest.mark.parametrize("sentence", WRONG)
+async def test_an_invalid_variant_is_refused_before_the_first_case(sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        await run_cases(variants={"base": WRONG[sentence]})
+    assert str(raised.value).startswith(sentence)
+
+
+async def test_a_suite_without_an_agent_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no agent is named"):
+        await run_cases(variants={})
+
+
+async def test_deps_come_from_a_factory() -> None:
+    seen = list[object]()
+
+    @tool
+    def limit(deps: Deps[dict[str, int]]) -> str:
+        """Return the limit."""
+        seen.append(deps)
+        return "5"
+
+    replies = [ToolCall("1", "limit"), "5"]
+    eval_shop.deep = Agent(Scripted(*replies), tools=[limit])  # type: ignore[attr-defined]
+    limits = {"id": "limit", "input": "Limit?", "tools": "real"}
+    variants = {"base": {"agent": "eval_shop:deep", "deps": "eval_shop:make_deps"}}
+    assert not (await run_cases(limits, variants=variants)).failed and seen == [{"limit": 5}]
+    report = await run_cases(limits, variants={"base": "eval_shop:deep"})
+    assert "needs deps" in failed_checks(report, "limit")["outcome"]
+
+
+async def test_a_case_has_a_time_limit() -> None:
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return ""
+
+    eval_shop.slow = Agent(Scripted(ToolCall("1", "wait"), spare=True), tools=[wait])  # type: ignore[attr-defined]
+    waits = {"id": "wait", "input": "Wait.", "tools": "real"}
+    report = await run_cases(waits, variants={"base": "eval_shop:slow"}, timeout=0.05)
+    assert failed_checks(report, "wait") == {"timeout": "not finished after 0.05 s"}
+
+
+async def test_a_cancelled_suite_gives_a_partial_report() -> None:
+    async def run() -> Any:
+        options = EvalOptions(folder=FOLDER, jobs=1, on_result=lambda *_: task.cancel() and None)
+        return await run_suite(make_suite(), options)
+
+    task = asyncio.create_task(run())
+    report = await task
+    assert report.partial and (report.finished, report.planned) == (1, 2)
+    assert report.cases[1].results == {}
+
+
+async def test_the_same_suite_gives_the_same_bytes() -> None:
+    first, second = [(await run_cases(SMALL, LARGE)).to_json() for _ in range(2)]
+    assert first == second
+    options = EvalOptions(folder=FOLDER, jobs=1)
+    assert (await run_suite(make_suite(), options)).to_json() == first
+
+
+# -- recording -------------------------------------------------------------------------------------------------------
+
+
+async def record(path: Path, suite: Any) -> Recordings:
+    options = EvalOptions(folder=FOLDER, record=True)
+    report = await run_suite(suite, options)
+    assert not report.failed
+    write_recordings(recordings_path(path), options.recordings, suite)
+    return read_recordings(recordings_path(path))
+
+
+async def test_models_and_tools_are_recorded_and_replayed(tmp_path: Path) -> None:
+    replies = [ToolCall("1", "lookup", {"order": 7}), ToolCall("2", "refund", {"order": 7, "amount": 20}), "Done."]
+    eval_shop.live = eval_shop.agent.with_options(model=Scripted(*replies))  # type: ignore[attr-defined]
+    bare = {"id": "small", "input": "Refund order 7.", "expect": SMALL["expect"]}
+    suite = make_suite(bare, variants={"base": "eval_shop:live"})
+    executed.clear()
+    recordings = await record(tmp_path / "shop.yaml", suite)
+    assert executed == ["lookup", "refund"]
+    (recorded,) = recordings.values()
+    assert [reply.text for reply in recorded.replies] == ["", "", "Done."] and recorded.replies[0].request is not None
+    assert [(result.tool, result.output) for result in recorded.results] == [
+        ("lookup", "order 7: 20 dollars"),
+        ("refund", "refunded"),
+    ]
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings))
+    assert executed == ["lookup", "refund"] and not report.failed
+    assert [check.name for check in report.cases[0].results["base"].checks][-2:] == ["recording", "requests"]
+
+
+async def test_requests_of_recorded_replies_are_recorded(tmp_path: Path) -> None:
+    recordings = await record(tmp_path / "shop.yaml", make_suite())
+    assert [len(one.requests) for one in recordings.values()] == [3, 2]
+    changed = make_suite(variants={"base": {"agent": "eval_shop:agent", "system_prompt": "You are rude."}})
+    report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
+    assert failed_checks(report)["requests"].startswith("request 1: the system prompt; request 2:")
+    changed.requests = ["tools", "messages"]
+    report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
+    assert not report.failed
+
+
+def test_an_invalid_recording_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.recordings.jsonl"
+    path.write_text('\n{"case": "small"}\n')
+    with pytest.raises(ConfigError, match="line 2: variant: Field required; record the suite again"):
+        read_recordings(path)
+    assert read_recordings(tmp_path / "none.jsonl") == {}
