@@ -63,7 +63,7 @@ DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enu
 # The heart uses protocols of models and reply assembly, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "evals", "testing", "models", "cli"}
 
-# Modules of the heart that import types from above them, in place of `Any`.
+# Modules of the heart that import types from above them, in place of `Any`. `wick.testing` imports its cases late.
 FOR_TYPES = {
     "wick._internal.run_context",
     "wick.decisions",
@@ -71,6 +71,7 @@ FOR_TYPES = {
     "wick.operations",
     "wick.results",
     "wick.run_state",
+    "wick.testing",
 }
 
 # Packages that import a name when it is first used, and for types at the top.
@@ -121,6 +122,7 @@ LAZY = {
     "wick._internal.safe_yaml": {"yaml"},
     "wick.evals.importer": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},
+    "wick.stores.registry": {"wick"},  # a store, when its address is opened
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any
 
-from wick._internal.import_path import load_module
+from wick._internal.plugins import Plugin, find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
@@ -79,15 +78,15 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_client(_load_client(provider), model, options)
     if provider in _CLIENTS:
         return _create_served(provider, model, options)
-    if (create := _find_plugin(provider)) is None:
+    if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    return create(model, options)
+    return _create_from_plugin(plugin, model, options)
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown provider or key, without creating a client."""
     provider, model, options = _parse_spec(spec)
-    if provider not in PROVIDERS and not _find_plugin(provider):
+    if provider not in PROVIDERS and not find_plugin("wick.models", provider):
         raise _unknown_model(provider, model)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
@@ -142,7 +141,7 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
         if re.fullmatch(family, full_name):
             return family_provider, full_name, options
     prefix, colon, rest = (part.strip() for part in model.partition(":"))
-    if colon and (prefix in PROVIDERS or _find_plugin(prefix)):
+    if colon and (prefix in PROVIDERS or find_plugin("wick.models", prefix)):
         return prefix, rest, options
     return "", model, options
 
@@ -150,7 +149,7 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
 def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
-    plugins = [plugin.name for plugin in _find_plugins()]
+    plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
     close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
@@ -266,21 +265,9 @@ def _create_client(client: Callable[..., Model], model: str, options: Options) -
 # -- plugins --------------------------------------------------------------------------------------------------------
 
 
-def _find_plugins() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group="wick.models"))
-
-
-def _find_plugin(provider: str) -> Callable[[str, Options], Model] | None:
-    """Return the factory of a plugin: an entry point in the group `wick.models`, called like a client."""
-    plugin = next((plugin for plugin in _find_plugins() if plugin.name == provider), None)
-    if plugin is None:
-        return None
-
-    def create(model: str, options: Options) -> Model:
-        try:
-            client: Callable[..., Model] = load_module(plugin.load)
-        except Exception as error:
-            raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
-        return _create_client(client, model, options)
-
-    return create
+def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
+    """Create a model of an installed package. Its entry point is called like a client."""
+    created = _create_client(plugin.load(), model, options)
+    if not hasattr(created, "stream"):
+        raise plugin.build_error("is not a model: it has no method stream")
+    return created

@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Literal
 
 from wick._internal.paths import data_folder
+from wick._internal.plugins import KINDS, find_plugin, find_plugins
 from wick._internal.prompt_text import to_one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
 from wick.models.ollama import list_installed, ollama_url
-from wick.models.registry import CREDENTIALS, DEFAULTS, choose_model
+from wick.models.registry import ALIASES, CREDENTIALS, DEFAULTS, PROVIDERS, choose_model
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -88,7 +89,6 @@ PROGRAMS = {  # purpose, and Debian package
     "chromium": ("the tests of the web interface", "chromium"),
 }
 
-
 SANDBOXES_BY_PLATFORM = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 
 
@@ -110,6 +110,7 @@ def iter_checks(
     yield "the packages", check_packages
     yield "the programs", check_programs
     if not _missing_packages(CORE):
+        yield "the plugins", check_plugins
         yield "sandboxes", check_sandboxes
         yield "the container engine", check_engine
         for check in () if model else (check_keys, check_ollama, check_local, check_auto):
@@ -141,6 +142,41 @@ def check_packages() -> Iterator[Check]:
         says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(missing)})" if missing else EXTRA_PURPOSES[extra]
         do = f"pip install 'wick-agent[{extra}]'" if missing else ""
         yield Check("installed", f"[{extra}]", "missing" if missing else "ok", says, do)
+
+
+def check_plugins() -> Iterator[Check]:
+    """Check that the plugins of installed packages can be loaded, and that none has a name of wick."""
+    own_names = _list_own_names()
+    for group in KINDS:
+        for plugin in find_plugins(group):
+            name = f"{plugin.kind} {plugin.name}"
+            if plugin.name in own_names.get(group, ()):
+                says = f"in {plugin.distribution}, is not used: wick has a {plugin.kind} of this name"
+                yield Check("plugins", name, "missing", says, "give it another name in that package")
+                continue
+            try:
+                find_plugin(group, plugin.name)  # several packages may provide it
+                plugin.load()
+            except WickError as error:
+                yield Check("plugins", name, "missing", to_one_line(str(error), 300))
+            else:
+                yield Check("plugins", name, "ok", f"in {plugin.distribution}")
+
+
+def _list_own_names() -> dict[str, tuple[str, ...]]:
+    """Return the names of wick by group, which a plugin cannot replace."""
+    from wick.cli.root_command import COMMANDS
+    from wick.config.builder import BUILTIN
+    from wick.config.keys import BACKENDS
+    from wick.stores.registry import MEMORY, POSTGRES
+
+    return {
+        "wick.models": (*PROVIDERS, *ALIASES),
+        "wick.tools": BUILTIN,
+        "wick.backends": (*BACKENDS,),
+        "wick.stores": (MEMORY, "sqlite", *POSTGRES),
+        "wick.commands": (*COMMANDS,),
+    }
 
 
 def _missing_packages(packages: dict[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ from wick.cli.completion import complete_agent_specs
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
-from wick.config.selection import add_rules, split_agent_spec
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
 from wick.models import resolve
@@ -59,6 +59,7 @@ class AgentOverrides:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     hooks: bool = True  # False: load no hook programs and no recipes
+    claude: bool = False  # True: use the settings of Claude Code
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
@@ -71,8 +72,10 @@ class AgentOverrides:
             changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
+        if self.claude:
+            changed["claude_settings"] = options.get("claude_settings") or True
         if self.allow or self.deny:
-            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(find_permissions(changed), allow=self.allow, deny=self.deny)
         if not self.hooks:
             changed |= {"executables": False, "recipes": False}
             if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks

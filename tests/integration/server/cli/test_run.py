@@ -462,6 +462,45 @@ def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: WickCommand) -> 
     assert done.code == 3 and "not today" in done.err and "untrusted" not in done.err
 
 
+def test_untrusted_and_changed_handlers_of_settings_are_named_with_their_file(wick: WickCommand) -> None:
+    handler = {"type": "command", "command": "./check.sh"}
+    settings = wick.write(".claude/settings.json", json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [handler]}]}}))
+    wick.write("check.sh", "#!/bin/sh\nexit 0\n", executable=True)
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    named = "./check.sh of .claude/settings.json"
+    assert done.code == 0 and done.err == f"untrusted hooks are off: {named}; review them, then run: wick hooks trust\n"
+    assert wick("hooks", "trust", "--yes").code == 0
+    settings.write_text(settings.read_text() + "\n")
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    assert done.code == 3
+    assert "hooks changed after they were trusted, and deny: .claude/settings.json; review them" in done.err
+
+
+def test_settings_of_claude_code_are_used_when_they_are_wanted_and_trusted(wick: WickCommand) -> None:
+    settings = {"permissions": {"allow": ["Bash(printenv*)"]}, "env": {"GREETING": "hello there"}}
+    wick.write(".claude/settings.json", json.dumps(settings))
+    ask = ("run", "run the command: printenv GREETING", "--model", "demo")
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 4 and "untrusted settings are not used" in done.err and "waiting for an answer" in done.err
+    assert wick("hooks", "trust", "--yes").code == 0
+    assert wick(*ask).code == 4
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 0 and "hello there" in done.out and done.err == ""
+    wick.write(".claude/settings.json", "{}")
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 2 and done.err.startswith("Error: /") and "was changed after it was trusted" in done.err
+
+
+def test_the_command_that_trusts_hooks_names_another_folder(wick: WickCommand, tmp_path: Path) -> None:
+    program = tmp_path / "other place" / ".wick" / "hooks" / "one"
+    program.parent.mkdir(parents=True)
+    program.write_text(REFUSES)
+    program.chmod(0o755)
+    folder = program.parents[2]
+    done = wick("run", "What is 2 + 2?", "--model", "demo", "--folder", str(folder))
+    assert done.err.splitlines()[0].endswith(f"then run: wick hooks trust --folder '{folder}'")
+
+
 def test_a_new_hook_leaves_the_trusted_ones_on(wick: WickCommand) -> None:
     _program(wick, "one")
     assert wick("hooks", "trust", "--yes").code == 0
