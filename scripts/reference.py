@@ -60,10 +60,9 @@ INTERNAL = {  # members that only the engine uses; those of a base class also co
     "Agent": "find_deps_problem",
     "Result": "needs_output",
     "Limits": "hooks",
-    "Thread": "output_from apply saved has_ended is_waiting_for attempt_status count_attempts hash_messages state"
-    " replay",
-    "Operation": "asks state result_rules names prepare seal view is_intact apply_sealed on_gate_passed before_asking fork"
-    " snapshot restore changed_since log_key sealed_to_json last_sealed",
+    "Thread": "output_from apply saved has_ended is_waiting_for attempt_status count_attempts hash_messages replay",
+    "Operation": "asks state result_rules names prepare seal view is_intact apply_sealed on_gate_passed before_asking"
+    " fork snapshot restore changed_since log_key sealed_to_json last_sealed",
     "Run": "run loop emitter asker make progress opened screen spend halt guards",
     "ModelCall": "endpoint charge",
     "ToolUse": "turns number valid data values shown bound grants grant validate canonical_args seal_recorded",

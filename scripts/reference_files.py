@@ -26,6 +26,9 @@ GUIDE_PAGES = {  # whose tables describe the keys of an option of an agent
     "state": "sandbox.md",
 }
 WORDS = {  # descriptions of keys that no table of the guide has
+    "claude_settings.folder": "the project folder; the folder of `agents.yaml` by default",
+    "claude_settings.paths": "files in place of those of the user and of the project; they need no trust",
+    "claude_settings.allow_bypass": "accept the mode `bypassPermissions`",
     "backend.type": "the type of the backend",
     "backend.workdir": "the folder of the workspace",
     "fallback.models": "models in the order in which they are tried",
