@@ -67,12 +67,13 @@ def complete_agent_specs(ctx: click.Context, param: click.Parameter, incomplete:
     """Complete FILE:ID with the agents of the file; without a colon, files and the agents of the folder's file."""
     path, colon, id = incomplete.rpartition(":")
     if colon:
-        return [CompletionItem(f"{path}:{name}") for name in _list_agents(path) if name.startswith(id)]
-    own = [CompletionItem(f"{AGENTS_FILE}:{name}") for name in _list_agents(AGENTS_FILE)]
+        return [CompletionItem(f"{path}:{name}") for name in list_agent_names(path) if name.startswith(id)]
+    own = [CompletionItem(f"{AGENTS_FILE}:{name}") for name in list_agent_names(AGENTS_FILE)]
     return [CompletionItem(incomplete, type="file"), *(item for item in own if item.value.startswith(incomplete))]
 
 
-def _list_agents(path: str) -> list[str]:
+def list_agent_names(path: str) -> list[str]:
+    """Return the names under `agents:` of a file, or nothing if it cannot be read."""
     try:
         from wick._internal.safe_yaml import read
 

@@ -94,7 +94,9 @@ class RootCommand(CommandGroup):
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
             message = str(error)
-            if isinstance(error, OSError) and error.strerror:  # without its number
+            if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by getcwd
+                message = "the current folder does not exist any more; change to another one"
+            elif isinstance(error, OSError) and error.strerror:  # without its number
                 message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
             raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -74,6 +75,10 @@ class Azure(OpenAI):
             cert=cert,
             trust_env=trust_env,
         )
+        if own:
+            self.server = replace(
+                self.server, unauthorized="check AZURE_OPENAI_API_KEY, and the name of the deployment"
+            )
         self._authorize = bearer_authorizer(token) if token else None
 
     def __repr__(self) -> str:

@@ -58,7 +58,9 @@ class Bedrock:
             raise ConfigError("name the model of bedrock, as in 'bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0'")
         self.model, self.cache = model, cache
         self.region = region or find_region(profile) or _region_of(model)
-        if not self.region and not base_url:
+        if credentials is not None and not (callable(credentials) or hasattr(credentials, "secret_key")):
+            raise ConfigError("the credentials of bedrock are AwsCredentials, or a function that returns them")
+        if not self.region and (credentials or not base_url):
             raise ConfigError("Bedrock needs a region: set AWS_REGION, as in AWS_REGION=us-east-1, or give region=…")
         own = "" if base_url else os.environ.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "").strip()
         address = check_address(base_url or own or _home(self.region), "Bedrock")

@@ -238,13 +238,14 @@ def _is_picture(part: MediaPart) -> bool:
 class ChatReply:
     """A parser for the chunks of a completion."""
 
-    __slots__ = ("calls", "done", "finish", "first", "form", "refused", "server")
+    __slots__ = ("calls", "details", "done", "finish", "first", "form", "refused", "server")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
         self.form = ""  # of tool calls: `tool_calls`, or the older `function_call`
         self.refused = False  # the model refused
         self.calls = ToolCallAssembler()
+        self.details: dict[tuple[Any, Any], dict[str, Any]] = {}  # signed reasoning of OpenRouter, by type and index
         self.first: dict[str, Any] | None = None  # the first chunk, with the id of the reply
         self.finish = ""  # the finish reason
         self.done = False  # the server sent its end marker
@@ -287,9 +288,23 @@ class ChatReply:
                 self.form = form
                 for piece in pieces:
                     deltas += self.calls.deltas(piece)
+        for piece in delta.get("reasoning_details") or ():
+            self._add_detail(piece)
         if reason := choice.get("finish_reason"):
             self.finish = str(reason)
+            if self.details and self.server.name == "openrouter":
+                details = encode_json([*self.details.values()]).decode()
+                deltas.append(ReasoningDelta("", details, "openrouter-details"))
+                self.details = {}
         return deltas
+
+    def _add_detail(self, piece: dict[str, Any]) -> None:
+        """Join the pieces of reasoning that are one block."""
+        block = self.details.setdefault((piece.get("type"), piece.get("index")), {})
+        for key, value in piece.items():
+            joins = key in ("text", "summary", "data") and isinstance(value, str)
+            if value is not None:
+                block[key] = block.get(key, "") + value if joins else value
 
     def _read_extras(self, chunk: dict[str, Any]) -> list[Delta]:
         """Read the usage or an error from a chunk."""

@@ -8,6 +8,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
+import orjson
+
 from wick.messages import MediaPart, Message, assistant
 from wick.models import openai_common
 from wick.models._http import TimeLimits
@@ -61,10 +63,18 @@ class HostedChat(OpenAI):
 
 
 class OpenRouter(HostedChat):
-    """A model of any vendor at OpenRouter."""
+    """A model of any vendor at OpenRouter. It gets its signed reasoning back, which some models need for tool use."""
 
     provider, example = "openrouter", "anthropic/claude-sonnet-4.5"
     home = ProviderHome("OpenRouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1")
+    own_encoding = True
+
+    def _message_data(self, message: Message) -> dict[str, Any]:
+        data = super()._message_data(message)
+        for thought in message.reasoning:
+            if thought.provider == "openrouter-details":
+                data["reasoning_details"] = orjson.loads(thought.signature)
+        return data
 
 
 class Groq(HostedChat):

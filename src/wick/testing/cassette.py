@@ -170,10 +170,11 @@ class Cassette:
         """Raise AssertionError if a request had no reply or replies are unused; drop those when recording."""
         if self.changed:
             raise AssertionError(self.changed[0])
-        if not self.unused:
-            return
         if self._record:
-            self._drop_unused()
+            if self.unused or not self.path.exists():  # a test without requests has an empty cassette
+                self._drop_unused()
+            return
+        if not self.unused:
             return
         last = [str(reply.request["messages"][-1:])[:_DIFF_CHARS] for reply in self.unused[:1]]
         raise AssertionError(

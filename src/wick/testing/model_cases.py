@@ -22,6 +22,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+needs = pytest.mark.wick_needs
 QUESTION = Request((user("Say hello in one short sentence."),), system="Be brief.")
 TASK = Request((user("What is 2 + 3? Use the tool add."),), system="Use tools.", tools=(add,))
 
@@ -54,10 +55,13 @@ class ModelCases(AsyncCases):
     uses_tools: ClassVar[bool] = True
     reports_usage: ClassVar[bool] = True
 
-    def require_tools(self) -> None:
-        """Skip a case with tools if the model does not use any."""
-        if not self.uses_tools:
-            pytest.skip("the model does not use tools")
+    @pytest.fixture(autouse=True)
+    def skip_unsupported(self, request: pytest.FixtureRequest) -> None:
+        """Skip a case that needs tools or usage if the model has none, before the model is created."""
+        missing = {"tools": not self.uses_tools, "usage": not self.reports_usage}
+        for mark in request.node.iter_markers("wick_needs"):
+            if any(missing[need] for need in mark.args):
+                pytest.skip(f"the model does not support {', '.join(mark.args)}")
 
     async def test_a_model_follows_the_protocol(self, model: Any) -> None:
         assert isinstance(model, Model)
@@ -76,9 +80,8 @@ class ModelCases(AsyncCases):
         assert isinstance(ends[-1], Finish) and ends[-1].reason == "stop"
         assert join_deltas(deltas).text.strip()
 
+    @needs("usage")
     async def test_usage_is_reported(self, model: Model) -> None:
-        if not self.reports_usage:
-            pytest.skip("the model does not report usage")
         found = [delta for delta in await stream_deltas(model, QUESTION) if isinstance(delta, Usage)]
         assert found and found[-1].input_tokens > 0 and found[-1].output_tokens > 0
         counts = found[-1].to_json().values()
@@ -93,16 +96,16 @@ class ModelCases(AsyncCases):
         assert [message.to_json() for message in request.messages] == before
         assert request.settings == {"max_tokens": 100} and request.tools == ()
 
+    @needs("tools")
     async def test_a_tool_is_called(self, model: Model) -> None:
-        self.require_tools()
         deltas = await stream_deltas(model, TASK)
         (call,) = join_deltas(deltas).tool_calls
         assert (call.name, call.invalid) == ("add", "")
         assert add.validate(call.args) == {"a": 2, "b": 3}
         assert call.id and [delta.reason for delta in deltas if isinstance(delta, Finish)] == ["tool_calls"]
 
+    @needs("tools")
     async def test_an_agent_runs_with_the_model(self, model: Model) -> None:
-        self.require_tools()
         result = await Agent(model, tools=[add], system=TASK.system).run(TASK.messages[0].text)
         assert result.outcome == "completed" and "5" in result.text
         assert [message.text for message in result.messages.tool_messages()] == ["5"]
@@ -119,8 +122,8 @@ class ModelCases(AsyncCases):
         await asyncio.gather(running, return_exceptions=True)
         assert join_deltas(await stream_deltas(model, QUESTION)).text
 
+    @needs("tools")
     async def test_requests_run_concurrently(self, model: Model) -> None:
-        self.require_tools()
         first, second = await asyncio.gather(stream_deltas(model, QUESTION), stream_deltas(model, TASK))
         assert join_deltas(first).text.strip() and not join_deltas(first).tool_calls
         assert [call.name for call in join_deltas(second).tool_calls] == ["add"]

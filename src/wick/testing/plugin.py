@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "wick_needs(*operations): operations of a case that a backend may not support")
+    config.addinivalue_line("markers", "wick_needs(*abilities): what a backend or model needs for a case")
     session.record = "all" if config.getoption("--wick-record-all") else bool(config.getoption("--wick-record"))
 
 

@@ -126,7 +126,8 @@ def _error_type(status: int) -> str:
 
 def check_bearer(headers: Mapping[str, str]) -> None:
     kind, _, key = headers.get("authorization", "").partition(" ")
-    need(kind == "Bearer" and key.strip(), "You didn't provide an API key.", 401)
+    known = (kind == "Bearer" and key.strip()) or headers.get("api-key")  # the latter at Azure
+    need(known, "You didn't provide an API key.", 401)
     need(headers.get("content-type", "").startswith("application/json"), "Unsupported content type.", 415)
 
 

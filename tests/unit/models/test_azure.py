@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from provider import Reply, ScriptedServer
+from provider import Answer, Reply, ScriptedServer
+from provider.faults import status
 from wick import Agent, user
 from wick.errors import ConfigError, ModelError
 from wick.models import _http, resolve
@@ -62,6 +63,15 @@ async def server() -> AsyncIterator[ScriptedServer]:
     async with ScriptedServer() as server:
         yield server
         await _http.close()
+
+
+async def test_a_run_with_a_key(env: pytest.MonkeyPatch, server: ScriptedServer) -> None:
+    script = server.script(Reply("Hello!"), Answer(Reply(""), status(401)))
+    env.setenv("AZURE_OPENAI_ENDPOINT", script.url)
+    assert (await Agent("azure:m").run("Hi.")).text == "Hello!"
+    assert script.asked[0].headers["api-key"] == "sk-azure" and not script.refusals
+    with pytest.raises(ModelError, match="check AZURE_OPENAI_API_KEY, and the name of the deployment"):
+        await Agent("azure:m").run("Hi.")
 
 
 async def test_tokens_are_fetched_for_each_request(server: ScriptedServer) -> None:

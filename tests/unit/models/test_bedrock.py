@@ -56,6 +56,10 @@ def test_the_region_is_in_the_address(env: pytest.MonkeyPatch) -> None:
     env.delenv("AWS_REGION")
     arn: Any = resolve("bedrock:arn:aws:bedrock:us-west-2:123456789012:inference-profile/p")
     assert arn.server.url.startswith("https://bedrock-runtime.us-west-2.amazonaws.com/model/arn%3Aaws%3A")
+    with pytest.raises(ConfigError, match="Bedrock needs a region"):
+        Bedrock(NOVA, base_url="https://vpce.example", credentials=AwsCredentials("a", "b"))
+    with pytest.raises(ConfigError, match="are AwsCredentials, or a function that returns them"):
+        resolve({"provider": "bedrock", "model": NOVA, "region": "r", "credentials": "AK:SK"})
     with pytest.raises(ConfigError, match="name the model of bedrock"):
         resolve("bedrock:")
 

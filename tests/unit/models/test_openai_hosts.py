@@ -15,8 +15,10 @@ from wick import Agent, Message, ToolCall, assistant, tool, tool_message, user
 from wick.errors import ConfigError
 from wick.messages import ImagePart, Reasoning, TextPart
 from wick.models import _http, openai_hosts, resolve
+from wick.models.openai import ChatReply
 from wick.models.openai_hosts import HostedChat, Mistral
 from wick.models.registry import HOSTED
+from wick.models.reply import Reply as Assembled
 from wick.protocols import Request, holds_schema
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -167,12 +169,33 @@ async def test_an_agent_runs_with_each_provider(provider: str, server: ScriptedS
     assert [message.text for message in result.messages if message.role == "tool"] == ["5"]
 
 
+def test_signed_reasoning_of_openrouter_is_sent_back() -> None:
+    model: Any = resolve("openrouter:google/gemini-3-pro")
+    details = [
+        {"type": "reasoning.text", "text": "Two ", "index": 0, "format": "x", "signature": None},
+        {"type": "reasoning.text", "text": "and three.", "index": 0, "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "AAAA", "id": "call_1", "index": 1},
+    ]
+    call = {"index": 0, "id": "call_1", "function": {"name": "add", "arguments": "{}"}}
+    chunks: list[Any] = [{"delta": {"reasoning": "hm", "reasoning_details": [detail]}} for detail in details]
+    chunks += [{"delta": {"tool_calls": [call]}}, {"delta": {}, "finish_reason": "tool_calls"}]
+    parser, reply = ChatReply(model.server), Assembled()
+    for delta in parser.deltas([json.dumps({"choices": [{"index": 0, **chunk}]}).encode() for chunk in chunks]):
+        reply.feed(delta)
+    reply.feed(parser.end())
+    request = Request((user("Add."), reply.message(), tool_message("call_1", "add", "5")))
+    assert json.loads(model.body(request))["messages"][1]["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "Two and three.", "index": 0, "format": "x", "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "AAAA", "id": "call_1", "index": 1},
+    ]
+    other: Any = resolve("groq:m")
+    assert "reasoning_details" not in other.body(request).decode()
+
+
 async def test_reasoning_in_a_list_of_parts_is_read() -> None:
     model = Mistral("m", api_key="sk-test")
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes."}]
     data = json.dumps({"choices": [{"index": 0, "delta": {"content": parts}, "finish_reason": "stop"}]})
-    from wick.models.openai import ChatReply
-
     deltas = [*ChatReply(model.server).deltas([data.encode()])]
     assert [getattr(delta, "text", "") for delta in deltas] == ["hm", "Yes."]
     assert [type(delta).__name__ for delta in deltas] == ["ReasoningDelta", "TextDelta"]

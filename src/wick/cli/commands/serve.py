@@ -24,7 +24,7 @@ from wick.models import check_model
 @click.option("--store", help="The store of threads: sqlite, postgresql://…, or memory.")
 @click.option(
     "--static",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A folder of static files to serve.",
 )
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="The server.yaml to read.")

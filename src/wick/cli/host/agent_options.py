@@ -14,14 +14,14 @@ import click
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.completion import complete_agent_specs
+from wick.cli.completion import AGENTS_FILE, complete_agent_specs, list_agent_names
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
 from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
-from wick.models import resolve
+from wick.models import check_model, resolve
 from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
@@ -65,6 +65,7 @@ class AgentOverrides:
         """Return the options of an agent with these changes."""
         changed = dict(options)
         if self.model:
+            check_model(self.model)  # here, as an error in the agent would name a line of its file
             changed["model"] = self.model
         if self.steps is not None:
             changed["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
@@ -90,6 +91,8 @@ class SelectedAgent:
         self.no_workspace = ""  # the reason why the default agent works without a workspace
         self._is_default = not agent
         path, id = split_agent_spec(agent) if agent else (Path(), "")
+        if agent and not id and not path.exists():
+            raise ConfigError(f"there is no file {path}; {_suggest_agent(agent, Path(folder))}")
         self.config = load(path) if agent else build_default_config(Path(folder))
         agents = self.config.agents
         wanted = id or (next(iter(agents)) if len(agents) == 1 else DEFAULT)
@@ -155,6 +158,14 @@ def build_default_config(folder: Path) -> Config:
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
+
+
+def _suggest_agent(name: str, folder: Path) -> str:
+    """Return a hint for an agent that is given by its name alone."""
+    file = folder / AGENTS_FILE
+    if name in list_agent_names(str(file)):
+        return f"did you mean {file}:{name}?"
+    return "--agent takes the path of an agents.yaml, as in agents.yaml or agents.yaml:coder"
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
