@@ -14,7 +14,7 @@ from wick.evals.transcript import Decided, Transcript, TranscriptCall
 
 
 class _ReportModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 
 
 class EvalCheck(_ReportModel):

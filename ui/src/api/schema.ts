@@ -1733,7 +1733,7 @@ export interface components {
             /** Tool */
             tool: string;
             /** Args */
-            args?: {
+            args: {
                 [key: string]: unknown;
             };
             /**
@@ -1745,27 +1745,27 @@ export interface components {
              * Asked
              * @default false
              */
-            asked?: boolean;
+            asked: boolean;
             /**
              * Hook
              * @default
              */
-            hook?: string;
+            hook: string;
             /**
              * Reason
              * @default
              */
-            reason?: string;
+            reason: string;
             /**
              * Output
              * @default
              */
-            output?: string;
+            output: string;
             /**
              * Failed
              * @default false
              */
-            failed?: boolean;
+            failed: boolean;
         };
         /**
          * EvalCaseResult
@@ -1784,26 +1784,26 @@ export interface components {
              * Reason
              * @default
              */
-            reason?: string;
+            reason: string;
             /**
              * Text
              * @default
              */
-            text?: string;
+            text: string;
             /** Calls */
-            calls?: components["schemas"]["EvalCall"][];
+            calls: components["schemas"]["EvalCall"][];
             /**
              * Steps
              * @default 0
              */
-            steps?: number;
+            steps: number;
             /**
              * Tokens
              * @default 0
              */
-            tokens?: number;
+            tokens: number;
             /** Cost */
-            cost?: number | null;
+            cost: number | null;
         };
         /**
          * EvalCaseRow
@@ -1818,9 +1818,9 @@ export interface components {
              * Thread
              * @default
              */
-            thread?: string;
+            thread: string;
             /** Results */
-            results?: {
+            results: {
                 [key: string]: components["schemas"]["EvalCaseResult"];
             };
         };
@@ -1837,12 +1837,12 @@ export interface components {
              * Score
              * @default 1
              */
-            score?: number;
+            score: number;
             /**
              * Detail
              * @default
              */
-            detail?: string;
+            detail: string;
         };
         /**
          * EvalRegression
@@ -1873,25 +1873,25 @@ export interface components {
              * @default 1
              * @constant
              */
-            version?: 1;
+            version: 1;
             /** Suite */
             suite: string;
             /**
              * Partial
              * @default false
              */
-            partial?: boolean;
+            partial: boolean;
             /**
              * Planned
              * @default 0
              */
-            planned?: number;
+            planned: number;
             /** Variants */
-            variants?: components["schemas"]["EvalVariantSummary"][];
+            variants: components["schemas"]["EvalVariantSummary"][];
             /** Regressions */
-            regressions?: components["schemas"]["EvalRegression"][];
+            regressions: components["schemas"]["EvalRegression"][];
             /** Cases */
-            cases?: components["schemas"]["EvalCaseRow"][];
+            cases: components["schemas"]["EvalCaseRow"][];
         };
         /**
          * EvalReportInfo
