@@ -65,6 +65,10 @@ def make_deps() -> dict[str, int]:
     return {"limit": 5}
 
 
+def broken_deps() -> object:
+    raise RuntimeError("no deps")
+
+
 SMALL: dict[str, Any] = {
     "id": "small",
     "input": "Refund order 7.",

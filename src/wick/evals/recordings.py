@@ -90,15 +90,21 @@ class Tape:
     _answered: dict[str, RecordedResult] = field(default_factory=dict)  # by call id, for other attempts
 
     def next_reply(self, purpose: str, request: Request) -> RecordedReply:
-        """Return the next recorded reply for a purpose, and compare the request with the recorded one."""
-        self.requests.append(fingerprint_request(request))
-        for index, reply in enumerate(self.replies):
-            if index not in self._used_replies and reply.purpose == purpose:
-                self._used_replies.add(index)
-                self._compare(index, reply)
-                return reply
-        self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
-        raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+        """Return the next recorded reply for a purpose, and compare the request with the recorded one.
+
+        A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
+        """
+        sent = fingerprint_request(request)
+        self.requests.append(sent)
+        left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
+        left = [index for index in left if index not in self._used_replies]
+        if not left:
+            self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
+            raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+        chosen = next((index for index in left if self.replies[index].request == sent), left[0])
+        self._used_replies.add(chosen)
+        self._compare(chosen, self.replies[chosen])
+        return self.replies[chosen]
 
     def _compare(self, index: int, reply: RecordedReply) -> None:
         if reply.request is not None and (
@@ -228,10 +234,11 @@ class EvalSubstitution(Capability):
     def replace_model(self, call: ModelCall) -> None:
         if not self.replaces_model:
             return
+        purpose = call.purpose or (f"subagent {call.run.agent}" if call.run.depth else "")
         if self.tape.live_model:
-            call.model = RecordingModel(self.tape, call.model, call.purpose)
+            call.model = RecordingModel(self.tape, call.model, purpose)
         else:
-            call.model = RecordedModel(self.tape, call.model.name, call.purpose)
+            call.model = RecordedModel(self.tape, call.model.name, purpose)
 
     @before(ToolUse, inherit=True)
     def replace_tool(self, use: ToolUse) -> None:

@@ -88,7 +88,10 @@ class _SuiteRunner:
             self.agents.build(name, variant)
         for case in self.suite.cases:
             for name in self._expectations(case).scorers:
-                self.scorers[name] = load_python_name(name, self.agents.folder)
+                try:
+                    self.scorers[name] = load_python_name(name, self.agents.folder)
+                except ConfigError as error:
+                    raise ConfigError(f"case {case.id!r}: scorers: {error}") from error
 
     async def run_all(self) -> None:
         """Run the cases with a bounded number of workers."""
@@ -142,9 +145,9 @@ class _SuiteRunner:
         recorded_tools = self.suite.tools_of(case) == "recorded"
         substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
         agent = agent.with_options(**changes).with_hooks(substitution)
-        deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
         input = case.build_input()
         try:
+            deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
             stream = agent.stream(input, thread=Thread(), **deps)
         except Exception as error:
             return Transcript(case.id, input, reason=f"{type(error).__name__}: {error}")
@@ -152,9 +155,8 @@ class _SuiteRunner:
             await stream.finish()
         except Exception as error:
             return replace(build_transcript(case.id, input, stream.result), reason=f"{type(error).__name__}: {error}")
-        finally:
-            if self.options.record:
-                self._store_recording(case, name, tape)
+        if self.options.record:
+            self._store_recording(case, name, tape)
         return build_transcript(case.id, input, stream.result)
 
     async def _judge(self, case: EvalCase, name: str, done: Transcript, expected: Expectations) -> list[EvalCheck]:
