@@ -4,6 +4,8 @@
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
 python := .venv/bin/python
+# Stamps of the environment: it has what serving needs; it also has what wick is built and tested with.
+served := .venv/.serve
 ready := .venv/.ready
 modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
@@ -82,8 +84,7 @@ ui-dev: ## the web interface on :3000, anew with each change, before a server on
 ui_if_node:
 	@{ scripts/find-node && $(MAKE) --silent --no-print-directory $(page); } || echo "the web interface was not built; the server shows its small page"
 
-serve: $(ready) ui_if_node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
-	@scripts/get-bubblewrap
+serve: $(served) ui_if_node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
 	@$(python) -m wick.cli serve $(ARGS)
 
 dist: $(ready) ui ## build the sdist and the wheel into dist/, with the web interface
@@ -93,11 +94,15 @@ clean: ## remove the virtual environment and everything generated
 	rm -rf .venv build dist site ui/node_modules src/wick/server/ui .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
-# The environment is made again when its Python is gone, and brought up to date when pyproject.toml changes.
-$(ready): pyproject.toml
-	@$(python) -m pip --version >/dev/null 2>&1 || { found=$$(scripts/find-python) && "$$found" -m venv --clear .venv; }
-	@scripts/get-packages
+# One environment, brought up to date when pyproject.toml changes. After `make test`, `make serve` installs nothing; after
+# `make serve`, `make test` adds what is missing.
+$(served): pyproject.toml
+	@scripts/get-packages server
 	@touch $@
+
+$(ready): pyproject.toml
+	@scripts/get-packages dev
+	@touch $(served) $@
 
 $(modules): ui/package.json ui/package-lock.json
 	@echo "installing what the web interface is built with into ui/node_modules"
@@ -107,5 +112,5 @@ $(modules): ui/package.json ui/package-lock.json
 
 $(page): $(modules) $(page_sources)
 	@echo "building the web interface"
-	@cd ui && npx --no-install vite build --logLevel warn
+	@cd ui && node_modules/.bin/vite build --logLevel warn
 	@touch $@

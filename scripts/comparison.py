@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Put the tables of the comparison into docs/comparison.md, and the first of them into the README.
+"""Put the tables of the comparison into docs/comparison.md.
 
     make comparison                  runs the programs of tests/comparison, and writes bench/results/comparison.json
-    python scripts/comparison.py     puts what is there into both
+    python scripts/comparison.py     puts what is there into the page
 
-The speeds are those of bench/numbers.json, which scripts/readme_numbers.py takes from what `make bench-peers` measured.
+The speeds are those of bench/numbers.json, which scripts/cost_numbers.py takes from what `make bench-peers` measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RECORD, PAGE = ROOT / "bench" / "results" / "comparison.json", ROOT / "docs" / "comparison.md"
-README = ROOT / "README.md"
 NUMBERS = ROOT / "bench" / "numbers.json"
 BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
@@ -42,11 +41,11 @@ def leaks(record: Mapping[str, Any]) -> str:
     return verdicts(record) + "".join(rests_on)
 
 
-def verdicts(record: Mapping[str, Any], page: str = "") -> str:
+def verdicts(record: Mapping[str, Any]) -> str:
     """The verdicts as a table, each linked to what it rests on."""
     frameworks = record["frameworks"]
     rows = [
-        (f"[{leak}]({page}#{leak})", *(SIGNS[told["leaks"][leak]["verdict"]] for told in frameworks.values()))
+        (f"[{leak}](#{leak})", *(SIGNS[told["leaks"][leak]["verdict"]] for told in frameworks.values()))
         for leak in QUESTIONS
     ]
     versions = ", ".join(f"{name} {told['version']}" for name, told in frameworks.items())
@@ -65,13 +64,16 @@ def speeds(numbers: Mapping[str, Any]) -> str:
     if not peers:
         return "Not measured yet: `make bench-peers` measures it.\n"
     sys.path.insert(0, str(Path(__file__).parent))
-    from readme_numbers import _name, beside
+    from cost_numbers import beside, starred
 
     steps = [
-        (_name(name, told), *(beside(told.get(key, {}), "us") for key in ("step_20", "step_100", "step_200", "delta")))
+        (
+            starred(name, told),
+            *(beside(told.get(key, {}), "us") for key in ("step_20", "step_100", "step_200", "delta")),
+        )
         for name, told in peers.items()
     ]
-    rest = [(_name(name, told), *_rest(told)) for name, told in peers.items()]
+    rest = [(starred(name, told), *_rest(told)) for name, told in peers.items()]
     machine = numbers["machines"]["peers"]
     return (
         _table(("CPU, and times the floor", "a step, 20 in", "100 in", "200 in", "a streamed piece"), steps)
@@ -107,7 +109,7 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
 
 def rendered(page: str, record: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
     """A page with its tables made anew."""
-    tables = {"leaks": leaks(record), "speeds": speeds(numbers), "comparison": verdicts(record, "docs/comparison.md")}
+    tables = {"leaks": leaks(record), "speeds": speeds(numbers)}
     for name, text in tables.items():
         page = re.sub(BLOCK.format(name), lambda found, text=text: f"{found[1]}{text}{found[2]}", page, flags=re.DOTALL)
     return page
@@ -125,6 +127,5 @@ def read(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for path in (PAGE, README):
-        path.write_text(rendered(path.read_text("utf-8"), read(RECORD), read(NUMBERS)), encoding="utf-8")
-        print(f"wrote {path.relative_to(ROOT)}")
+    PAGE.write_text(rendered(PAGE.read_text("utf-8"), read(RECORD), read(NUMBERS)), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")

@@ -26,6 +26,9 @@ FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 SHOWN = "project"  # the folder of the site that shows files of the project
 ALWAYS = ("examples/README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+# Pages that readers of the site do not search for: records of the project and its source. Examples are searched.
+UNSEARCHED = ("decisions/", f"{SHOWN}/", "heart.md", "promises.md", "writing.md")
+BOOSTS = {"how-to/": 2.0, "reference/": 0.3}  # weights of search results, by folder
 LEXERS = {".py": "python", ".sh": "sh", ".js": "js", ".go": "go", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 
@@ -66,8 +69,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links as the site has them."""
+    """Links as the site has them, and the page's place among search results."""
     source = _source(page.file.src_uri)
+    page.meta.setdefault("search", _search_settings(page.file.src_uri))
 
     def moved(found: re.Match[str]) -> str:
         target = _target(source, found[2])
@@ -77,6 +81,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{found[1]}{place}{found[3]}"
 
     return _prose(markdown, lambda text: LINK.sub(moved, text)).replace("```text output\n", '```text title="prints"\n')
+
+
+def _search_settings(uri: str) -> dict[str, bool | float]:
+    """Return the `search` settings of a page, which its front matter can override."""
+    if uri.startswith(UNSEARCHED) and not uri.startswith(f"{SHOWN}/examples/"):
+        return {"exclude": True}
+    return {"boost": next((boost for folder, boost in BOOSTS.items() if uri.startswith(folder)), 1.0)}
 
 
 def _prose(text: str, change: Any) -> str:

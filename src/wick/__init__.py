@@ -6,6 +6,10 @@ An agent is a loop around a language model that uses tools. Hooks observe, chang
 and stop at every point of the loop.
 """
 
+from typing import TYPE_CHECKING
+
+from wick._internal.familiar_words import PACKAGE_NAMES
+from wick._internal.lazy_names import suggest_names
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.capability import Capability
@@ -26,3 +30,6 @@ __all__ = [
     "Step", "Stop", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after",
     "assistant", "before", "guard", "system", "tool", "tool_message", "user", "wrap",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:
+    __getattr__ = suggest_names(__name__, __all__, PACKAGE_NAMES, ("capabilities", "models", "stores", "backends"))

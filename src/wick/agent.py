@@ -11,22 +11,32 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Generic, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, Unpack
 
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
 from wick._internal.dependencies import DepsParameter
+from wick._internal.familiar_words import (
+    AGENT_ATTRIBUTES,
+    AGENT_OPTIONS,
+    RUN_OPTIONS,
+    STREAM_ATTRIBUTES,
+    explain_option,
+    explain_options,
+    refuse_attribute,
+)
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
 from wick.capabilities.structured_output import StructuredOutput
-from wick.capability import Capability
+from wick.capability import Capability, check_capability
 from wick.decisions import Asker
 from wick.errors import ConfigError, MessageError, ModelError, Paused
 from wick.events import Emit, Event
 from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
+from wick.message_dicts import read_message_dicts
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.onion import compose
@@ -51,7 +61,8 @@ SETTINGS = (
 
 MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
-Input = str | Message | Sequence[Message] | Messages
+MessageDict = Mapping[str, object]  # in the form of OpenAI's chat API, such as {"role": "user", "content": "…"}
+Input = str | Message | MessageDict | Sequence[Message | MessageDict] | Messages
 _INHERITED: Any = object()  # no deps were given
 
 
@@ -117,6 +128,17 @@ class Agent(Generic[DepsType, Output]):
             part for part in self._parts if isinstance(part, Capability) and _has_session(part)
         ]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+        __init__ = explain_options("Agent()", AGENT_OPTIONS)(__init__)
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, AGENT_ATTRIBUTES)
+
+        def __call__(self, *args: object, **options: object) -> NoReturn:
+            raise TypeError(
+                "an agent is not a function; write agent.run_sync(…), or `await agent.run(…)` in async code"
+            )
 
     @property
     def model(self) -> Model:
@@ -197,8 +219,11 @@ class Agent(Generic[DepsType, Output]):
         without: Iterable[str] = (),
         recipe: str = "",
         deps: Any = _INHERITED,
+        **unknown: object,
     ) -> Run[DepsType]:
         """Create a run. A child run asks the parent's user and obeys all of the parent's guards."""
+        for name in unknown:
+            raise TypeError(explain_option("a run", name, RunOptions.__annotations__, RUN_OPTIONS))
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
         if isinstance(thread, str) and not self._session_capabilities:
@@ -327,6 +352,14 @@ class Stream(Generic[Output]):
         self._read = False
         run.emitter = self._events.put
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, STREAM_ATTRIBUTES)
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("the events of a run arrive over time: write `async for event in agent.stream(…)`")
+
     @property
     def result(self) -> Result[Output]:
         """The result of the run, whatever its outcome; an error until the stream has been read to its end."""
@@ -451,11 +484,12 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _as_messages(input: Input) -> list[Message]:
     if isinstance(input, str):
         return [user(input)] if input else []
-    if isinstance(input, Message):
-        input = [input]
-    if not isinstance(input, list | tuple | Messages):
-        raise MessageError(f"a run is given a text, a Message or a list of them, not {input!r}")
-    return [*Messages(input).validate()]
+    if isinstance(input, Mapping) and "role" not in input and "messages" in input:
+        raise MessageError('a run is given the list of messages itself, not a dict with them: run(state["messages"])')
+    items = [input] if isinstance(input, Message | Mapping) else input
+    if not isinstance(items, list | tuple | Messages):
+        raise MessageError(f"a run is given a text, a message or a list of messages, not {input!r}")
+    return [*Messages(items if isinstance(items, Messages) else read_message_dicts(items)).validate()]
 
 
 def _as_tuple(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
@@ -472,6 +506,8 @@ def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capabilit
                 f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard, "
                 f"as in @guard(ToolUse){_instance_hint(item)}"
             )
+        if isinstance(item, Capability):
+            check_capability(item)
     names = {item.name for item in hooks}
     return (*(item for item in DEFAULTS if item.name not in names), *hooks)
 
@@ -490,11 +526,20 @@ def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
 
 
 def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
-    tools = [item if isinstance(item, Tool) else tool(item) for item in given]
+    tools = [item if isinstance(item, Tool) else _as_tool(item) for item in given]
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()
+
+
+def _as_tool(item: Any) -> Tool:
+    """Return the tool of a plain function."""
+    if isinstance(item, Agent):
+        raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
+    if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
+        raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
+    return tool(item)
 
 
 def _check_distinct(what: str, names: Sequence[str]) -> None:

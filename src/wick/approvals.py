@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import isawaitable
@@ -17,6 +18,8 @@ from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
 from wick.why import DispatchState, Why
+
+logger = logging.getLogger(__name__)
 
 # The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
@@ -93,6 +96,11 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     if asker is None and writer is not None:
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
+        logger.warning(
+            "the agent %s asks for approval of a %s, and no user can answer: give the agent a function ask=…, "
+            "or hooks=[Sessions(…)] to answer later",
+            run.root.agent, question.op.name,
+        )  # fmt: skip
         return Block(f"no user is there to approve: {question.question}"), {}
     try:
         given = asker(question)
@@ -110,9 +118,11 @@ def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | 
 
 
 def _parse_answer(answer: object, question: Question) -> Allow | Block:
-    """Return an answer as Allow or Block. None is an approval; an object of another type is not."""
-    if answer is None or answer is True:
+    """Return an answer as Allow or Block. Only True and Allow approve: a function may forget to return."""
+    if answer is True:
         return Allow()
+    if answer is None:
+        return Block(f"the `ask` function returned None, which is not an approval of: {question.question}; return True")
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if not isinstance(answer, Allow | Block):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
+from wick.errors import ConfigError
 from wick.hooks import Hook
 from wick.operations import Run
 from wick.tools import Tool
@@ -25,6 +26,9 @@ class Capability:
     name: str = "capability"
 
     def __init_subclass__(cls) -> None:
+        for reserved in _RESERVED:
+            if reserved in vars(cls):
+                _check_reserved(f"{cls.__name__}.{reserved}", reserved, vars(cls)[reserved])
         if "name" not in vars(cls):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
@@ -46,6 +50,31 @@ class Capability:
     def session(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Return a context manager for a run, from before its start until its end is logged. It may open the thread."""
         return nullcontext()
+
+
+_RESERVED = ("name", "hooks", "tools", "foreign_tools", "session")
+
+
+def check_capability(capability: Capability) -> None:
+    """Refuse attributes of an instance that replace a reserved one, as in `self.tools = […]`."""
+    for reserved in _RESERVED:
+        if reserved in getattr(capability, "__dict__", ()):
+            _check_reserved(f"self.{reserved} of {type(capability).__name__}", reserved, vars(capability)[reserved])
+
+
+def _check_reserved(where: str, reserved: str, value: object) -> None:
+    """Refuse a hook, a tool or data in place of a reserved attribute."""
+    if isinstance(value, Hook | Tool):
+        kind = "a hook" if isinstance(value, Hook) else "a tool"
+        raise ConfigError(f"{where} is {kind}, but {reserved!r} is reserved in a Capability; give it another name")
+    if reserved == "name":
+        if not isinstance(value, str | property) or not value:
+            raise ConfigError(f"{where} is {value!r}, but 'name' is reserved for the name of a Capability, a text")
+    elif not callable(value) and not isinstance(value, property | staticmethod | classmethod):
+        raise ConfigError(
+            f"{where} is {value!r}, but {reserved!r} is reserved for a method of Capability; "
+            f"give the data another name, or override `def {reserved}(self)`"
+        )
 
 
 def _find_decorated(capability: Capability, kind: type[T]) -> list[T]:

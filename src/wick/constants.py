@@ -57,7 +57,7 @@ OLLAMA_SECONDS = 0.3  # for the probe of an Ollama server
 DEMO_VALUE_CHARS = 200_000  # generated for one schema
 DEMO_VALUE_STEPS = 5_000  # subschemas visited for it
 
-# token estimates: characters / 4; an image or a file counts as MEDIA_TOKENS
+# token estimates: characters / 4; an image, audio or a file counts as MEDIA_TOKENS
 CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 1_000
 

@@ -83,5 +83,5 @@ class Question(Ask):
     op: Operation[object] = field(repr=False, compare=False)
 
 
-Answer = Allow | Block | bool | None
+Answer = Allow | Block | bool
 Asker = Callable[[Question], Answer | Awaitable[Answer]]

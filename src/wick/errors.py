@@ -2,7 +2,8 @@
 
     WickError
     ├── ConfigError       a file or an argument is invalid; the message says which and why
-    │   └── MissingExtra  an optional package is not installed; the message says how to install it
+    │   ├── MissingExtra  an optional package is not installed; the message says how to install it
+    │   └── WorkspaceError  a folder cannot be a workspace; the message says why
     ├── MessageError      a message or a chain of messages is not well formed
     ├── ToolError         raised inside a tool, to report an error to the model
     │   ├── InvalidArgs   the arguments do not fit the tool's schema
@@ -37,6 +38,10 @@ class MissingExtra(ConfigError):
 
     def __init__(self, extra: str, package: str, need: str) -> None:
         super().__init__(f"{need} needs the package {package!r}; install it with: pip install 'wick-agent[{extra}]'")
+
+
+class WorkspaceError(ConfigError):
+    """A folder cannot be a workspace."""
 
 
 class MessageError(WickError, ValueError):

@@ -61,12 +61,39 @@ for _position in POSITIONS:  # a hook of `Operation` may return any of these; th
     _BY_POINT[_position, Operation.name] = tuple(_every)
 
 
+_POSSIBLE = {
+    Block: "Block is possible at every point",
+    Ask: "Ask is possible at before, wrap and guard",
+    Stop: "Stop is possible at every point but after(Run)",
+    Continue: "Continue is possible at after(Step)",
+}
+
+
 def check_hook(hook: RegisteredHook) -> None:
     """Raise a HookError if a hook cannot work."""
     for check in (_check_options, _check_callable, _check_parameters, _check_annotation, _check_decisions):
         if problem := check(hook):
             expected, found = _expected_signature(hook), _actual_signature(hook.fn)
             raise HookError(f"{problem}.\n  expected: {expected}\n  found:    {found}")
+
+
+def read_operation(position: Position, fn: Callable[..., object]) -> type[Operation[object]]:
+    """Return the operation that the first parameter of a function is annotated with; raise a HookError without one."""
+    example = f"@{position}(ToolUse)"
+    if isinstance(fn, str):
+        raise HookError(f"@{position} takes an operation; tools are matched with @{position}(ToolUse, match={fn!r})")
+    if not callable(fn):
+        raise HookError(f"@{position} takes an operation, as in {example}, not {fn!r}")
+    hints = {name: hint for name, hint in _resolve_hints(fn).items() if name != "return"}
+    kinds = [typing.get_origin(hint) or hint for hint in hints.values()]
+    found = [kind for kind in kinds if kind in (*OPERATIONS, Operation)]
+    if len(found) == 1:
+        return found[0]
+    name = getattr(fn, "__name__", "the hook")
+    raise HookError(
+        f"@{position} needs to know the operation of {name}: write {example}, or annotate its first parameter "
+        "as Run, Step, ModelCall or ToolUse"
+    )
 
 
 def _check_options(hook: RegisteredHook) -> str:
@@ -124,7 +151,8 @@ def _check_decisions(hook: RegisteredHook) -> str:
             if hook.position == "wrap" and hook.operation in (Step, Operation):
                 continue  # a step's result is itself a Stop or a Continue
             return (
-                f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point_name(hook)}"
+                f"the hook {hook.name!r} may answer {decision.__name__}, which is not possible at {_point_name(hook)}; "
+                f"{_POSSIBLE[decision]}"
             )
     return ""
 

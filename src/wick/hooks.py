@@ -23,7 +23,7 @@ from wick._internal.dependencies import DepsParameter
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Ask, Block, Continue, Stop
 from wick.errors import HookError
-from wick.hook_checks import Position, check_hook, find_deps
+from wick.hook_checks import Position, check_hook, find_deps, read_operation
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
@@ -138,15 +138,33 @@ class AfterOptions(HookOptions, total=False):
     hold: bool
 
 
+@overload
+def before(fn: HookFunction[Op, Block | Ask | Stop | None], /) -> Hook: ...
+@overload
 def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
-) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]: ...  # fmt: skip
+def before(
+    operation: Any = None, *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
+) -> Any:  # fmt: skip
     """Make a hook that runs before an operation. It may change the operation or return a decision."""
     names = (tools,) if isinstance(tools, str) else tuple(tools)
-    return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=names)
+    return _decorate(
+        "before", operation,
+        lambda fn, op: Hook(fn, op, "before", name, match, priority, timeout, on_error, inherit, tools=names),
+    )  # fmt: skip
 
 
+@overload
+def wrap(fn: WrapFunction[Run, Result, Result | str | Block | Ask | Stop], /) -> Hook: ...
+@overload
+def wrap(fn: WrapFunction[Step, Stop | Continue, Stop | Continue | Block | Ask], /) -> Hook: ...
+@overload
+def wrap(fn: WrapFunction[ModelCall, Message, Message | str | Block | Ask | Stop], /) -> Hook: ...
+@overload
+def wrap(fn: WrapFunction[ToolUse, ToolResult, ToolResult | str | Block | Ask | Stop], /) -> Hook: ...
 @overload
 def wrap(
     operation: type[Run], **options: Unpack[HookOptions]
@@ -168,13 +186,21 @@ def wrap(
     operation: type[Operation[Any]], **options: Unpack[HookOptions]
 ) -> Callable[[WrapFunction[Operation[Any], Any, Any]], Hook]: ...
 def wrap(
-    operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    operation: Any = None, *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
-) -> Callable[[Any], Hook]:  # fmt: skip
+) -> Any:  # fmt: skip
     """Make a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
-    return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
+    return _decorate("wrap", operation, lambda fn, op: Hook(fn, op, "wrap", name, match, priority, timeout, on_error))
 
 
+@overload
+def after(fn: HookFunction[Run, Block | None], /) -> Hook: ...
+@overload
+def after(fn: HookFunction[Step, Block | Stop | Continue | None], /) -> Hook: ...
+@overload
+def after(fn: HookFunction[ModelCall, Block | Stop | None], /) -> Hook: ...
+@overload
+def after(fn: HookFunction[ToolUse, Block | Stop | None], /) -> Hook: ...
 @overload
 def after(
     operation: type[Run], **options: Unpack[AfterOptions]
@@ -196,19 +222,46 @@ def after(
     operation: type[Operation[Any]], **options: Unpack[AfterOptions]
 ) -> Callable[[HookFunction[Operation[Any], Block | Stop | Continue | None]], Hook]: ...
 def after(
-    operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    operation: Any = None, *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
-) -> Callable[[Any], Hook]:  # fmt: skip
+) -> Any:  # fmt: skip
     """Make a hook that runs after an operation. It may replace the result or error, or return a decision."""
-    return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
+    return _decorate(
+        "after", operation,
+        lambda fn, op: Hook(fn, op, "after", name, match, priority, timeout, on_error, inherit, hold),
+    )  # fmt: skip
 
 
+@overload
+def guard(fn: HookFunction[Op, Block | Ask | Stop | None], /) -> Hook: ...
+@overload
 def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
-) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]: ...  # fmt: skip
+def guard(
+    operation: Any = None, *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
+    shadow: bool = False, on_error: OnError = "fail", name: str = "",
+) -> Any:  # fmt: skip
     """Make a guard. It runs last before an operation and sees it sealed, exactly as it will be performed."""
-    return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
+    return _decorate(
+        "guard", operation,
+        lambda fn, op: Hook(fn, op, "guard", name, match, priority, timeout, on_error, shadow=shadow),
+    )  # fmt: skip
+
+
+def _decorate(
+    position: Position, given: Any, build: Callable[[Any, type[Operation[object]]], Hook]
+) -> Hook | Callable[[Any], Hook]:
+    """Return the decorator of a position, or the hook if the decorator is used without parentheses.
+
+    Without an operation, the annotation of the function names it.
+    """
+    if isinstance(given, type):
+        return lambda fn: build(fn, given)
+    if given is None:
+        return lambda fn: build(fn, read_operation(position, fn))
+    return build(given, read_operation(position, given))
 
 
 _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}

@@ -123,7 +123,7 @@ async def _call_model(call: ModelCall) -> Message:
     message = reply.message()
     if reply.withheld:
         call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
-    call.state.stream.reply, call.state.stream.finish = message, reply.finish
+    call.state.stream.reply, call.state.stream.finish, call.state.stream.end = message, reply.finish, reply.end
     return message
 
 

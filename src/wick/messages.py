@@ -98,6 +98,13 @@ class ImagePart(_Media):
 
 
 @dataclass(frozen=True, slots=True)
+class AudioPart(_Media):
+    """A recording in a message: a URL, or its bytes in base64."""
+
+    type: Literal["audio"] = field(default="audio", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class FilePart(_Media):
     """A file in a message: a URL, or its bytes in base64."""
 
@@ -105,7 +112,8 @@ class FilePart(_Media):
     type: Literal["file"] = field(default="file", repr=False)
 
 
-Part = TextPart | ImagePart | FilePart
+MediaPart = ImagePart | AudioPart | FilePart
+Part = TextPart | MediaPart
 _Parts = tuple[Annotated[Part, Field(discriminator="type")], ...]
 
 
@@ -228,7 +236,7 @@ class Message(_Data):
 
     @property
     def text(self) -> str:
-        """The text of the content, without images and files."""
+        """The text of the content, without images, audio and files."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
@@ -477,8 +485,8 @@ _REASONS = {
     "missing": "it is required",
     "dataclass_type": "it should be an object",
     "model_attributes_type": "it should be an object",
-    "union_tag_invalid": "its type should be text, image or file",
-    "union_tag_not_found": "its type should be text, image or file",
+    "union_tag_invalid": "its type should be text, image, audio or file",
+    "union_tag_not_found": "its type should be text, image, audio or file",
 }
 
 

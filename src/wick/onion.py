@@ -383,8 +383,8 @@ def _check_answer(hook: Hook, op: Operation[object], answer: object) -> Decision
     """Return a hook's answer if it is allowed at its point; else raise a HookError."""
     if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.name)):
         return answer
-    words = ", ".join(["nothing", *(kind.__name__ for kind in possible)])
-    raise HookError(f"the hook {hook.name!r} answered {answer!r} at {hook.point}; it may answer {words}")
+    words = " or ".join(f"{kind.__name__}(…)" for kind in possible)
+    raise HookError(f"the hook {hook.name!r} answered {answer!r} at {hook.point}; return None to continue, or {words}")
 
 
 def _record_why(

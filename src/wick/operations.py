@@ -423,6 +423,16 @@ class ModelCall(Operation[Message]):
         return self.state.stream.finish
 
     @property
+    def response_id(self) -> str:
+        """The provider's id of the last reply; empty if unknown."""
+        return self.state.stream.end.response_id
+
+    @property
+    def response_model(self) -> str:
+        """The model that wrote the last reply, as its provider named it; empty if unknown."""
+        return self.state.stream.end.response_model
+
+    @property
     def shown(self) -> bool:
         """True if deltas of the reply were emitted, so that a retry is visible to subscribers."""
         return self.state.stream.shown

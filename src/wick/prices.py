@@ -14,7 +14,13 @@ from typing import Any
 
 from wick.protocols import Usage
 
-_PROVIDERS = {"openai-responses": "openai"}  # wick's name: name in the price list
+_PROVIDERS = {  # wick's name: name in the price list; a deployment of Azure has any name, so it has no price
+    "openai-responses": "openai",
+    "vertex": "google",
+    "bedrock": "aws",
+    "xai": "x-ai",
+    "azure": "",
+}
 _FAMILIES = {"anthropic": r"claude-.+", "openai": r"(gpt-|chatgpt-|o\d).*"}
 
 

@@ -100,9 +100,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of the reply, with its reason: `stop`, `tool_calls`, `length`, `content_filter`, …"""
+    """The end of the reply, with its reason: `stop`, `tool_calls`, `length`, `content_filter`, …
+
+    `response_id` and `response_model` are the provider's id of the reply and the model that wrote it, if known.
+    """
 
     reason: str = "stop"
+    response_id: str = field(default="", compare=False)
+    response_model: str = field(default="", compare=False)
 
 
 Delta = TextDelta | ReasoningDelta | CallStart | CallArgs | Usage | Finish

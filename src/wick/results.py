@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
+from wick._internal.familiar_words import RESULT_ATTRIBUTES, refuse_attribute
 from wick._internal.frozen import thaw
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Decision, Stop
@@ -50,6 +51,16 @@ class Result(Generic[Output]):
     value: Output | None = None  # the answer as a value, if a capability sets one
     crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
     needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, RESULT_ATTRIBUTES)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise TypeError(
+                f"a Result is not a dict: write result.text, result.output or result.messages, not [{key!r}]"
+            )
 
     @property
     def output(self) -> Output:

@@ -252,15 +252,39 @@ def _make_tool(
         raise ConfigError(f"{fn!r} has no name that a model could use; give it one with tool(fn, name=…)")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise ConfigError(f"the tool {name} yields its answer in pieces; return it as a whole")
+    description = description or parse_docstring(fn)[0]
+    if parameters is None:
+        _warn_undescribed(name, description, fn)
     return Tool(
         name,
-        description or parse_docstring(fn)[0],
+        description,
         fn,
         foreign=parameters,
         aliases=tuple(sorted(list_tool_aliases(name)) if aliases is None else aliases),
         renames=ARGUMENTS.get(name, {}) if renames is None else renames,
         **options,
     )
+
+
+def _warn_undescribed(name: str, description: str, fn: Callable[..., Any]) -> None:
+    """Log what the model would have to guess about a tool."""
+    if not description:
+        logger.warning("the tool %s has no docstring: write one, so that the model knows when to use it", name)
+    for missing in _list_untyped(fn):
+        logger.warning(
+            "the parameter %s of the tool %s has no type: annotate it, as in `%s: str`, so that the model knows "
+            "which values it takes",
+            missing, name, missing,
+        )  # fmt: skip
+
+
+def _list_untyped(fn: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # the schema reports it
+        return []
+    untyped = [p.name for p in parameters if p.annotation is p.empty and p.kind is not p.VAR_KEYWORD]
+    return [name for name in untyped if name not in ("self", "cls")]
 
 
 def HttpTool(

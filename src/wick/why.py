@@ -9,7 +9,7 @@ from wick.constants import PREVIEW_CHARS
 from wick.decisions import Block, Stop
 from wick.events import Emit, Event
 from wick.messages import Message, ToolResult
-from wick.protocols import Usage
+from wick.protocols import Finish, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class StreamState:
     reply: Message | ToolResult | None = None  # the reply as streamed
     usage: Usage = Usage()  # of the last attempt
     finish: str = ""  # the finish reason of the last attempt
+    end: Finish = Finish("")  # the last delta of the last attempt
     shown: bool = False  # events were emitted
     holds: int = 0  # the number of `after` hooks that hold the stream
     held: list[Event] = field(default_factory=list)  # buffered while a hook holds the stream

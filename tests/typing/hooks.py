@@ -94,3 +94,52 @@ class Notes(Capability):
 
 assert_type(Notes().check, Hook)
 assert_type(Notes().hooks(), list[Hook])
+
+
+# -- without parentheses: the annotation names the operation ---------------------------------------------------------
+
+
+@guard
+def refuse_bare(use: ToolUse) -> Block | Ask | None:
+    return Block("no") if use.args else None
+
+
+@guard
+async def check_bare(run: Run) -> Stop | None:
+    return None
+
+
+@before
+def prepare_bare(call: ModelCall) -> None:
+    call.system = "Be brief."
+
+
+@wrap
+async def around_bare(use: ToolUse, next: Next[ToolResult]) -> ToolResult | Block:
+    return await next(use)
+
+
+@after
+def continue_bare(step: Step) -> Continue | None:
+    return None
+
+
+@after
+async def watch_bare(use: ToolUse) -> Block | Stop | None:
+    return None
+
+
+class BareNotes(Capability):
+    @guard
+    def check(self, use: ToolUse) -> Block | None:
+        return None
+
+    @wrap
+    async def around(self, call: ModelCall, next: Next[Message]) -> Message:
+        return await next(call)
+
+
+assert_type(refuse_bare, Hook)
+assert_type(around_bare, Hook)
+assert_type(continue_bare, Hook)
+assert_type(BareNotes().check, Hook)

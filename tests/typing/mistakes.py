@@ -98,7 +98,7 @@ def for_another_operation(use: ToolUse) -> None: ...
 def a_step_is_no_tool_use(use: ToolUse) -> None: ...
 
 
-@before("tool_use")  # type: ignore[arg-type]
+@before("tool_use")  # type: ignore[call-overload, untyped-decorator]
 def at_a_name(use: ToolUse) -> None: ...
 
 
@@ -117,11 +117,11 @@ def continues_before(use: ToolUse) -> Continue | None:
     return None
 
 
-@before(ToolUse, on_error="ignore")  # type: ignore[arg-type]
+@before(ToolUse, on_error="ignore")  # type: ignore[call-overload, untyped-decorator]
 def has_an_unknown_option(use: ToolUse) -> None: ...
 
 
-@before(ToolUse, priority="high")  # type: ignore[arg-type]
+@before(ToolUse, priority="high")  # type: ignore[call-overload, untyped-decorator]
 def has_a_wrong_option(use: ToolUse) -> None: ...
 
 
@@ -189,7 +189,7 @@ async def continues_at_the_gate(use: ToolUse) -> Continue | None:
     return None
 
 
-@guard(ToolUse, timeout=None)  # type: ignore[arg-type]
+@guard(ToolUse, timeout=None)  # type: ignore[call-overload, untyped-decorator]
 def without_a_time_limit(use: ToolUse) -> None: ...
 
 
@@ -202,6 +202,11 @@ def forgets_an_end(use: ToolUse) -> Block | None:  # type: ignore[return]  # not
 @guard(ToolUse)
 def reads_what_is_not_there(use: ToolUse) -> Block | None:
     return Block("no") if use.arguments else None  # type: ignore[attr-defined]
+
+
+@guard  # type: ignore[arg-type]
+def continues_without_parentheses(use: ToolUse) -> Continue | None:
+    return None
 
 
 @guard(ToolUse)
@@ -234,14 +239,26 @@ async def answers_a_text(question: Question) -> str:
     return "yes"
 
 
+async def forgets_to_answer(question: Question) -> None:
+    print(question.question)
+
+
 Agent(42)  # type: ignore[arg-type]
 Agent(Scripted(), tools=weather)  # type: ignore[arg-type]
 Agent(Scripted(), tools=["weather"])  # type: ignore[list-item]
 Agent(Scripted(), hooks=[len])  # type: ignore[list-item]
 Agent(Scripted(), hooks=[Limits])  # type: ignore[list-item]
 Agent(Scripted(), ask=answers_a_text)  # type: ignore[arg-type]
+Agent(Scripted(), ask=forgets_to_answer)  # type: ignore[arg-type]
 Agent(Scripted(), output_type=Trip(city="Bern"))  # type: ignore[arg-type]
 Agent(Scripted(), system_prompt="Be brief.")  # type: ignore[call-arg]
+Agent(Scripted(), instructions="Be brief.")  # type: ignore[call-arg]
+Agent(Scripted(), middleware=[])  # type: ignore[call-arg]
+Agent(Scripted())("hello")  # type: ignore[operator]
+Agent(Scripted()).invoke("hello")  # type: ignore[attr-defined]
+Agent(Scripted()).run_sync("hello", message_history=[])  # type: ignore[call-arg]
+print(Agent(Scripted()).run_sync("hello").final_output)  # type: ignore[attr-defined]
+Agent(Scripted()).run_sync("hello")["messages"]  # type: ignore[index]
 Agent(Scripted()).run_sync(42)  # type: ignore[arg-type]
 Agent(Scripted()).run_sync("hello", usr="ada")  # type: ignore[call-arg]
 print(Agent(Scripted()).run_sync("hello").txt)  # type: ignore[attr-defined]

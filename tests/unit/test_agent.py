@@ -102,14 +102,14 @@ async def test_a_run_takes_a_text_a_message_or_messages(input: Any, said: list[M
     [
         (user(""), "it needs content"),
         ([user("hi"), "hello"], "message 1 is not a Message"),
-        ({"role": "user", "content": "hi"}, "a text, a Message or a list of them"),
-        ([{"role": "user", "content": "hi"}], "message 0 is not a Message"),
+        ({"messages": []}, r"the list of messages itself, .*run\(state"),
+        ([{"role": "user", "content": ""}], "it needs content"),
         ([Message("tool", "5", tool_call_id="c", name="add")], "no call 'c' waits"),
         ([assistant("", tool_call()), user("well?")], "first answer the calls c1"),
         ([assistant("")], "needs content or tool calls"),
-        (5, "a text, a Message or a list of them"),
-        (None, "a text, a Message or a list of them"),
-        (b"hi", "a text, a Message or a list of them"),
+        (5, "a text, a message or a list of messages"),
+        (None, "a text, a message or a list of messages"),
+        (b"hi", "a text, a message or a list of messages"),
     ],
 )
 async def test_invalid_input_is_refused(input: Any, error: str) -> None:
@@ -281,7 +281,7 @@ def test_a_guard_for_a_tool_that_is_not_there_is_refused() -> None:
     [
         ("no such model at all", "there is no model named 'no such model at all'"),
         ("banana:x", "there is no model named 'banana:x'"),
-        ("antropic:claude", "did you mean anthropic?"),
+        ("antropic:claude", "did you mean anthropic:claude?"),
         ({"provider": "banana"}, "there is no provider 'banana'"),
         ({"provider": "opnai", "model": "x"}, "there is no provider 'opnai'.* did you mean openai?"),
         ({"provider": "openai", "model": "x", "base_ulr": "y"}, "no key 'base_ulr' .* did you mean 'base_url'?"),
@@ -689,7 +689,7 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     [
         ({"tools": echo}, "tools= takes a list"),
         ({"hooks": guard(ToolUse, name="g")(lambda use: None)}, "hooks= takes a list"),
-        ({"hooks": [guard(lambda use: None)]}, r"as in @guard\(ToolUse\)"),  # type: ignore[type-var, arg-type]
+        ({"hooks": [lambda use: None]}, r"as in @guard\(ToolUse\)"),
         ({"tools": ["add"]}, "a tool is a function, not 'add'"),
     ],
 )

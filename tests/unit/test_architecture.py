@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import re
@@ -51,6 +52,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("protocols",),
     ("threads",),
     ("tools",),
+    ("message_dicts",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere
     ("constants",),
@@ -70,6 +72,12 @@ FOR_TYPES = {
     "wick.results",
     "wick.run_state",
 }
+
+# Packages that import a name when it is first used, and for types at the top.
+LAZY_PACKAGES = {"wick.backends", "wick.capabilities", "wick.models", "wick.stores"}
+
+# Modules with methods that answer a mistake, and that type checkers must not see: they report it themselves.
+HIDDEN_METHODS = {"wick", "wick.agent", "wick.results", *LAZY_PACKAGES}
 
 # Modules that write the state of an operation; see `wick.why.DispatchState`.
 DISPATCHER = {
@@ -108,8 +116,10 @@ LAZY = {
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
+    "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
     "wick.evals.importer": {"yaml"},
+    "wick.testing.cassette_format": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
@@ -176,6 +186,11 @@ def _imports(module: str, node: ast.AST, hidden: bool) -> Iterator[Import]:
 def is_for_types(node: ast.AST) -> bool:
     """Return True for the block of imports that only a type checker reads."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def type_blocks(name: str) -> list[ast.If]:
+    """Return the blocks of a module that only a type checker reads."""
+    return [node for node in modules()[name].body if isinstance(node, ast.If) and is_for_types(node)]
 
 
 def _targets(node: ast.AST) -> list[str]:
@@ -248,7 +263,7 @@ def test_type_checking_imports_are_listed() -> None:
     escapes = [
         f"{name}, line {node.lineno}"
         for name, tree in modules().items()
-        if name not in FOR_TYPES
+        if name not in FOR_TYPES | HIDDEN_METHODS
         for node in ast.walk(tree)
         if (isinstance(node, ast.alias) and node.name == "TYPE_CHECKING")
         or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
@@ -256,6 +271,28 @@ def test_type_checking_imports_are_listed() -> None:
     assert not escapes, f"TYPE_CHECKING hides a cycle; move what both need further down: {escapes}"
     unused = FOR_TYPES - {name for name, tree in modules().items() if any(map(is_for_types, tree.body))}
     assert not unused, f"these modules import nothing for types; remove them from FOR_TYPES: {sorted(unused)}"
+
+
+def test_lazy_packages_import_only_their_own_modules_for_types() -> None:
+    for name in HIDDEN_METHODS - FOR_TYPES:
+        found = [target for node in type_blocks(name) for child in node.body for target in _targets(child)]
+        assert bool(found) == (name in LAZY_PACKAGES)
+        assert all(target.startswith(f"{name}.") for target in found), found
+
+
+@pytest.mark.parametrize("name", sorted(LAZY_PACKAGES))
+def test_lazy_packages_have_every_name_they_list(name: str) -> None:
+    package = importlib.import_module(name)
+    typed = {
+        alias.name
+        for node in type_blocks(name)
+        for child in node.body
+        if isinstance(child, ast.ImportFrom)
+        for alias in child.names
+    }
+    assert typed <= {*package.__all__} <= {*dir(package)}
+    assert all(getattr(package, item).__name__ == item for item in package.__all__)
+    assert typed == {*package._MODULES}
 
 
 def test_type_checking_blocks_only_import() -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import asdict, fields
 from functools import cache
 from importlib import import_module
@@ -24,6 +25,7 @@ import wick.capabilities
 from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
 from wick.agent import SETTINGS
+from wick.cli.scaffold import render_project
 from wick.config import RINGS
 from wick.decisions import STOPS
 from wick.errors import ModelError
@@ -37,7 +39,7 @@ from wick.models.demo.intents import ABILITIES
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
+from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, HOSTED, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
 from wick.threads.state import EntryKind
@@ -240,6 +242,9 @@ def test_the_table_of_names_has_every_provider() -> None:
 def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
+    monkeypatch.setenv("GEMINI_API_KEY", "g")
+    for _, key, _ in HOSTED.values():
+        monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")
     example, where = codes(NAMED[provider][1])[0], codes(NAMED[provider][2])
     if provider == "local":
@@ -325,14 +330,21 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from wick import Agent, Scripted, ToolCall, assistant
+from wick import Agent, Scripted, ToolCall, assistant, tool
+from wick.capabilities.tracing import Tracing
+
+@tool
+def look() -> str:
+    "Look."
+    return "a room"
 
 memory, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(memory))
 trace.set_tracer_provider(provider)
-Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": 1})), "Done."), tools=[], name="a").run_sync("Go on.")
+model = Scripted(assistant("", ToolCall("1", "look")), "Done.")
+Agent(model, tools=[look], name="a", system="Hm.", hooks=[Tracing(content=True)]).run_sync("Go on.")
 for span in memory.get_finished_spans():
-    print(span.name, *span.attributes, sep="\\n")
+    print(span.name.split()[0], *span.attributes, sep="\\n")
 """
 
 
@@ -341,15 +353,15 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
     done = subprocess.run([sys.executable, "-c", TRACED], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     names = set(done.stdout.split("\n")) - {""}
-    assert "llm.call" in names
-    assert missing(names, GUIDE / "agents.md") == []
+    assert {"invoke_agent", "step", "chat", "execute_tool"} <= names
+    assert missing(names, GUIDE / "tracing.md") == []
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 
 def _numbers() -> Any:
-    return _script("readme_numbers")
+    return _script("cost_numbers")
 
 
 def _script(name: str) -> Any:
@@ -360,13 +372,13 @@ def _script(name: str) -> Any:
     return module
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
+def test_the_costs_are_those_of_the_benchmarks() -> None:
     numbers = _numbers()
-    shown = numbers.BLOCK.search((ROOT / "README.md").read_text("utf-8"))
+    shown = numbers.BLOCK.search(numbers.PAGE.read_text("utf-8"))
     kept = json.loads(numbers.KEPT.read_text("utf-8"))
-    assert shown, "README.md has a place for the numbers, between <!-- numbers --> and <!-- /numbers -->"
+    assert shown, "docs/costs.md has a place for the numbers, between <!-- numbers --> and <!-- /numbers -->"
     expected = f"{shown[1]}{numbers.rendered(kept)}{shown[2]}"
-    assert shown[0] == expected, "run python scripts/readme_numbers.py"
+    assert shown[0] == expected, "run python scripts/cost_numbers.py"
     assert "wick's client" in shown[0]
 
 
@@ -385,17 +397,17 @@ def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
     assert "64 cores, Python 3.14" in numbers.rendered(changed)
 
 
-def test_the_readme_compares_frameworks(tmp_path: Path) -> None:
+def test_the_comparison_has_the_measured_speeds(tmp_path: Path) -> None:
     numbers = _numbers()
     wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
     other = {"version": "2", "different": "a message more", "delta": {"us": 7.0, "ratio": 14.0}}
     peers = {"wick": wick_, "other": other, "lost": {"version": ""}}
     measured = {"quick": False, "date": "2026-01-01", "python": "3.11", "cores": 2, "peers": peers}
     (tmp_path / "peers.json").write_text(json.dumps(measured), encoding="utf-8")
-    shown = numbers.rendered(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
-    assert "| wick | 0.1 | 0.4 ms (1.2×) |  | 9 µs |  |" in shown
-    assert "| other \\* | 2 |  |  | 7 µs (14×) |  |" in shown and "not quite the same work" in shown
-    assert "| lost |  |  |  |  |  |" in shown
+    shown = _script("comparison").speeds(numbers.taken(tmp_path, json.loads(numbers.KEPT.read_text("utf-8"))))
+    assert "| wick | 0.4 ms (1.2×) |  |  | 9 µs |" in shown
+    assert "| other \\* |  |  |  | 7 µs (14×) |" in shown and "- other: a message more" in shown
+    assert "| lost |  |  |  |  |" in shown
 
 
 # -- links ----------------------------------------------------------------------------------------------------------
@@ -436,6 +448,39 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
     assert {page_name(page) for page in PAGES[1:]} - {page_name(page) for page in reached} == set()
+
+
+# -- installation ---------------------------------------------------------------------------------------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+INSTALL = ROOT / "docs" / "install.md"
+INSTALLED = re.compile(r"pip install[^\n`]*?['\" ]wick-agent(?:\[[\w,]+\])?([^\n`'\"]*)")
+
+
+@pytest.mark.parametrize("page", [page for page in MARKDOWN if page != INSTALL], ids=page_name)
+def test_no_page_installs_wick_from_an_index(page: Path) -> None:
+    """wick is in no package index yet. `docs/install.md` shows the messages that add an extra to an installed wick."""
+    text, source = page.read_text(encoding="utf-8"), f" @ git+{PROJECT['urls']['Repository']}"
+    assert [found[0] for found in INSTALLED.finditer(text) if found[1] != source] == []
+    assert "pypi" not in text.lower()
+
+
+def test_a_page_that_installs_wick_from_an_index_is_found() -> None:
+    for line in ("pip install wick-agent", "pip install -U 'wick-agent[server]'", "uv pip install 'wick-agent[a,b]'"):
+        assert [found[1] for found in INSTALLED.finditer(line)] == [""]
+
+
+def test_a_new_project_depends_on_the_repository() -> None:
+    (wanted,) = tomllib.loads(render_project("new", "new")["pyproject.toml"])["project"]["dependencies"]
+    assert wanted == f"wick-agent[cli,files,permissions] @ git+{PROJECT['urls']['Repository']}"
+
+
+def test_the_table_of_extras_is_complete() -> None:
+    extras = PROJECT["optional-dependencies"]
+    in_server = set(re.findall(r"\w+", extras["server"][-1].partition("[")[2]))
+    listed = table(INSTALL, "Extras", "Extra")
+    assert {codes(row[0])[0] for row in listed} == set(extras)
+    assert {codes(row[0])[0] for row in listed if row[2] == "yes"} == in_server
 
 
 # -- promises -------------------------------------------------------------------------------------------------------

@@ -259,7 +259,7 @@ def test_a_result_with_broken_text_can_be_written() -> None:
         ({"output": 1}, "the tool result cannot be read at output: it should be a valid string"),
         ({"outputs": ""}, "at outputs: there is no such key"),
         ({"parts": [{"type": "text", "text": 1}]}, r"at parts\[0\].text: it should be"),
-        ({"parts": [{"type": "sound"}]}, r"at parts\[0\]: its type should be text, image or file"),
+        ({"parts": [{"type": "sound"}]}, r"at parts\[0\]: its type should be text, image, audio or file"),
         ("4", "cannot be read: it should be an object"),
     ],
 )
@@ -438,8 +438,11 @@ CALL_JSON = {"id": "1", "name": "add", "args": {}}
         ({"role": "user", "cache": {}}, "at cache: there is no such key"),
         ({"role": "user", "name": None}, "at name: it should be a valid string"),
         ({"role": "user", "content": ["a"]}, r"at content\[0\]: it should be an object"),
-        ({"role": "user", "content": [{}]}, r"at content\[0\]: its type should be text, image or file"),
-        ({"role": "user", "content": [{"type": "sound"}]}, r"at content\[0\]: its type should be text, image or file"),
+        ({"role": "user", "content": [{}]}, r"at content\[0\]: its type should be text, image, audio or file"),
+        (
+            {"role": "user", "content": [{"type": "sound"}]},
+            r"at content\[0\]: its type should be text, image, audio or file",
+        ),
         ({"role": "user", "content": [{"type": "text"}]}, r"at content\[0\].text: it is required"),
         ({"role": "user", "content": [{"type": "text", "text": 1}]}, r"at content\[0\].text: it should be a valid"),
         ({"role": "user", "content": [{"type": "text", "text": "", "n": 1}]}, r"at content\[0\].n: there is no such"),

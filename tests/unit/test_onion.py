@@ -303,7 +303,7 @@ async def test_an_answer_that_is_no_decision_is_refused(position: Position, answ
     result, error, _ = await _decided(position, ToolUse, answer)
     if position == "before":
         assert error is not None
-        assert str(error).endswith("at before_tool_use; it may answer nothing, Block, Ask, Stop")
+        assert str(error).endswith("at before_tool_use; return None to continue, or Block(…) or Ask(…) or Stop(…)")
     else:
         _refused(result, error, ToolUse, position)
 

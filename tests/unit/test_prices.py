@@ -63,6 +63,24 @@ def test_a_model_has_one_price_under_any_name(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "google:gemini-2.5-flash",
+        "vertex:gemini-2.5-flash",
+        "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "xai:grok-4",
+        "groq:llama-3.3-70b-versatile",
+        "mistral:mistral-large-latest",
+        "deepseek:deepseek-chat",
+        "openrouter:anthropic/claude-sonnet-4.5",
+        "cerebras:llama-3.3-70b",
+    ],
+)
+def test_providers_have_prices_under_their_names(name: str) -> None:
+    assert price(name, Usage(MILLION, MILLION))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
         "",
         "demo",
         "scripted",
@@ -73,6 +91,7 @@ def test_a_model_has_one_price_under_any_name(name: str) -> None:
         "mistral-small",  # the operator is unknown
         "openai:no-such-model",
         "nobody:gpt-4o",
+        "azure:gpt-4o",  # the deployment may be of another model
         "gpt-no-such",
     ],
 )
@@ -367,7 +386,11 @@ async def test_a_span_counts_the_tokens_of_all_attempts(traced: InMemorySpanExpo
     ended: list[dict[str, Any]] = []
     agent = Agent(Metered((DOWN, Usage(10, 1)), ("done", Usage(10, 2))), hooks=[AGAIN])
     await agent.run("go", emit=lambda event: ended.append(event.data()) if event.event.endswith("model_end") else None)
-    assert counted(traced, "llm.call") == counted(traced, "run") == (20, 3)
+    assert (
+        counted(traced, f"chat {SONNET.partition(':')[2] or SONNET}")
+        == counted(traced, "invoke_agent agent")
+        == (20, 3)
+    )
     (end,) = ended
     assert Usage(**end["usage"]) == Usage(10, 2)  # the event is about the reply alone
 
@@ -375,4 +398,4 @@ async def test_a_span_counts_the_tokens_of_all_attempts(traced: InMemorySpanExpo
 async def test_a_span_of_a_question_that_failed_counts_its_tokens(traced: InMemorySpanExporter) -> None:
     with pytest.raises(ModelError):
         await Agent(Metered((DOWN, Usage(10, 1))), hooks=[Retry(1)]).run("go")
-    assert counted(traced, "llm.call") == (10, 1)
+    assert counted(traced, f"chat {SONNET.partition(':')[2] or SONNET}") == (10, 1)

@@ -141,8 +141,9 @@ def test_all_calls_of_a_step_pass_the_gate_before_any_question(uses: list[tuple[
         passed.add(use.call.id)
         return SAYS[wanted[use.call.id]]
 
-    async def ask(question: Any) -> None:
+    async def ask(question: Any) -> bool:
         unasked.append({*wanted} - passed)
+        return True
 
     asked = tool_calls_reply(*(ToolCall(id, "act", {"awaits": uses[number][0]}) for number, id in enumerate(wanted)))
     asyncio.run(Agent(Scripted(asked, "done"), tools=[act], hooks=[decide], ask=ask).run("go"))

@@ -80,9 +80,9 @@ class TokenUsage(ResponseModel):
 
 
 class MessagePart(ResponseModel):
-    """A part of a message: text, an image or a file."""
+    """A part of a message: text, an image, audio or a file."""
 
-    type: Literal["text", "image", "file"]
+    type: Literal["text", "image", "audio", "file"]
     text: str | None = None
     url: str | None = None
     data: str | None = None

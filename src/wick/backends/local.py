@@ -26,7 +26,7 @@ from wick.backends.sandbox.quota import Quota
 from wick.backends.sandbox.ripgrep import GrepRequest
 from wick.backends.sandbox.selection import choose_sandbox
 from wick.backends.workspace_guard import GuardedTerminal
-from wick.errors import BackendError, ConfigError
+from wick.errors import BackendError, ConfigError, WorkspaceError
 from wick.protocols import OnOutput, Protection, Status
 from wick.workspace.processes import DEFAULT_PATH, LIMITS
 from wick.workspace.protected import PROTECTED
@@ -410,11 +410,13 @@ def _ensure_folder(path: str | os.PathLike[str]) -> str:
     folder = os.path.realpath(os.path.expanduser(path))
     home = os.path.realpath(os.path.expanduser("~"))
     if folder == "/" or any(f"{one}/".startswith(f"{folder}/") for one in (*SYSTEM_FOLDERS, home)):
-        raise ConfigError(f"{folder} cannot be a workspace, as it holds more than a project; give a folder inside it")
+        raise WorkspaceError(
+            f"{folder} cannot be a workspace, as it holds more than a project; give a folder inside it"
+        )
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"the workspace {folder} cannot be made: {error.strerror}") from None
+        raise WorkspaceError(f"the workspace {folder} cannot be made: {error.strerror}") from None
     return folder
 
 

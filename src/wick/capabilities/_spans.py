@@ -1,4 +1,5 @@
-"""Names and attributes of spans, shared by `Tracing` and `Recorder`.
+"""Names and attributes of the spans that `Recorder` stores. `wick.capabilities.tracing.conventions` has those of
+OpenTelemetry.
 
 run                 invoke_agent
 └─ step

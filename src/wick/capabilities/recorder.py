@@ -28,8 +28,9 @@ DEPTH = 40  # of nested spans; deeper JSON is not stored
 class Recorder(Capability):
     """Stores the spans of a thread's last `runs` runs, with the hook decisions, in `thread.values["traces"]`.
 
-    The spans equal those of `Tracing`, without OpenTelemetry. Child runs are nested below the tool that started them.
-    A run stores at most `spans` spans in about `size` bytes of JSON; further spans are shortened or left out.
+    There is a span for each operation, as with `Tracing`, but without OpenTelemetry. Child runs are nested below the
+    tool that started them. A run stores at most `spans` spans in about `size` bytes of JSON; further spans are
+    shortened or left out.
     """
 
     def __init__(self, runs: int = RUNS_RECORDED, *, spans: int = SPANS_RECORDED, size: int = TRACE_BYTES) -> None:

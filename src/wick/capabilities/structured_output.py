@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, Literal, overload
+from typing import Any, Generic, Literal, get_origin, overload
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
@@ -83,7 +83,7 @@ class StructuredOutput(Capability, Generic[Output]):
             schemas = dict(schema)
         else:
             forms = "a pydantic model, a JSON Schema, or several as {name: schema}"
-            raise ConfigError(f"StructuredOutput takes {forms}, not {schema!r}")
+            raise ConfigError(f"StructuredOutput takes {forms}, not {schema!r}{_hint_at_model(schema)}")
         name: Any  # the caller may not check types
         for name in schemas if self.several else ():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -360,6 +360,17 @@ def _resolve_object_schema(name: str, schema: Mapping[str, Any]) -> dict[str, An
     if schema.get("type") != "object":
         raise ConfigError(f"the schema of {name!r} must be of type object; put the value into a field of an object")
     return dict(schema)
+
+
+def _hint_at_model(schema: object) -> str:
+    """Return how another output type is given."""
+    if isinstance(schema, BaseModel):
+        return f"; give the class itself: {type(schema).__name__}"
+    if schema is str:
+        return "; without an output_type, result.text is the text"
+    if isinstance(schema, type) or get_origin(schema) is not None:
+        return "; write a pydantic model with a field of this type: class Answer(BaseModel): value: …"
+    return ""
 
 
 def _is_schema(given: object) -> bool:

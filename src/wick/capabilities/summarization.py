@@ -16,7 +16,7 @@ from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ConfigError, MessageError
 from wick.hooks import Next, after, before, wrap
-from wick.messages import FilePart, Message, Messages, TextPart, ToolCall, user
+from wick.messages import AudioPart, FilePart, Message, Messages, TextPart, ToolCall, user
 from wick.operations import ModelCall, Result, Run
 from wick.protocols import Model
 from wick.threads import Thread
@@ -335,7 +335,8 @@ def _to_plain_text(message: Message, most: int | None) -> Message:
             if isinstance(part, FilePart):
                 texts.append(f"[a file: {part.name or part.url or part.media_type}]")
             else:
-                texts.append(part.text if isinstance(part, TextPart) else "[a picture]")
+                note = "[audio]" if isinstance(part, AudioPart) else "[a picture]"
+                texts.append(part.text if isinstance(part, TextPart) else note)
         content = "\n".join(texts)
     calls = message.tool_calls if most is None else tuple(_shorten_call(call, most) for call in message.tool_calls)
     return Message(message.role, _shorten_value(content, most), calls, message.tool_call_id, message.name)

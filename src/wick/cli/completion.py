@@ -1,4 +1,4 @@
-"""Shell completion of thread ids, and of agents in a file.
+"""Shell completion of thread ids, question ids, and agents in a file.
 
 Completion must be fast and silent: it reads only local files, and offers nothing after an error.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,45 +16,67 @@ from wick._internal.prompt_text import to_one_line
 
 MAX_ITEMS = 50
 TITLE_CHARS = 60
+AGENTS_FILE = "agents.yaml"
+LAST = CompletionItem("last", help="the latest thread of this folder")
+
+Row = tuple[str, str]  # an id and its description
 
 
 def complete_thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the ids of the latest local threads, with their titles."""
+    """Complete `last`, and the ids of the latest local threads with their titles."""
+    return _complete_rows(ctx, incomplete, asking=False, first=[LAST])
+
+
+def complete_question_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the ids of pending local questions, with their texts."""
+    return _complete_rows(ctx, incomplete, asking=True)
+
+
+def _complete_rows(
+    ctx: click.Context, incomplete: str, *, asking: bool, first: list[CompletionItem] | None = None
+) -> list[CompletionItem]:
     try:
-        return [
-            CompletionItem(head.id, help=to_one_line(head.title, TITLE_CHARS))
-            for head in ([] if ctx.params.get("server") else asyncio.run(_latest_threads()))
-            if head.id.startswith(incomplete)
-        ]
+        rows = [] if ctx.params.get("server") else asyncio.run(_read_rows(asking))
     except Exception:
         return []
+    items = [*(first or []), *(CompletionItem(id, help=to_one_line(text, TITLE_CHARS)) for id, text in rows)]
+    return [item for item in items if item.value.startswith(incomplete)]
 
 
-async def _latest_threads() -> list[Any]:
+async def _read_rows(asking: bool) -> list[Row]:
+    """Return the latest threads with their titles, or with `asking` the pending questions."""
     from wick._internal.paths import data_folder
-    from wick.capabilities.sessions import LOCAL
+    from wick.capabilities.sessions import LOCAL, Sessions
     from wick.stores.sqlite import Sqlite
 
     path = data_folder() / "threads.db"
     if not path.exists():
         return []
-    store = Sqlite(path)
+    sessions = Sessions(Sqlite(path))
     try:
-        return [*(await store.list(LOCAL, limit=MAX_ITEMS)).threads]
+        threads = (await sessions.store.list(LOCAL, asking=asking or None, limit=MAX_ITEMS)).threads
+        if not asking:
+            return [(head.id, head.title) for head in threads]
+        pending = [question for head in threads for question in await sessions.questions(head.id)]
+        return [(question["id"], question["question"]) for question in pending]
     finally:
-        await store.close()
+        await sessions.close()
 
 
 def complete_agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete FILE:ID with the agents of the file; without a colon, complete files."""
+    """Complete FILE:ID with the agents of the file; without a colon, files and the agents of the folder's file."""
     path, colon, id = incomplete.rpartition(":")
-    if not colon:
-        return [CompletionItem(incomplete, type="file")]
+    if colon:
+        return [CompletionItem(f"{path}:{name}") for name in _list_agents(path) if name.startswith(id)]
+    own = [CompletionItem(f"{AGENTS_FILE}:{name}") for name in _list_agents(AGENTS_FILE)]
+    return [*(item for item in own if item.value.startswith(incomplete)), CompletionItem(incomplete, type="file")]
+
+
+def _list_agents(path: str) -> list[str]:
     try:
         from wick._internal.safe_yaml import read
 
         agents = read(Path(path), os.environ).data.get("agents")
-        names = [*agents] if isinstance(agents, dict) else []
-        return [CompletionItem(f"{path}:{name}") for name in names if name.startswith(id)]
+        return [*agents] if isinstance(agents, dict) else []
     except Exception:
         return []

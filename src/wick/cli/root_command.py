@@ -17,6 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from wick.cli.command_group import CommandGroup, explain_unknown_option
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -39,8 +40,16 @@ COMMANDS = {
 }
 
 
-class CommandGroup(click.Group):
-    """A click group that imports the module of a command when it is called, to start quickly."""
+class RootCommand(CommandGroup):
+    """The group of all commands. It imports the module of a command when it is called, to start quickly."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.NoSuchOption as error:
+            raise explain_unknown_option(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -66,6 +75,8 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader closed the pipe
+        except click.NoSuchOption as error:
+            raise explain_unknown_option(error) from None
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
@@ -84,7 +95,7 @@ class _InvalidCall(click.ClickException):
     exit_code = WRONG
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RootCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Build, run and serve AI agents."""

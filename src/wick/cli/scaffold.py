@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+REPOSITORY = "https://github.com/wick-agents/wick"  # wick is in no package index yet
+
 _AGENTS = """\
 # The configuration of the agent. Check it with: wick agents check
 name: {name}
@@ -77,7 +79,7 @@ _PYPROJECT = """\
 name = "{name}"
 version = "0.1.0"
 requires-python = ">=3.11"
-dependencies = ["wick-agent[cli,files,permissions]"]
+dependencies = ["wick-agent[cli,files,permissions] @ git+{repository}"]
 
 [tool.pytest.ini_options]
 testpaths = ["tests"]
@@ -114,5 +116,5 @@ FILES = {
 
 def render_project(name: str, module: str) -> dict[str, str]:
     """Return the files of a project by path; `module` is the name of its Python module."""
-    values = {"name": name, "module": module}
+    values = {"name": name, "module": module, "repository": REPOSITORY}
     return {path.format(**values): text.format(**values) for path, text in FILES.items()}

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticOmit
 
+from wick._internal.familiar_words import CONFIG_KEYS
 from wick._internal.safe_yaml import ExpandedText, KeyPath, YamlSource
 from wick.errors import ConfigError
 from wick.protocols import Model
@@ -265,6 +266,8 @@ def _parse_text(text: str) -> Any:
 def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:
     """Return a hint for an unknown word: the closest known word, or all of them."""
     known = [*known]
+    if CONFIG_KEYS.get(word) in known:
+        return f"did you mean {CONFIG_KEYS[word]!r}?"
     close = get_close_matches(word, known)
     best = next((name for name in close if name.startswith(word)), close[0] if close else "")
     return f"did you mean {best!r}?" if best else f"{what} {', '.join(known)}"

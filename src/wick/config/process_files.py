@@ -1,7 +1,7 @@
 """The files that configure or extend this process, and checks that workspaces do not expose them.
 
     files = ProcessFiles(code={"/srv/hooks": "a folder of hook programs"}, config={"/srv/agents.yaml": "the config"})
-    pinned = pin_files("/srv", files)        ConfigError: the workspace holds a folder of hook programs
+    pinned = pin_files("/srv", files)        WorkspaceError: the workspace holds a folder of hook programs
 
 An agent can write to its workspace. Code that the process imports or runs from there would escape the sandbox, so such
 a workspace is refused. Files that the process reads again are pinned: they are read-only in the workspace. The virtual
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 
 from wick._internal.import_path import excluded, find_spec, startup_names
-from wick.errors import ConfigError
+from wick.errors import WorkspaceError
 from wick.workspace.globs import HEAVY
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def find_running_code() -> ProcessFiles:
 
 
 def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protects: bool = False) -> list[str]:
-    """Return the config files inside a workspace, as relative paths; raise a ConfigError if it contains code.
+    """Return the config files inside a workspace, as relative paths; raise a WorkspaceError if it contains code.
 
     A workspace with an editable install is refused, unless the caller `protects` it with `guard_editable`.
     """
@@ -75,7 +75,7 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
         _check_links(path, what, root, home)
     for path, what in find_running_code().code.items():
         if what.startswith(("wick", "the Python")) and _find_relative_names(root, _read_identity(path)) is not None:
-            raise ConfigError(f"the workspace {root} is a part of {what} ({path}); set `workdir` to another folder")
+            raise WorkspaceError(f"the workspace {root} is a part of {what} ({path}); set `workdir` to another folder")
     pinned = []
     for path, what in files.config.items():
         _check_links(path, what, root, home)
@@ -86,7 +86,7 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
             raise _build_refusal(root, path, what)
         info = os.stat(path)
         if os.path.isfile(path) and info.st_nlink > 1:
-            raise ConfigError(
+            raise WorkspaceError(
                 f"{path} is {what} and has a second name (a hard link), by which the agent could change it; "
                 f"copy it: cp {path} {path}.new && mv {path}.new {path}"
             )
@@ -118,7 +118,7 @@ def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
 
 
 def _leave_editable(root: str, home: Identity, protects: bool) -> None:
-    """Stop importing from editable installs in a workspace; raise a ConfigError if a module was imported from one."""
+    """Stop importing from editable installs in a workspace; raise a WorkspaceError if a module came from one."""
     if excluded.entries or excluded.finders:
         excluded.workspaces.add(root)
     for entry in excluded.folders:
@@ -203,7 +203,7 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
 
 
 def check_loaded(workspace: str) -> None:
-    """Raise a ConfigError if any loaded module comes from the workspace.
+    """Raise a WorkspaceError if any loaded module comes from the workspace.
 
     Modules of the environment and of wick are skipped if these are pinned as folders.
     """
@@ -227,8 +227,8 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _build_refusal(root: str, path: str, what: str) -> ConfigError:
-    return ConfigError(
+def _build_refusal(root: str, path: str, what: str) -> WorkspaceError:
+    return WorkspaceError(
         f"the workspace {root} holds {what} ({path}), so the agent could change code that runs outside of its sandbox; "
         "move that out of the workspace, or set `workdir` to a folder without it"
     )
@@ -256,10 +256,10 @@ def _find_relative_names(path: str, home: Identity) -> tuple[str, ...] | None:
 
 
 def _check_links(path: str, what: str, root: str, home: Identity) -> None:
-    """Raise a ConfigError if a link inside the workspace leads to this path: links cannot be mounted over."""
+    """Raise a WorkspaceError if a link inside the workspace leads to this path: links cannot be mounted over."""
     for link in _find_links(path):
         if _find_relative_names(os.path.dirname(link), home) is not None:
-            raise ConfigError(
+            raise WorkspaceError(
                 f"{path} is {what}, and the link {link} in the workspace {root} leads to it; name it by its real path"
             )
 

@@ -83,7 +83,10 @@ def parse_directories(dirs: Any, base: str | Path = ".") -> list[HookDirectory]:
 
 
 def default_directories(folder: str | Path, home: str | Path, brand: str = "wick") -> list[HookDirectory]:
-    """Return the directories of a folder and of the user, in order. Plugins always need trust."""
+    """Return the directories of a folder and of the user, in order. Plugins always need trust.
+
+    In the home folder itself, they are the user's own.
+    """
     local, own = Path(os.path.realpath(folder)) / f".{brand}", expand_home(home)
     theirs = [
         HookDirectory(local / "hooks", source=f".{brand}/hooks", own=False),
@@ -92,7 +95,7 @@ def default_directories(folder: str | Path, home: str | Path, brand: str = "wick
     if own is None:
         return theirs
     return [
-        *theirs,
+        *([] if os.path.realpath(own) == str(local) else theirs),
         HookDirectory(own / "hooks", source=f"{home}/hooks"),
         *_plugin_directories(own / "plugins", f"{home}/plugins"),
     ]

@@ -1,12 +1,37 @@
-"""Models by name: `resolve` creates a model from a text or a dict, and returns a model object unchanged."""
+"""Models by name: `resolve` creates a model from a text or a dict, and returns a model object unchanged.
+
+The clients are imported when they are first used: `from wick.models import Anthropic`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from wick._internal.familiar_words import MODEL_NAMES
+from wick._internal.lazy_names import lazy_names
 from wick.errors import ConfigError
 from wick.protocols import Model
+
+if TYPE_CHECKING:
+    from wick.models.anthropic import Anthropic
+    from wick.models.demo import Demo
+    from wick.models.local import Local
+    from wick.models.openai import OpenAI
+    from wick.models.openai_responses import OpenAIResponses
+    from wick.models.scripted import FunctionModel, Scripted
+
+__all__ = [
+    "Anthropic", "Demo", "FunctionModel", "Local", "OpenAI", "OpenAIResponses", "Scripted", "check_model", "resolve",
+]  # fmt: skip
+
+_MODULES = {
+    "Anthropic": "anthropic", "Demo": "demo", "FunctionModel": "scripted", "Local": "local", "OpenAI": "openai",
+    "OpenAIResponses": "openai_responses", "Scripted": "scripted",
+}  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers read the imports above
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, MODEL_NAMES)
 
 
 def check_model(spec: str | Mapping[str, Any]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from json import dumps, loads
 from time import monotonic
@@ -120,10 +120,16 @@ class ReplyParser(Protocol):
         ...
 
 
-async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncGenerator[Delta, None]:
+Authorize = Callable[[ModelServer, bytes], Awaitable[ModelServer]]  # adds the credentials of one request to its server
+
+
+async def stream(
+    server: ModelServer, body: bytes, reply: ReplyParser, authorize: Authorize | None = None
+) -> AsyncGenerator[Delta, None]:
     """Post a request and yield the deltas of the reply.
 
-    Some servers return one JSON document instead of a stream; it counts as one event.
+    Some servers return one JSON document instead of a stream; it counts as one event. `authorize` is for credentials
+    that expire, or that depend on the body.
     """
     from wick.models import _connections  # imported late, as aiohttp is large
 
@@ -131,6 +137,8 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
     problem: ModelError | None = None
     deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
+        if authorize is not None:
+            server = await authorize(server, body)
         response = await _connections.post(server.endpoint, body)
         try:
             if response.status != 200:
@@ -155,7 +163,7 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
     if problem is not None:  # raised outside of `except`, as its context may contain the key
         raise problem
     end = reply.end()
-    yield end if _REASON.fullmatch(end.reason) else Finish("unknown")
+    yield end if _REASON.fullmatch(end.reason) else replace(end, reason="unknown")
 
 
 async def _drain(response: Response) -> None:
@@ -198,9 +206,10 @@ async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
     body = body[: constants.ERROR_BODY_BYTES]
     try:
         reason = loads(body)
-        while isinstance(reason, dict):
-            known = ("error", "message", "detail", "code", "type")
-            reason = next((reason[key] for key in known if reason.get(key)), None)
+        while isinstance(reason, dict) or (isinstance(reason, list) and reason):
+            known = ("error", "message", "Message", "detail", "code", "type")
+            found = reason[0] if isinstance(reason, list) else reason
+            reason = next((found[key] for key in known if found.get(key)), None) if isinstance(found, dict) else found
     except ValueError:
         reason = body.decode(errors="replace")
     reason = " ".join(str(reason or "").split()) or "no reason was given"
@@ -211,18 +220,21 @@ async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
         text = f"{text}; check the user and the password of the proxy {proxy} in HTTP_PROXY"
     elif status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
-    return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(response.headers))
+    return ModelError(
+        text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(response.headers, body)
+    )
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the retry delay in seconds, from seconds, milliseconds or a date."""
+def _retry_after(headers: Mapping[str, str], body: bytes) -> float | None:
+    """Return the retry delay in seconds, from seconds, milliseconds or a date, or from the body as Google sends it."""
     from email.utils import parsedate_to_datetime  # imported late, as it is large
 
     try:
         if (ms := headers.get("retry-after-ms")) is not None:
             return max(0.0, float(ms) / 1000)
         if (value := headers.get("retry-after")) is None:
-            return None
+            delay = re.search(rb'"retryDelay":\s*"(\d{1,6}(?:\.\d+)?)s"', body)
+            return float(delay[1]) if delay else None
         if value.strip().replace(".", "", 1).isdigit():
             return float(value)
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())

@@ -16,7 +16,7 @@ import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -305,14 +305,14 @@ def _encode_part(part: Part) -> dict[str, Any]:
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         return {"type": "image", "source": _media_source(part, kind)}
-    title = {"title": part.name} if part.name else {}
+    title = {"title": part.name} if isinstance(part, FilePart) and part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _media_source(part, kind), **title}
     text = b64decode(part.data).decode(errors="replace")
     return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
 
 
-def _find_flaw(part: ImagePart | FilePart) -> str:
+def _find_flaw(part: MediaPart) -> str:
     """Return why the API cannot read a part, or an empty text."""
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
@@ -329,7 +329,7 @@ def _find_flaw(part: ImagePart | FilePart) -> str:
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def _media_source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
+def _media_source(part: MediaPart, kind: str) -> dict[str, str]:
     if part.url:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": kind, "data": part.data}
@@ -363,13 +363,14 @@ _STATUS = {
 class _Reply:
     """A parser for the events of a reply."""
 
-    __slots__ = ("_calls", "_chars", "_server", "_usage", "done", "finish")
+    __slots__ = ("_calls", "_chars", "_message", "_server", "_usage", "done", "finish")
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._chars = 0  # characters of text so far
         self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
         self._usage: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}  # the message as it started, with its id
         self.finish = ""
         self.done = False  # the server sent message_stop
 
@@ -387,7 +388,7 @@ class _Reply:
     def end(self) -> Finish:
         if not self.finish:
             raise openai_common.truncated_error(self._server)
-        return Finish(self.finish)
+        return openai_common.build_finish(self.finish, self._message)
 
     def _read(self, kind: str, event: dict[str, Any]) -> Sequence[Delta]:
         if kind == "content_block_delta":
@@ -405,7 +406,8 @@ class _Reply:
         if kind == "content_block_start":
             return self._start(event)
         if kind == "message_start":
-            return self._count(event["message"].get("usage") or {})
+            self._message = event["message"]
+            return self._count(self._message.get("usage") or {})
         if kind == "message_delta":
             if reason := event["delta"].get("stop_reason"):
                 self.finish = _REASONS.get(reason, _string(reason))

@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary, finalize
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, MissingExtra, ModelError
-from wick.messages import ImagePart, Message, Part, TextPart
+from wick.messages import AudioPart, ImagePart, Message, Part, TextPart
 from wick.models import openai_common
 from wick.models._http import TimeLimits
 from wick.models.openai import OpenAI
@@ -88,7 +88,7 @@ class Local:
         """Return why a part of a user's message cannot be sent, or an empty text."""
         if isinstance(part, TextPart):
             return ""
-        what = "a picture" if isinstance(part, ImagePart) else "a file"
+        what = {ImagePart: "a picture", AudioPart: "audio"}.get(type(part), "a file")
         return f"{self.name} reads text alone, and the user's message holds {what}; leave it out, or ask another model"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart
+from wick.messages import ImagePart, MediaPart, Message, Part, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -35,6 +35,11 @@ class OpenAI:
     with the conversation, as models of DeepSeek and Kimi need it for tool use.
     """
 
+    home: ClassVar[openai_common.ProviderHome] = openai_common.OPENAI_HOME
+    example: ClassVar[str] = "gpt-4o"
+    limit_field: ClassVar[str] = ""  # the name of `max_tokens` in requests; empty if it depends on the model
+    own_encoding: ClassVar[bool] = False  # messages are encoded in another way than for OpenAI
+
     def __init__(
         self,
         model: str,
@@ -51,22 +56,25 @@ class OpenAI:
         trust_env: bool = True,
     ) -> None:
         if not model:
-            known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
+            known = "llama3.1:8b" if name == "ollama" else self.example
             raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
         network = NetworkSettings(verify, cert, trust_env)
-        self.server = openai_common.build_server(name, base_url, "/chat/completions", api_key, headers, limits, network)
+        self.server = openai_common.build_server(
+            name, base_url, "/chat/completions", api_key, headers, limits, network, self.home
+        )
         self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
-        self._cache_key = f"openai+{self.server.name}" if replay_reasoning else "openai"  # key in message.cache
+        is_own = replay_reasoning or self.own_encoding
+        self._cache_key = f"openai+{self.server.name}" if is_own else "openai"  # key in message.cache
 
     @property
     def name(self) -> str:
         return f"{self.server.name}:{self.model}"
 
     @property
-    def holds_schema(self) -> HoldsSchema:
+    def holds_schema(self) -> HoldsSchema | Literal[""]:
         """Return "alone" for servers that enforce a schema by a grammar, which excludes tool calls."""
         return "always" if self._at_openai else "alone"
 
@@ -79,8 +87,23 @@ class OpenAI:
             return ""
         part = openai_common.inline_media(part)
         if part.url and not _is_picture(part):
-            return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
-        return openai_common.find_media_flaw(part)
+            what = "recordings as data" if openai_common.is_audio(part) else "files as data"
+            return f"{self.server.name} takes {what}, not by their address; read {part.url} first"
+        return self._audio_flaw(part) or openai_common.find_media_flaw(part)
+
+    def _audio_flaw(self, part: MediaPart) -> str:
+        """Return why a recording cannot be sent, or an empty text. Other servers than OpenAI's decide themselves."""
+        if not openai_common.is_audio(part) or (
+            openai_common.media_type(part).startswith("audio/") and not self._at_openai
+        ):
+            return ""
+        known = openai_common.audio_format(part) in ("wav", "mp3")
+        what = openai_common.describe_media(part)
+        return (
+            ""
+            if known
+            else f"{self.server.name} reads audio in wav or mp3, not {what}; convert it, or give its media_type"
+        )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return _http.stream(self.server, self.body(request), _Completion(self.server))
@@ -107,8 +130,10 @@ class OpenAI:
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = _request_options(self.model, self.stream_usage) | openai_common.build_settings(self.server, request)
-        if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
-            head["max_completion_tokens"] = head.pop("max_tokens")  # the newer name
+        if "max_tokens" in head:
+            newer = self._at_openai or _NEWER.match(self.model)
+            field = self.limit_field or ("max_completion_tokens" if newer else "max_tokens")
+            head[field] = head.pop("max_tokens")
         if tool := openai_common.named_tool(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
@@ -133,7 +158,7 @@ class OpenAI:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
             data["content"] = [
-                {"type": "text", "text": part.text} if isinstance(part, TextPart) else _encode_media(part)
+                {"type": "text", "text": part.text} if isinstance(part, TextPart) else self._encode_media(part)
                 for part in message.content
             ]
         elif message.role == "tool":
@@ -154,7 +179,7 @@ class OpenAI:
         shown: list[bytes] = []
         for message in messages:
             if shown and message.role != "tool":
-                yield _media_message(shown)
+                yield self._media_message(shown)
                 shown = []
             encoded = message.cache.get(self._cache_key)
             if encoded is None:
@@ -162,13 +187,34 @@ class OpenAI:
                 if key not in message.cache:
                     media = [part for part in message.content if not isinstance(part, str | TextPart)]
                     line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-                    parts = [encode_json(part) for part in (line, *map(_encode_media, media))] if media else []
+                    parts = [encode_json(part) for part in (line, *map(self._encode_media, media))] if media else []
                     message.cache[key] = encode_json(self._message_data(message)), parts
                 encoded, parts = message.cache[key]
                 shown += parts
             yield encoded
         if shown:
-            yield _media_message(shown)
+            yield self._media_message(shown)
+
+    def _encode_media(self, part: MediaPart) -> dict[str, Any]:
+        part = openai_common.inline_media(part)
+        if openai_common.find_media_flaw(part) or self._audio_flaw(part):
+            return {"type": "text", "text": openai_common.media_note(part)}
+        if _is_picture(part):
+            return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
+        if part.url:  # the model gets at least the address of a file from a tool
+            return {"type": "text", "text": part.url}
+        if openai_common.is_audio(part):
+            return {"type": "input_audio", "input_audio": self._audio_data(part)}
+        return {
+            "type": "file",
+            "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
+        }
+
+    def _audio_data(self, part: MediaPart) -> Any:
+        return {"data": part.data, "format": openai_common.audio_format(part)}
+
+    def _media_message(self, parts: Iterable[bytes]) -> bytes:
+        return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
 def _request_options(model: str, usage: bool) -> dict[str, Any]:
@@ -182,26 +228,8 @@ def _plain_head(model: str, usage: bool) -> bytes:
     return encode_json(_request_options(model, usage))[:-1]
 
 
-def _is_picture(part: ImagePart | FilePart) -> bool:
+def _is_picture(part: MediaPart) -> bool:
     return isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/")
-
-
-def _encode_media(part: ImagePart | FilePart) -> dict[str, Any]:
-    part = openai_common.inline_media(part)
-    if openai_common.find_media_flaw(part):
-        return {"type": "text", "text": openai_common.media_note(part)}
-    if _is_picture(part):
-        return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
-    if part.url:  # the model gets at least the address of a file from a tool
-        return {"type": "text", "text": part.url}
-    return {
-        "type": "file",
-        "file": {"filename": getattr(part, "name", "") or "file", "file_data": openai_common.media_url(part)},
-    }
-
-
-def _media_message(parts: Iterable[bytes]) -> bytes:
-    return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
@@ -210,13 +238,14 @@ def _media_message(parts: Iterable[bytes]) -> bytes:
 class _Completion:
     """A parser for the chunks of a completion."""
 
-    __slots__ = ("calls", "done", "finish", "form", "refused", "server")
+    __slots__ = ("calls", "done", "finish", "first", "form", "refused", "server")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
         self.form = ""  # of tool calls: `tool_calls`, or the older `function_call`
         self.refused = False  # the model refused
         self.calls = ToolCallAssembler()
+        self.first: dict[str, Any] | None = None  # the first chunk, with the id of the reply
         self.finish = ""  # the finish reason
         self.done = False  # the server sent its end marker
 
@@ -227,6 +256,7 @@ class _Completion:
                 return
             try:
                 chunk = orjson.loads(data)
+                self.first = self.first or chunk
                 for choice in chunk.get("choices") or ():
                     if not choice.get("index"):  # only one choice was requested
                         yield from self._read_choice(choice)
@@ -244,7 +274,11 @@ class _Completion:
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
             deltas.append(ReasoningDelta(_join_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
-            deltas.append(TextDelta(text if type(text) is str else _join_text(text)))
+            if type(text) is not str:  # a list of parts, some of which may be reasoning
+                thoughts = [_join_text(part["thinking"]) for part in text if "thinking" in part]
+                deltas += [ReasoningDelta(thought, provider=self.server.name) for thought in thoughts if thought]
+            if said := text if type(text) is str else _join_text(text):
+                deltas.append(TextDelta(said))
         self.refused = self.refused or bool(delta.get("refusal"))
         function = delta.get("function_call")
         older = [{"index": 0, "function": function}] if function else []
@@ -273,9 +307,10 @@ class _Completion:
         if not (self.finish or self.done):
             raise openai_common.truncated_error(self.server)
         natural = self.finish in ("", "stop", "function_call")
+        reason = ("tool_calls" if self.calls.begun else "stop") if natural else self.finish
         if self.refused and self.calls.begun:  # the tool calls of a refused reply are not run
-            return Finish("content_filter")
-        return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
+            reason = "content_filter"
+        return openai_common.build_finish(reason, self.first or {})
 
 
 def _join_text(content: Any) -> str:

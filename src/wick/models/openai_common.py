@@ -10,21 +10,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
+from wick.messages import AudioPart, FilePart, ImagePart, MediaPart, Message, Part, ToolCall
 from wick.models._http import RETRYABLE, ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, shown_address
-from wick.protocols import Request
+from wick.protocols import Finish, Request
 from wick.tools import Tool, unknown_tool_error
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_LIMITS = TimeLimits()
 
 _T = TypeVar("_T")
+
+
+class ProviderHome(NamedTuple):
+    """A provider's own address, and the environment variable with its key. The key is sent nowhere else."""
+
+    title: str
+    variable: str
+    url: str
+
+
+OPENAI_HOME = ProviderHome("OpenAI", "OPENAI_API_KEY", OPENAI_URL)
 
 
 def build_server(
@@ -35,8 +46,9 @@ def build_server(
     headers: Mapping[str, str] | None,
     limits: TimeLimits,
     network: NetworkSettings,
+    home: ProviderHome = OPENAI_HOME,
 ) -> ModelServer:
-    """Return the server with credentials. The key of the environment is sent to OpenAI's address only."""
+    """Return the server with credentials. The key of the environment is sent to the provider's own address only."""
     try:
         address = urlsplit(base_url)
         usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
@@ -46,20 +58,20 @@ def build_server(
         raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
     if address.username or address.password:
         raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
-    own = (address.scheme, address.hostname, address.port) == ("https", "api.openai.com", None)
-    key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
+    own = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
+    key = (api_key or (os.environ.get(home.variable, "") if own else "")).strip()
     sent = {"content-type": "application/json", "accept": "text/event-stream"}
     sent |= {"authorization": f"Bearer {key}"} if key else {}
     sent |= {header.lower(): value for header, value in (headers or {}).items()}
     if own and "authorization" not in sent:
-        raise ConfigError("OpenAI needs a key: set OPENAI_API_KEY, or give api_key=…")
+        raise ConfigError(f"{home.title} needs a key: set {home.variable}, or give api_key=…")
     return ModelServer(
         name,
         address._replace(path=address.path.rstrip("/") + path).geturl(),
         sent,
         limits,
         unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
-        unauthorized="check OPENAI_API_KEY" if own else f"check the api_key of {name}",
+        unauthorized=f"check {home.variable}" if own else f"check the api_key of {name}",
         network=network,
     )
 
@@ -186,15 +198,43 @@ _MAGIC = {
     "UklGR": "image/webp",
     "JVBER": "application/pdf",
 }
+_AUDIO_MAGIC = {
+    "UklGR": "audio/wav",
+    "SUQz": "audio/mpeg",
+    "//": "audio/mpeg",
+    "T2dnU": "audio/ogg",
+    "ZkxhQ": "audio/flac",
+}
+_AUDIO_NAMES = {
+    "x-wav": "wav",
+    "wave": "wav",
+    "vnd.wave": "wav",
+    "mpeg": "mp3",
+    "x-m4a": "m4a",
+    "mp4": "m4a",
+    "x-flac": "flac",
+}
 
 
-def media_type(part: ImagePart | FilePart) -> str:
+def media_type(part: MediaPart) -> str:
     """Return the declared media type of a part, or the type of its first bytes."""
-    guess = next((kind for magic, kind in _MAGIC.items() if part.data.startswith(magic)), "")
+    known = _AUDIO_MAGIC if isinstance(part, AudioPart) else _MAGIC
+    guess = next((kind for magic, kind in known.items() if part.data.startswith(magic)), "")
     return part.media_type or guess or ("image/png" if isinstance(part, ImagePart) else "application/octet-stream")
 
 
-def media_url(part: ImagePart | FilePart) -> str:
+def is_audio(part: MediaPart) -> bool:
+    """Return True for a recording, also in a file part."""
+    return isinstance(part, AudioPart) or media_type(part).startswith("audio/")
+
+
+def audio_format(part: MediaPart) -> str:
+    """Return the short name of a recording's format, such as `wav` or `mp3`."""
+    name = media_type(part).partition(";")[0].strip().lower().removeprefix("audio/")
+    return _AUDIO_NAMES.get(name, name)
+
+
+def media_url(part: MediaPart) -> str:
     return part.url or f"data:{media_type(part)};base64,{part.data}"
 
 
@@ -202,14 +242,14 @@ _DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 
-def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
+def inline_media(part: MediaPart) -> MediaPart:
     """Return a part with a data URL as a part with bytes."""
     if (match := _DATA.match(part.url)) is None:
         return part
     return replace(part, url="", data=part.url[match.end() :], media_type=part.media_type or match[1])
 
 
-def find_media_flaw(part: ImagePart | FilePart) -> str:
+def find_media_flaw(part: MediaPart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
         if part.url.isprintable() and _ADDRESS.match(part.url):  # data URLs were converted before
@@ -222,16 +262,16 @@ def find_media_flaw(part: ImagePart | FilePart) -> str:
     return ""
 
 
-def describe_media(part: ImagePart | FilePart) -> str:
+def describe_media(part: MediaPart) -> str:
     """Return a description of a part for messages: `the file a.zip (application/zip)`."""
     is_shown = part.url.isprintable() and not part.url.startswith("data:")
     url = part.url[:200] if is_shown else part.url.partition(":")[0][:20]
     name = part.name if isinstance(part, FilePart) and part.name else url
-    what = "the picture" if isinstance(part, ImagePart) else "the file"
+    what = {ImagePart: "the picture", AudioPart: "the audio"}.get(type(part), "the file")
     return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
 
 
-def media_note(part: ImagePart | FilePart) -> str:
+def media_note(part: MediaPart) -> str:
     """Return the text that replaces a part which a model cannot read."""
     return f"[{describe_media(part)} is not supported by this model]"
 
@@ -250,7 +290,15 @@ def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part]
 
 # -- replies --------------------------------------------------------------------------------------------------------
 
+_IDS = ("id", "model")
+_NAME = re.compile(r"[!-~]{1,200}")  # an id or a name that is passed on
 _AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|connection", re.IGNORECASE)
+
+
+def build_finish(reason: str, reply: Mapping[str, Any]) -> Finish:
+    """Return the end of a reply, with the `id` and the `model` that the server names in it."""
+    id, model = (value if isinstance(value, str) and _NAME.fullmatch(value) else "" for value in map(reply.get, _IDS))
+    return Finish(reason, id, model)
 
 
 def count_tokens(usage: Mapping[str, Any], key: str, detail: str = "") -> int:

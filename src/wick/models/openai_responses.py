@@ -14,7 +14,7 @@ import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
-from wick.messages import ImagePart, Message, Part, TextPart
+from wick.messages import ImagePart, MediaPart, Message, Part, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -63,7 +63,7 @@ class OpenAIResponses:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else openai_common.find_media_flaw(openai_common.inline_media(part))
+        return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return _http.stream(self.server, self.body(request), _Response(self.server))
@@ -138,13 +138,25 @@ def _encode_part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "input_text", "text": part.text}
     part = openai_common.inline_media(part)
-    if openai_common.find_media_flaw(part):
+    if _find_flaw(part):
         return {"type": "input_text", "text": openai_common.media_note(part)}
     if isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/"):
         return {"type": "input_image", "detail": "auto", "image_url": openai_common.media_url(part)}
     if part.url:
         return {"type": "input_file", "file_url": part.url}
-    return {"type": "input_file", "filename": part.name or "file", "file_data": openai_common.media_url(part)}
+    return {
+        "type": "input_file",
+        "filename": getattr(part, "name", "") or "file",
+        "file_data": openai_common.media_url(part),
+    }
+
+
+def _find_flaw(part: MediaPart) -> str:
+    """Return why the API cannot read a part, or an empty text."""
+    if openai_common.is_audio(part):
+        what = openai_common.describe_media(part)
+        return f"the Responses API has no audio input, so {what} cannot be sent; use openai:MODEL with an audio model"
+    return openai_common.find_media_flaw(part)
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
@@ -153,7 +165,7 @@ def _encode_part(part: Part) -> dict[str, Any]:
 class _Response:
     """A parser for the events of a response."""
 
-    __slots__ = ("calls", "done", "finish", "has_text", "refused", "server", "with_arguments")
+    __slots__ = ("calls", "done", "finish", "has_text", "refused", "response", "server", "with_arguments")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -161,6 +173,7 @@ class _Response:
         self.with_arguments: set[int] = set()  # positions of calls whose arguments were streamed
         self.has_text = self.done = self.refused = False
         self.finish = ""
+        self.response: dict[str, Any] = {}  # the whole response, with its id
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
         for data in events:
@@ -240,12 +253,12 @@ class _Response:
         if not reason and self.refused and self.calls:  # the tool calls of a refused reply are not run
             reason = "content_filter"
         self.finish = reason or ("tool_calls" if self.calls else "stop")
-        self.done = True
+        self.response, self.done = response, True
 
     def end(self) -> Finish:
         if not self.done:
             raise openai_common.truncated_error(self.server)
-        return Finish(self.finish)
+        return openai_common.build_finish(self.finish, self.response)
 
     def _read_whole(self, response: dict[str, Any]) -> Iterator[Delta]:
         for index, item in enumerate(response.get("output") or ()):

@@ -24,7 +24,7 @@ from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
 from wick.protocols import Model
 
-logger = logging.getLogger("wick")
+logger = logging.getLogger("wick.auto")
 
 Options = dict[str, Any]
 
@@ -34,7 +34,19 @@ ALIASES = {
     "opus": "claude-opus-5-5",
 }
 FAMILIES = {"anthropic": r"claude-[^:]+", "openai": r"(gpt-|chatgpt-|o\d)[^:]*"}
+OPEN_MODELS = r"(llama|mistral|mixtral|qwen|gemma|phi|deepseek|gpt-oss|smollm)"  # names that Ollama serves
 DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # the model of `auto` if that key is set
+HOSTED = {  # providers with OpenAI's API under their own name: their classes, and the variables of key and address
+    "openrouter": ("OpenRouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
+    "groq": ("Groq", "GROQ_API_KEY", "GROQ_BASE_URL"),
+    "mistral": ("Mistral", "MISTRAL_API_KEY", "MISTRAL_BASE_URL"),
+    "deepseek": ("DeepSeek", "DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"),
+    "xai": ("XAI", "XAI_API_KEY", "XAI_BASE_URL"),
+    "together": ("Together", "TOGETHER_API_KEY", "TOGETHER_BASE_URL"),
+    "fireworks": ("Fireworks", "FIREWORKS_API_KEY", "FIREWORKS_BASE_URL"),
+    "nvidia": ("Nvidia", "NVIDIA_API_KEY", "NVIDIA_BASE_URL"),
+    "cerebras": ("Cerebras", "CEREBRAS_API_KEY", "CEREBRAS_BASE_URL"),
+}
 
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
@@ -84,6 +96,8 @@ _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
+    "google": ("wick.models.google", "Google"),
+    **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
 }
@@ -122,13 +136,22 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
     plugins = [plugin.name for plugin in _find_plugins()]
-    close = get_close_matches(word, known + plugins, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
+    hint = f"; did you mean {close}?" if close else ""
+    *others, last = ["google", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
-        f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}a name such as claude-sonnet-4-5, gpt-4o, "
-        f"o3, haiku, sonnet or opus, or else auto or demo{hint}"
+        f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
+        f"or {last}, a name such as claude-sonnet-4-5, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
+
+
+def _suggest_spec(model: str) -> str:
+    """Return the spec that an unknown model was probably meant to be: another separator, or Ollama's without prefix."""
+    prefix, _, rest = model.replace("/", ":", 1).partition(":")
+    if rest and (close := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8)):
+        return f"{close[0]}:{rest}"
+    return f"ollama:{model}" if re.match(OPEN_MODELS, model, re.IGNORECASE) else ""
 
 
 def choose_model() -> tuple[Model, str]:
@@ -154,6 +177,11 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return ALIASES.get(model, model), _with_environment("ANTHROPIC", options)
     if provider in ("openai", "openai-responses"):
         return model, _with_environment("OPENAI", options)
+    if provider in HOSTED:
+        return model, _with_environment(provider.upper(), options)
+    if provider == "google":
+        key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
+        return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)
     if provider == "ollama":
         return model, _add_version_path({"base_url": ollama_url(), "name": "ollama", **options})
     # A gateway with OpenAI's API, such as LiteLLM's proxy.
@@ -178,10 +206,13 @@ def _reject_options(provider: str, model: str, options: Options) -> None:
 
 def _with_environment(provider: str, options: Options) -> Options:
     """Add the address and the key of the environment, unless the options have an address."""
-    address = os.environ.get(f"{provider}_BASE_URL", "").strip()
-    if not address or "base_url" in options:
-        return options
-    return {"base_url": address, "api_key": os.environ.get(f"{provider}_API_KEY"), **options}
+    return _with_address(f"{provider}_BASE_URL", os.environ.get(f"{provider}_API_KEY"), options)
+
+
+def _with_address(variable: str, key: str | None, options: Options) -> Options:
+    """Add the address in a variable and its key, unless the options have an address."""
+    address = os.environ.get(variable, "").strip()
+    return options if not address or "base_url" in options else {"base_url": address, "api_key": key, **options}
 
 
 def _create_served(provider: str, model: str, options: Options) -> Model:

@@ -25,7 +25,7 @@ _WITHHELD = frozenset((
 class Reply:
     """A reply that is still streaming. Feed it deltas, then get the message."""
 
-    __slots__ = ("_args", "_reasoning", "_size", "_starts", "_text", "finish", "usage")
+    __slots__ = ("_args", "_reasoning", "_size", "_starts", "_text", "end", "finish", "usage")
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -35,6 +35,7 @@ class Reply:
         self._size = 0
         self.usage = _NO_USAGE
         self.finish = ""
+        self.end = Finish("")  # the last delta
 
     def feed(self, delta: Delta) -> None:
         kind = type(delta)
@@ -61,6 +62,7 @@ class Reply:
             self.usage = delta  # type: ignore[assignment]
         elif kind is Finish:
             self.finish = delta.reason or "stop"  # type: ignore[union-attr]
+            self.end = delta  # type: ignore[assignment]
         else:
             raise ModelError(f"a model yielded {delta!r}, which is not a delta")
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from wick._internal.http_requests import is_public_address
 from wick._internal.printable import escape_controls
 from wick.constants import MEDIA_CHARS, MEDIA_URL_CHARS
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart
+from wick.messages import AudioPart, ImagePart, MediaPart, Message, Part, TextPart
 
 _HOST = re.compile(r"(?=.{1,253}\Z)(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-)[a-z0-9-]{2,63}(?<!-)")
 _PRIVATE = re.compile(
@@ -91,8 +91,9 @@ def check_media(messages: Iterable[Message]) -> str:
 
 def safe_part(part: Part) -> Part:
     """Return a part of a tool's result, or a note in its place if its address is refused."""
-    if isinstance(part, ImagePart | FilePart) and part.url and (why := media_problem(part)):
-        return TextPart(f"[{'a picture' if isinstance(part, ImagePart) else 'a file'} is left out: {why}]")
+    if isinstance(part, MediaPart) and part.url and (why := media_problem(part)):
+        what = {ImagePart: "a picture", AudioPart: "audio"}.get(type(part), "a file")
+        return TextPart(f"[{what} is left out: {why}]")
     return part
 
 

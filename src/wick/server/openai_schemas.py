@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
-from wick.messages import ImagePart, Message, Messages, Part, TextPart
+from wick.messages import AudioPart, ImagePart, Message, Messages, Part, TextPart
 from wick.protocols import Usage
 from wick.server.errors import ApiError
-from wick.server.media import address_problem
+from wick.server.media import address_problem, media_problem
 
 CLIENT_NAME = "client"  # name of assistant messages that a client sent: no agent wrote them
 SEPARATOR = "\n\n"  # between the replies of one run, which clients see as one text
+_AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 
 FinishReason = Literal["stop", "length", "content_filter"]
@@ -48,7 +49,21 @@ class ImageContent(_Lenient):
     image_url: ImageUrl
 
 
-Content = Annotated[TextContent | ImageContent, Field(discriminator="type")]
+class InputAudio(_Lenient):
+    """A recording in base64."""
+
+    data: str
+    format: Literal["wav", "mp3"]
+
+
+class AudioContent(_Lenient):
+    """A recording in a user's message."""
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
+Content = Annotated[TextContent | ImageContent | AudioContent, Field(discriminator="type")]
 
 
 class ChatMessage(_Lenient):
@@ -182,9 +197,14 @@ def _message_text(message: ChatMessage, place: str) -> str:
     return "\n".join(texts)
 
 
-def _parse_part(part: TextContent | ImageContent, place: str) -> Part:
+def _parse_part(part: TextContent | ImageContent | AudioContent, place: str) -> Part:
     if isinstance(part, TextContent):
         return TextPart(part.text)
+    if isinstance(part, AudioContent):
+        audio = AudioPart(data=part.input_audio.data, media_type=_AUDIO[part.input_audio.format])
+        if why := media_problem(audio):
+            raise request_error(f"{place}: {why}", "messages")
+        return audio
     url = part.image_url.url
     if found := _DATA_URL.fullmatch(url):
         return ImagePart(data=found[2], media_type=found[1])

@@ -35,9 +35,9 @@ class TextIn(StrictModel):
 
 
 class MediaIn(StrictModel):
-    """A picture or a file: its address, or its bytes in base64."""
+    """A picture, a recording or a file: its address, or its bytes in base64."""
 
-    type: Literal["image", "file"]
+    type: Literal["image", "audio", "file"]
     url: str = Field("", max_length=MEDIA_CHARS)
     data: str = Field("", max_length=MEDIA_CHARS)
     media_type: str = Field("", max_length=200)

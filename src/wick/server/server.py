@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -34,7 +34,7 @@ from wick.server.ops.files_limit import raise_files_limit
 from wick.server.ops.redaction import named_secrets, redact_logs, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
-from wick.server.startup_message import startup_lines
+from wick.server.startup_message import hide_auto_choices, startup_lines
 from wick.server.uvicorn_protocol import HttpProtocol, WebSocketProtocol
 from wick.tools import Tool, tool
 
@@ -150,7 +150,8 @@ class Server:
         self._running = _Uvicorn(config, self.service, tell, notes)
         try:
             await self.service.start()
-            await self._running.serve(sockets=[bound])
+            with nullcontext() if tell is None else hide_auto_choices():
+                await self._running.serve(sockets=[bound])
         finally:
             self._running = None
             bound.close()

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from wick._internal.worker_threads import run_in_thread
-from wick.errors import StoreError
-from wick.protocols import Store
+from wick.agent import Agent
+from wick.backends.sandbox.selection import explain_unavailable
+from wick.errors import StoreError, WickError
+from wick.protocols import Protection, Store
 from wick.server.agents.default_agent import EMBEDDED
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.browser_sessions import BrowserSessions
@@ -102,8 +104,10 @@ class Service:
                 lines.append(("trouble", f"the agent {shown!r} cannot be created: {error}"))
             else:
                 lines.append(("model", getattr(model, "why", "") or str(getattr(model, "name", shown))))
-                if instance.backend is not None:
-                    lines.append(("protection", instance.backend.protection.says))
+                if (backend := instance.backend) is not None:
+                    lines += await run_in_thread(lambda: describe_protection(backend.protection), "finding a sandbox")
+        elif any(template.has_auto_model for template in await self.registry.list_templates(LOCAL_USER)):
+            lines.append(("model", await run_in_thread(describe_auto, "finding a model")))
         problems = await self.registry.find_problems(LOCAL_USER)
         return lines + [
             ("trouble", f"the agent {id!r} cannot be used: {problem}")
@@ -143,6 +147,22 @@ class Service:
         await self.authenticator.verifier.close()
         await self.store.close()
         await self.records.close()
+
+
+def describe_auto() -> str:
+    """Return the model that `auto` selects with the reason, or why there is none."""
+    try:
+        return f"auto: {getattr(Agent('auto').model, 'why', '')}"
+    except WickError as error:
+        return f"auto: {error}"
+
+
+def describe_protection(protection: Protection) -> list[tuple[str, str]]:
+    """Return the lines on the sandbox of commands, with a note if bubblewrap would make it stronger."""
+    lines = [("protection", protection.says)]
+    if protection.by == "landlock" and (reason := explain_unavailable("bubblewrap")):
+        lines.append(("note", f"bubblewrap confines commands better: {reason}"))
+    return lines
 
 
 async def check_store(place: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from wick.server.service import Service
 from wick.server.settings import url_host
@@ -19,3 +21,15 @@ async def startup_lines(service: Service, host: str, port: int, notes: Sequence[
     lines += [f"  {about:<11} {what}" for about, what in await service.describe()]
     lines += [f"  note        {note}" for note in notes]
     return lines
+
+
+@contextmanager
+def hide_auto_choices() -> Iterator[None]:
+    """Do not log the choices of `auto`: the message has it, and the agents of each user would repeat it."""
+    logger = logging.getLogger("wick.auto")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -313,9 +313,15 @@ def to_store_error(error: Exception, path: Path) -> StoreError:
     damaged = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else 0
     code = getattr(error, "sqlite_errorcode", damaged)
     meaning = _ERROR_MEANINGS.get(code & 0xFF)
+    if path.is_dir():
+        meaning = ("invalid", f"is a folder; give the path of a file in it, such as {path / 'threads.db'}")
     if meaning is None:
         return StoreError(f"the database {path} could not do it: {error}", "failed", "the database could not do it")
-    return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0], f"the database {meaning[1]}")
+    return StoreError(
+        f"the database {path} {meaning[1]} ({error})",
+        meaning[0],
+        "the database is a folder" if path.is_dir() else f"the database {meaning[1]}",
+    )
 
 
 T = TypeVar("T")

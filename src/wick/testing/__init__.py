@@ -1,26 +1,10 @@
-"""A pytest plugin, loaded automatically: a test fails if it leaves replies of a `Scripted` model unused."""
+"""Tools for tests: recorded model replies, and test cases for stores, backends and models of your own.
+
+The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from wick.testing.cassette import Cassette
 
-import pytest
-
-from wick.models import scripted
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    scripted.watched = []
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    result = yield
-    for model in scripted.watched or ():
-        model.check()
-    return result
-
-
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    scripted.watched = None
+__all__ = ["Cassette"]

@@ -1,7 +1,7 @@
 """Aspects of every model: a table whose every cell is a test or a reason why there is none.
 
     ASPECTS            what is looked at, each a function of the model that is looked at
-    MODELS             who is: the three clients over a scripted server, SmolLM2 in llama.cpp, and the demo model
+    MODELS             who is: the clients over a scripted server, SmolLM2 in llama.cpp, and the demo model
     DOES_NOT_APPLY     the cells without a test, and why
 
 What goes wrong on the way to a server, and what is sent there, is in test_models.py.
@@ -28,6 +28,7 @@ from wick.messages import FilePart, ImagePart, Message, TextPart, assistant, too
 from wick.models import _http
 from wick.models.anthropic import Anthropic
 from wick.models.demo import Demo
+from wick.models.google import Google
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
@@ -46,8 +47,10 @@ CLIENTS: dict[str, tuple[Any, str, str]] = {
     "openai": (OpenAI, "gpt-4o", "chat"),
     "openai-responses": (OpenAIResponses, "gpt-5", "responses"),
     "anthropic": (Anthropic, "claude-sonnet-4-5", "messages"),
+    "google": (Google, "gemini-3-pro-preview", "gemini"),
 }
 MODELS = (*CLIENTS, "local", "demo")
+NO_SWITCH = ("google", "bedrock")
 
 
 @dataclass
@@ -304,11 +307,12 @@ async def refuses_a_choice_of_no_tool(subject: Subject) -> None:
 
 
 async def refuses_a_wrong_value(subject: Subject) -> None:
-    await refused(subject, asked(max_tokens="many"), "max_(completion_|output_)?tokens")
+    await refused(subject, asked(max_tokens="many"), "(?i)max_?(completion_?|output_?)?tokens")
 
 
 async def takes_every_setting(subject: Subject) -> None:
-    settings = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "parallel_tool_calls": False, "tool_choice": "auto"}
+    settings = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "tool_choice": "auto"}
+    settings |= {"parallel_tool_calls": subject.name in NO_SWITCH}  # these call tools in parallel whenever they like
     stop = {} if subject.name == "openai-responses" else {"stop": "END"}  # its API has none, and wick reports it
     reply = put_together(await heard(subject.model(HELLO), asked(tools=(ls,), **settings, **stop)))
     assert reply.message().text or reply.message().tool_calls
@@ -352,6 +356,7 @@ DOES_NOT_APPLY: Mapping[tuple[Check, str], str] = {
     (refuses_pictures_in_a_sentence, "openai"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "openai-responses"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "anthropic"): "whether a model can see is for the server to say",
+    (refuses_pictures_in_a_sentence, "google"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "demo"): "it goes by the words beside a picture",
     (overcomes_a_server_that_stumbles, "local"): "its server is a child process; what becomes of one that dies is in "
     "tests/integration/models/test_local.py",

@@ -31,6 +31,7 @@ from wick.evals import load_suite
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
+from wick.testing import cassette
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
@@ -42,6 +43,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 @pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)
 def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cassette, "session", cassette.CassetteSession())  # as outside of pytest
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
     # The first server of a process makes things that stay.
     with allow_leaks(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:
@@ -111,6 +113,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
             "server.yaml": lambda: load_settings({"data": str(folder)}, environment={}, file=path),
             "suite.yaml": lambda: load_suite(path).cases,
             "compose.yaml": lambda: yaml.safe_load(body)["services"],
+            "kubernetes.yaml": lambda: _read_manifests(body, folder),
         }
         assert readers[named[1]](), where
     elif language == "json":
@@ -122,6 +125,23 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         parser.optionxform = str  # type: ignore[assignment, method-assign]
         parser.read_string(body)
         assert parser.sections(), where
+
+
+def _read_manifests(body: str, folder: Path) -> dict[str, Any]:
+    """Return the objects of Kubernetes manifests by kind, after reading wick's own files among them."""
+    found = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(body)}
+    assert all(manifest["apiVersion"] and manifest["metadata"]["name"] for manifest in found.values())
+    files = found["ConfigMap"]["data"]
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    load(folder / "agents.yaml", environment={"ANTHROPIC_API_KEY": "value"})
+    settings = load_settings({"data": str(folder)}, environment={}, file=folder / "server.yaml")
+    (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert {Path(word).name for word in container["args"] if "/" in word} == set(files)
+    health = container["startupProbe"]["httpGet"]
+    assert health["path"] in {path for _, path, _ in ACCESS}
+    assert health["httpHeaders"][0]["value"] in settings.allowed_hosts
+    return found
 
 
 def test_requests_on_a_page_match_the_api() -> None:
@@ -169,7 +189,7 @@ def _lines(text: str) -> list[str]:
 
 def test_every_fence_language_is_known() -> None:
     """A misspelt language would be unchecked code."""
-    known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini"}
+    known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini", "tsx"}
     odd = [f"{page_name(page)}: {language!r}" for page in RUN for _, _, language, _ in code_blocks(page)
            if language not in known]  # fmt: skip
     assert not odd, "\n".join(odd)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -159,3 +161,66 @@ def test_code_is_shown_as_code(site: Path) -> None:
     for page in _pages(site):
         shown = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         assert "```" not in shown, page.relative_to(site)
+
+
+# -- search -----------------------------------------------------------------------------------------------------------
+
+SEARCHES = {  # words that readers search for, and the page that they need
+    "approvals": "how-to/approvals-in-fastapi",
+    "authentication": "guide/authentication",
+    "azure": "how-to/providers",
+    "budget": "guide/budget",
+    "cli": "guide/cli",
+    "context window": "guide/summaries",
+    "conversation history": "guide/threads",
+    "cost": "guide/budget",
+    "debug": "how-to/debug-a-tool",
+    "dependency injection": "how-to/dependencies",
+    "docker": "how-to/deploy",
+    "evals": "guide/testing",
+    "eventsource": "how-to/stream-to-browser",
+    "fastapi": "how-to/stream-to-browser",
+    "gemini": "how-to/providers",
+    "guardrails": "guide/guards",
+    "human in the loop": "guide/ask_user",
+    "jupyter": "how-to/jupyter",
+    "kubernetes": "how-to/deploy",
+    "mcp": "guide/mcp",
+    "mypy": "how-to/type-checking",
+    "notebook": "how-to/jupyter",
+    "openrouter": "how-to/providers",
+    "parallel": "how-to/parallel-agents",
+    "postgres": "guide/stores",
+    "proxy": "how-to/company-proxy",
+    "pydantic": "how-to/structured-output",
+    "react": "how-to/stream-to-browser",
+    "retry": "guide/resilience",
+    "streaming": "guide/events",
+    "structured output": "how-to/structured-output",
+    "systemd": "how-to/deploy",
+    "test": "guide/testing",
+    "timeout": "guide/resilience",
+    "webhook": "how-to/webhooks",
+}
+FIRST = 3  # results that a reader looks at
+
+
+def test_task_words_find_their_page(site: Path) -> None:
+    if not (node := shutil.which("node")):
+        pytest.skip("the search of the theme runs in Node.js")
+    wanted = {query: page for query, page in SEARCHES.items() if (DOCS / f"{page}.md").exists()}
+    assert len(wanted) >= 25
+    command = [node, str(ROOT / "tests" / "support" / "site_search.mjs"), str(site)]
+    done = subprocess.run(command, input=json.dumps([*wanted]), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found = {query: pages[:FIRST] for query, pages in json.loads(done.stdout).items()}
+    assert {query: found[query] for query, page in wanted.items() if f"{page}.html" not in found[query]} == {}
+
+
+def test_internal_pages_are_not_searched(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    pages = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    internal = ("decisions/", "project/src/", "project/tests/", "project/scripts/", "writing.", "heart.", "promises.")
+    assert len(pages) > 60
+    assert [page for page in pages if page.startswith(internal)] == []
+    assert (site / "writing.html").is_file()  # it is still a page

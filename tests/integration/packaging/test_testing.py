@@ -1,8 +1,9 @@
-"""In pytest, a test that leaves replies of a `Scripted` model unused fails; shown by a real pytest."""
+"""The pytest plugin: unused replies fail their test, and cassettes are recorded and played; shown by a real pytest."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,14 +12,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def outcomes(folder: Path, source: str) -> tuple[dict[str, str], str]:
+def outcomes(folder: Path, source: str, *options: str) -> tuple[dict[str, str], str]:
     """Return the outcome of each test of a file, and the output."""
     (folder / "test_it.py").write_text(source)
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src")}
-    plugins = ["-p", "wick.testing", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
-    command = [sys.executable, "-m", "pytest", "-rA", "-q", *plugins, "test_it.py"]
+    plugins = ["-p", "wick.testing.plugin", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider"]
+    asked = ["-rA", "-q", "-o", "asyncio_mode=auto", *plugins, *options]
+    command = [sys.executable, "-m", "pytest", *asked, "test_it.py"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    rows = (line.split(" ")[:2] for line in done.stdout.splitlines() if "test_it.py::" in line)
+    rows = (line.split(" ")[:2] for line in done.stdout.splitlines() if re.match(r"[A-Z]+ test_it.py::", line))
     return {name.partition("::")[2]: word for word, name in rows}, done.stdout
 
 
@@ -77,9 +79,69 @@ def test_failed():
     assert "assert 1 == 2" in printed  # a failed test reports its failure, and not unused replies
 
 
+RECORDED = """
+import pytest
+from wick import Agent, tool
+
+@tool
+def look(path: str) -> str:
+    \"\"\"Look at a folder.\"\"\"
+    return "empty"
+
+@pytest.mark.parametrize("word", ["one", "two/three"])
+def test_demo(cassette, tmp_path, word):
+    result = Agent(cassette("demo"), tools=[look], system=f"Work in {tmp_path}.").run_sync(f"Say {word}.")
+    assert result.outcome == "completed"
+
+class TestGroup:
+    async def test_two_models(self, cassette):
+        for name in ("first", "second"):
+            assert (await Agent(cassette("demo", name=name)).run("Hello.")).text
+
+def test_several(cassette):
+    agent = Agent(cassette("demo"))
+    for question in ("a", "b"):
+        agent.run_sync(question)
+
+def test_same_file_twice(cassette):
+    cassette("demo", name="x")
+    with pytest.raises(pytest.UsageError, match="give each cassette a name"):
+        cassette("demo", name="x")
+"""
+FILES = [
+    "test_it-TestGroup-test_two_models-first.yaml",
+    "test_it-TestGroup-test_two_models-second.yaml",
+    "test_it-test_demo-one.yaml",
+    "test_it-test_demo-two-three.yaml",
+    "test_it-test_several.yaml",
+]
+
+
+def test_cassettes_are_recorded_and_played(tmp_path: Path) -> None:
+    became, printed = outcomes(tmp_path, RECORDED)
+    assert {*became.values()} == {"FAILED"} and not (tmp_path / "cassettes").exists()
+    assert "record it with: pytest --wick-record 'test_it.py::TestGroup::test_two_models'" in printed
+
+    became, printed = outcomes(tmp_path, RECORDED, "--wick-record")
+    assert {*became.values()} == {"PASSED"}, printed
+    assert sorted(path.name for path in (tmp_path / "cassettes").iterdir()) == FILES
+    assert "Work in {tmp_path}." in (tmp_path / "cassettes" / FILES[2]).read_text()
+
+    # Another run has another temporary folder. One request changes, and one is not sent.
+    changed = RECORDED.replace("Hello.", "Hello!").replace('("a", "b")', '("a",)')
+    became, printed = outcomes(tmp_path, changed)
+    assert [test for test, word in became.items() if word == "PASSED"] == ["test_demo[one]", "test_demo[two/three]"]
+    assert "-- user: Hello." in printed and "+- user: Hello!" in printed
+    assert "1 of the 2 replies in" in printed
+
+    assert {*outcomes(tmp_path, changed, "--wick-record")[0].values()} == {"PASSED"}
+    text = (tmp_path / "cassettes" / FILES[4]).read_text()
+    assert "user: a" in text and "user: b" not in text
+
+
 def test_pytest_finds_the_plugin_by_itself() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"]["pytest11"] == {"wick": "wick.testing"}
+    assert project["entry-points"]["pytest11"] == {"wick": "wick.testing.plugin"}
 
 
 def test_outside_of_pytest_replies_are_not_checked() -> None:
@@ -88,7 +150,9 @@ import sys, wick
 from wick.models import scripted
 wick.Scripted("one")
 print(scripted.watched, "wick.testing" in sys.modules, "pytest" in sys.modules)
+from wick.testing import Cassette
+print("pytest" in sys.modules, "yaml" in sys.modules)
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "None False False\n"
+    assert done.stdout == "None False False\nFalse False\n"

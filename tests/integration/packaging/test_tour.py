@@ -28,6 +28,7 @@ from wick.server.static_files import BUILT_PAGES
 
 TOUR = ROOT / "docs" / "tour.md"
 PAGE_PORT = "127.0.0.1:8000"
+FROM_REPOSITORY = " @ git+https://github.com/wick-agents/wick"  # the test installs the wheel of this source tree
 SECOND = "in a second terminal"
 ID = re.compile(r"\b(?:th|ask|run)_[0-9a-f]{12}\b")
 SECONDS = 300  # for commands that take seconds on an idle machine
@@ -200,7 +201,7 @@ def terminals(tmp_path: Path, machine: dict[str, str]) -> Iterator[list[Terminal
 def test_the_tour(terminals: list[Terminal], machine: dict[str, str], tmp_path: Path) -> None:
     ids, port, folder = Ids(), f"127.0.0.1:{machine['WICK_PORT']}", tmp_path / "here" / "tour"
     for step in steps(TOUR):
-        body = ids.told(step.body).replace(PAGE_PORT, port)
+        body = ids.told(step.body).replace(PAGE_PORT, port).replace(FROM_REPOSITORY, "")
         output = None if step.output is None else step.output.replace(PAGE_PORT, port)
         where = f"docs/tour.md, line {step.line}"
         if step.file:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from doc_pages import PAGES, code_blocks
 from wick.server.static_files import BUILT_PAGES
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +68,20 @@ def test_the_lock_has_the_parts_for_each_system() -> None:
     native = {part for part in parts if re.search(r"(linux|darwin|win32)-(x64|arm64)", part)}
     assert len(native) > 10
     assert {part for part in native if f"node_modules/{part}" not in packages} == set()
+
+
+# -- code of the docs -------------------------------------------------------------------------------------------------
+
+
+def test_react_code_of_the_docs_compiles(tmp_path: Path) -> None:
+    blocks = [(page, line, body) for page in PAGES for _, line, _, body in code_blocks(page, "tsx")]
+    assert blocks
+    (tmp_path / "node_modules").symlink_to(UI / "node_modules")  # for the types of React
+    for page, line, body in blocks:
+        (tmp_path / f"{page.stem}_{line}.tsx").write_text("\n" * (line - 1) + body, encoding="utf-8")
+    config = {"extends": str(UI / "tsconfig.json"), "include": ["*.tsx"], "compilerOptions": {"types": []}}
+    (tmp_path / "tsconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    node("tsc", "--project", str(tmp_path / "tsconfig.json"))
 
 
 # -- no sample data ---------------------------------------------------------------------------------------------------

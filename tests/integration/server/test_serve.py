@@ -36,12 +36,27 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
     return subprocess.run(command, env={**clean, **environment}, **options)
 
 
+def test_the_model_of_the_default_agent_can_be_chosen(tmp_path: Path) -> None:
+    with run_server(tmp_path, config=None, flags=("-m", "ollama:tiny"), environment=OFFLINE, **OWNER) as server:
+        assert re.search(r"^  model +\S*tiny", server.log, re.MULTILINE), server.log
+
+
+def test_a_model_is_refused_beside_a_config(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text("model: demo\n")
+    data = str(tmp_path / "data")
+    refused = wick_serve("agents.yaml", "--model", "demo", "--data", data, folder=tmp_path)
+    assert refused.returncode == 2 and "sets the models of its agents; remove --model" in refused.stderr
+    unknown = wick_serve("-m", "sonet", "--data", data, folder=tmp_path)
+    assert unknown.returncode == 2 and "sonet" in unknown.stderr
+
+
 async def test_serve_works_without_options(tmp_path: Path) -> None:
     with run_server(tmp_path, config=None, environment=OFFLINE, **OWNER) as server:
         said = server.log
         assert re.search(r"^  model +\S.*demo", said, re.MULTILINE)
         assert re.search(r"^  protection +\S+", said, re.MULTILINE)
         assert re.search(r"^  agents +default$", said, re.MULTILINE)
+        assert said.count("demo") == 1 and "WARNING" not in said
         ticket = server.link.partition("#ticket=")[2]
         async with open_client(server, "") as browser:
             async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
@@ -226,15 +241,3 @@ async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
             assert answer.status == 401
         async with nobody.get("/wick/agents/", headers={"Authorization": "Bearer of-the-program"}) as answer:
             assert answer.status == 200
-
-
-@pytest.mark.parametrize(("there", "says"), [(("bwrap",), ""), ((), "install the package 'bubblewrap'")])
-def test_bubblewrap_is_detected_and_optional(tmp_path: Path, there: tuple[str, ...], says: str) -> None:
-    """`make serve` asks for it: here in a world that has no package manager, nor a way to become root."""
-    for name, text in {"uname": "echo Linux", "id": "echo 1000", **dict.fromkeys(there, "")}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    script = Path(__file__).parents[3] / "scripts" / "get-bubblewrap"
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": True}
-    done = subprocess.run(["/bin/sh", script], env={"PATH": str(tmp_path)}, **options)
-    assert says in done.stdout if says else done.stdout == ""

@@ -1,4 +1,4 @@
-"""A scripted server of three vendors' wire formats: as strict as they are, with faults at any byte."""
+"""A scripted server of several vendors' wire formats: as strict as they are, with faults at any byte."""
 
 from provider.fault_table import FAULTS, Kind
 from provider.faults import FINE, Fault

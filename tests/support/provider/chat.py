@@ -43,6 +43,12 @@ class Chat:
     name = "chat"
     path = "/chat/completions"
 
+    def streams(self, asked: Mapping[str, Any]) -> bool:
+        return bool(asked.get("stream"))
+
+    def encode(self, event: Event) -> bytes:
+        return event.encode()
+
     def events(self, reply: Reply, asked: Mapping[str, Any]) -> Iterator[Event]:
         usage = (asked.get("stream_options") or {}).get("include_usage")
 

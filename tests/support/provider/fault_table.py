@@ -127,7 +127,12 @@ _LINE = b"data: " + b"x" * _MB
 _DEEP = '{"a": ' + "[" * 50_000 + "]" * 50_000 + ', "b": 3}'
 _CALLS = tuple(Call(f"call_{number}", "add", '{"a": 1, "b": 1}') for number in range(200))
 
-_WORDS = dict.fromkeys(("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens"), "many")
+# Arguments are a part of an event's JSON in these formats, so the event cannot be read.
+_IN_EVENT: dict[str, Means] = {"gemini": "fail"}
+
+_WORDS = dict.fromkeys(
+    ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens", "promptTokenCount"), "many"
+)
 
 FAULTS: dict[str, Kind] = {
     # the connection
@@ -257,28 +262,30 @@ FAULTS: dict[str, Kind] = {
     "a line without end": Kind(at("body", lambda flow: chain([b"data: "], repeat(b"x" * 100_000))), "fail"),
     "text without end": Kind(says(piece=40_000, text="x" * 40_000) | endless("text"), "fail"),
     "reasoning without end": Kind(edit("reasoning", lambda data: _grown(data)) | endless("reasoning"), "fail"),
-    "arguments without end": Kind(edit("args", lambda data: _grown(data)) | endless("args"), "fail"),
+    "arguments without end": Kind(
+        edit("args", lambda data: _grown(data)) | endless("args"), "fail", differs={"gemini": "read"}
+    ),
     "data lines without end": Kind(at("body", lambda flow: repeat(b"data: " + b"x" * 50_000 + b"\n")), "fail"),
     "a bomb": Kind(bomb(150 * _MB), "fail"),
     # tool calls
-    "half the arguments": Kind(args('{"a": 2, "b"'), "told"),
-    "arguments with NaN": Kind(args('{"a": NaN, "b": 3}'), "told"),
-    "arguments with a key twice": Kind(args('{"a": 2, "b": 3, "a": 4}'), "told"),
+    "half the arguments": Kind(args('{"a": 2, "b"'), "told", differs=_IN_EVENT),
+    "arguments with NaN": Kind(args('{"a": NaN, "b": 3}'), "told", differs=_IN_EVENT),
+    "arguments with a key twice": Kind(args('{"a": 2, "b": 3, "a": 4}'), "told", differs=_IN_EVENT),
     "arguments in a list": Kind(args("[2, 3]"), "told"),
     "arguments in a text": Kind(args('"2 and 3"'), "told"),
     "arguments that are null": Kind(args("null"), "told"),
-    "arguments twice": Kind(args('{"a": 2, "b": 3}{"a": 2, "b": 3}'), "told"),
-    "arguments with more behind": Kind(args('{"a": 2, "b": 3} thanks'), "told"),
-    "arguments in a fence": Kind(args('```json\n{"a": 2, "b": 3}\n```'), "told"),
+    "arguments twice": Kind(args('{"a": 2, "b": 3}{"a": 2, "b": 3}'), "told", differs=_IN_EVENT),
+    "arguments with more behind": Kind(args('{"a": 2, "b": 3} thanks'), "told", differs=_IN_EVENT),
+    "arguments in a fence": Kind(args('```json\n{"a": 2, "b": 3}\n```'), "told", differs=_IN_EVENT),
     "no arguments": Kind(args(""), "told"),
     "arguments of other types": Kind(args('{"a": "two", "b": [3]}'), "told"),
     "an argument missing": Kind(args('{"a": 2}'), "told"),
     "an argument too many": Kind(args('{"a": 2, "b": 3, "c": 4}'), "told"),
     "a huge number": Kind(args('{"a": 1e999, "b": 3}'), "told"),
-    "deep arguments": Kind(args(_DEEP) | says(piece=10_000), "told"),
+    "deep arguments": Kind(args(_DEEP) | says(piece=10_000), "told", differs=_IN_EVENT),
     "arguments of 5 MB": Kind(args('{"a": 2, "b": "' + "x" * 5 * _MB + '"}') | says(piece=100_000), "told"),
-    "arguments cut at the length": Kind(args('{"a": 2, "b"') | says(finish="length"), "told"),
-    "arguments with half a character": Kind(args('{"a": 2, "b": "\\ud83d"}'), "told"),
+    "arguments cut at the length": Kind(args('{"a": 2, "b"') | says(finish="length"), "told", differs=_IN_EVENT),
+    "arguments with half a character": Kind(args('{"a": 2, "b": "\\ud83d"}'), "told", differs=_IN_EVENT),
     "no arguments at the length": Kind(args("") | says(finish="length"), "told"),
     "a tool that is not there": Kind(calling(name="rm"), "told"),
     "a tool with an odd name": Kind(calling(name="add; rm -rf /"), "told"),

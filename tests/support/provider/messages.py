@@ -50,6 +50,12 @@ class Messages:
     name = "messages"
     path = "/messages"
 
+    def streams(self, asked: Mapping[str, Any]) -> bool:
+        return bool(asked.get("stream"))
+
+    def encode(self, event: Event) -> bytes:
+        return event.encode()
+
     def events(self, reply: Reply, asked: Mapping[str, Any]) -> Iterator[Event]:
         for tag, data, number in _events(reply, asked):
             yield Event(tag, data, data["type"], number)

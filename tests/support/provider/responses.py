@@ -46,6 +46,12 @@ class Responses:
     name = "responses"
     path = "/responses"
 
+    def streams(self, asked: Mapping[str, Any]) -> bool:
+        return bool(asked.get("stream"))
+
+    def encode(self, event: Event) -> bytes:
+        return event.encode()
+
     def events(self, reply: Reply, asked: Mapping[str, Any]) -> Iterator[Event]:
         for sequence, (tag, kind, data, number) in enumerate(_events(reply, asked)):
             yield Event(tag, {"type": kind, "sequence_number": sequence, **data}, kind, number)

@@ -1,8 +1,8 @@
-"""A server with scripted replies in three vendors' formats, which refuses requests that they would refuse.
+"""A server with scripted replies in several vendors' formats, which refuses requests that they would refuse.
 
     async with ScriptedServer() as server:
         script = server.script(Reply("hello"), Answer(Reply("again"), crlf | cut(0.5)))
-        …  # ask at script.url; the path says in which words: /chat/completions, /responses or /messages
+        …  # ask at script.url; the path says in which words: /chat/completions, /messages, …
         script.asked[0].body
 
 It writes HTTP by hand, so that every byte of an answer can be made wrong.
@@ -24,13 +24,14 @@ from provider.chat import Chat
 from provider.checks import Refused
 from provider.faults import FINE, Fault
 from provider.flow import Act, Flow, Head, frame
+from provider.gemini import Gemini
 from provider.messages import Messages
 from provider.responses import Responses
 from provider.script import Reply, dumps
 from tcp_listener import Listener
 
-Wire = Chat | Responses | Messages
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages())}
+Wire = Chat | Responses | Messages | Gemini
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages(), Gemini())}
 JSON = {"Content-Type": "application/json"}
 
 
@@ -103,7 +104,7 @@ class Script:
 
 def stream_of(reply: Reply, wire: Wire, asked: Any) -> bytes:
     """Return the body of a streamed response without faults."""
-    return b"".join(event.encode() for event in wire.events(reply, asked))
+    return b"".join(wire.encode(event) for event in wire.events(reply, asked))
 
 
 def _refuse(wire: Wire, refused: Refused) -> Flow:
@@ -114,9 +115,9 @@ def _respond(answer: Answer, wire: Wire, body: Any) -> Flow:
     """The answer's way from a reply to bytes; at each stage something can go wrong."""
     fault = answer.fault
     reply = fault.apply("reply", answer.reply, wire)
-    if body.get("stream"):
+    if wire.streams(body):
         items = fault.apply("events", [*wire.events(reply, body)], wire)
-        flow: Flow = (item if isinstance(item, Act) else item.encode() for item in items)
+        flow: Flow = (item if isinstance(item, Act) else wire.encode(item) for item in items)
         head = Head()
     else:
         flow, head = [dumps(wire.whole(reply, body)).encode()], Head(200, JSON, "length")

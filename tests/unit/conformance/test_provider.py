@@ -34,7 +34,7 @@ from provider.faults import (
 from provider.flow import STALL, Act, Head, frame
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
-HEADERS |= {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+HEADERS |= {"x-api-key": "k", "anthropic-version": "2023-06-01", "x-goog-api-key": "k"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 ISSUED = {"sig": "hm"}
 
@@ -84,7 +84,21 @@ MESSAGES: dict[str, Any] = {
     ],
     "tools": [{"name": "add", "input_schema": SCHEMA}],
 }
-BODIES = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
+GEMINI: dict[str, Any] = {
+    "generationConfig": {"temperature": 1, "stopSequences": ["END"]},
+    "systemInstruction": {"parts": [{"text": "be brief"}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {
+            "role": "model",
+            "parts": [{"functionCall": {"name": "add", "args": {"a": 1}, "id": "c1"}, "thoughtSignature": "sig"}],
+        },
+        {"role": "user", "parts": [{"functionResponse": {"name": "add", "id": "c1", "response": {"output": "1"}}}]},
+    ],
+    "tools": [{"functionDeclarations": [{"name": "add", "parametersJsonSchema": SCHEMA}]}],
+    "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}},
+}
+BODIES = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES, "gemini": GEMINI}
 
 
 def check(wire: str, body: Any, headers: dict[str, str] = HEADERS) -> None:
@@ -138,6 +152,29 @@ WRONG: list[Wrong] = [
     ("responses", ("input",), RESPONSES["input"][:2], "without its required following item"),
     ("responses", ("input", 2, "call_id"), "c2", "No tool call found for function call output with call_id c1"),
     ("responses", ("input", 3), GONE, "No tool output found for function call c1"),
+    ("gemini", ("model",), "m", 'Unknown name "model"'),
+    ("gemini", ("contents",), [], "non-empty array"),
+    ("gemini", ("contents", 0, "role"), "assistant", "valid role"),
+    ("gemini", ("contents", 0, "parts", 0, "text"), "", "initialized field"),
+    ("gemini", ("contents", 0, "parts", 0), {"functionCall": {"name": "add"}}, "Invalid part"),
+    ("gemini", ("contents", 1, "parts", 0, "thoughtSignature"), GONE, "missing a `thought_signature`"),
+    ("gemini", ("contents", 1, "parts", 0, "thoughtSignature"), "forged", "signature is not valid"),
+    ("gemini", ("contents", 1, "parts", 0, "functionCall", "name"), "a b", "Invalid function name"),
+    ("gemini", ("contents", 1, "parts", 0, "functionCall", "args"), "{}", "Invalid value"),
+    ("gemini", ("contents", 2), GONE, "followed by a function response turn"),
+    ("gemini", ("contents", 2, "parts", 0), {"text": "so?"}, "number of function response parts"),
+    ("gemini", ("contents", 2, "parts", 0, "functionResponse", "id"), "c2", "do not match the calls"),
+    ("gemini", ("contents", 2, "parts", 0, "functionResponse", "response"), "1", "Invalid value"),
+    ("gemini", ("generationConfig", "top_p"), 1, 'Unknown name "top_p"'),
+    ("gemini", ("generationConfig", "temperature"), 3, "temperature"),
+    ("gemini", ("generationConfig", "responseJsonSchema"), SCHEMA, "application/json"),
+    (
+        "gemini",
+        ("tools", 0, "functionDeclarations", 0, "parametersJsonSchema", "default"),
+        {},
+        "default is not supported",
+    ),
+    ("gemini", ("toolConfig", "functionCallingConfig", "mode"), "auto", "Invalid mode"),
     ("messages", ("max_tokens",), GONE, "max_tokens: Field required"),
     ("messages", ("stop",), ["x"], "stop: Extra inputs are not permitted"),
     ("messages", ("temperature",), 1.5, "temperature"),

@@ -854,3 +854,9 @@ async def test_deltas_are_of_the_right_kind(provider: Provider) -> None:
     provider.answers = [SCRIPT]
     kinds = {type(delta) for delta in await deltas(claude(provider.url))}
     assert kinds == {Usage, ReasoningDelta, TextDelta, CallStart, CallArgs, Finish}
+
+
+async def test_the_finish_has_the_id_and_the_model_of_the_message(provider: Provider) -> None:
+    end = (await deltas(claude(provider.url)))[-1]
+    assert isinstance(end, Finish)
+    assert (end.response_id, end.response_model) == ("msg_1", "claude-sonnet-4-5")

@@ -780,3 +780,20 @@ async def test_a_call_in_the_old_form_is_served() -> None:
 )
 async def test_why_a_reply_ended(piece: dict[str, Any], finish: str, reason: str) -> None:
     assert (await _finished(piece, finish=finish))[-1] == Finish(reason)
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({"id": "chatcmpl-1", "model": "gpt-4o-2024-08-06"}, ("chatcmpl-1", "gpt-4o-2024-08-06")),
+        ({"id": 7, "model": "two words"}, ("", "")),
+        ({}, ("", "")),
+    ],
+)
+async def test_the_finish_has_the_id_and_the_model_of_the_reply(
+    server: FakeServer, model: OpenAI, fields: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    server.say(sse_body(chunk(content="hi") | fields, chunk("stop")))
+    end = (await stream_deltas(model))[-1]
+    assert isinstance(end, Finish)
+    assert (end.reason, end.response_id, end.response_model) == ("stop", *expected)

@@ -505,3 +505,9 @@ def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
     except ModelError:
         return
     assert Message.from_json(message.to_json()) == message
+
+
+async def test_the_finish_has_the_id_and_the_model_of_the_response(server: FakeServer, model: OpenAIResponses) -> None:
+    end = (await told(server, model, text("hi"), completed(id="resp_1", model="gpt-5-2025-08-07")))[-1]
+    assert isinstance(end, Finish)
+    assert (end.response_id, end.response_model) == ("resp_1", "gpt-5-2025-08-07")

@@ -11,10 +11,11 @@ import pytest
 
 from wick import Agent, Scripted, Thread, ToolCall, assistant, user
 from wick.errors import ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart
+from wick.messages import AudioPart, FilePart, ImagePart, Message, Part, TextPart
 from wick.models import openai_common
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
+from wick.models.openai_hosts import Mistral
 from wick.models.openai_responses import OpenAIResponses
 from wick.protocols import Request
 
@@ -29,6 +30,12 @@ PARTS: tuple[Part, ...] = (
     FilePart(url="https://x/\n2026-01-01 forged", media_type="application/pdf"),
     FilePart(url="data:text/plain,hello"),
     FilePart(url="data:application/zip;base64,UEs=", name="a.zip"),
+    AudioPart(data="UklGRiQ="),
+    AudioPart(data="SUQzBAA=", media_type="audio/mpeg"),
+    AudioPart(data="T2dnUw==", media_type="audio/ogg"),
+    AudioPart(data=ZIP),
+    AudioPart(url="https://x.org/a.wav"),
+    FilePart(data="UklGRiQ=", media_type="audio/x-wav", name="a.wav"),
     ImagePart(data="????"),
     ImagePart(data=ZIP, media_type="image/svg+xml"),
     ImagePart(data=ZIP, media_type="image/png"),
@@ -70,6 +77,32 @@ async def test_the_newest_part_is_refused_and_nothing_is_stored() -> None:
         with pytest.raises(ModelError):
             model.body(Request((message,)))
     assert refused > 15
+
+
+AUDIO = (AudioPart(data="UklGRiQ="), FilePart(data="UklGRiQ=", media_type="audio/x-wav", name="a.wav"))
+
+
+@pytest.mark.parametrize("part", AUDIO)
+def test_audio_is_sent_or_refused_in_a_sentence(part: Part) -> None:
+    """A recording is never dropped silently, and a file with one is a recording, too."""
+    message = user([TextPart("Listen:"), part])
+    chat, responses, anthropic = models()
+    content = json.loads(chat.body(Request((message,))))["messages"][0]["content"]
+    assert content[1] == {"type": "input_audio", "input_audio": {"data": "UklGRiQ=", "format": "wav"}}
+    mistral = json.loads(Mistral("m", api_key="k").body(Request((message,))))["messages"][0]["content"]
+    assert mistral[1] == {"type": "input_audio", "input_audio": "UklGRiQ="}
+    with pytest.raises(ModelError, match="has no audio input, .* use openai:MODEL with an audio model"):
+        responses.body(Request((message,)))
+    with pytest.raises(ModelError, match="Anthropic reads pictures, PDFs and text files, not "):
+        anthropic.body(Request((message,)))
+
+
+def test_formats_of_audio() -> None:
+    openai = OpenAI("gpt-audio", api_key="k")
+    assert openai.refuses(AudioPart(data="SUQzBAA=")) == openai.refuses(AudioPart(data="//uQZAA=")) == ""
+    assert "reads audio in wav or mp3, not the audio (audio/ogg)" in openai.refuses(AudioPart(data="T2dnUw=="))
+    assert "give its media_type" in models()[0].refuses(AudioPart(data=ZIP))
+    assert "takes recordings as data" in openai.refuses(AudioPart(url="https://x.org/a.wav"))
 
 
 async def test_a_thread_of_another_model_can_be_continued() -> None:

@@ -390,7 +390,7 @@ def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCapture
     env.setenv("OLLAMA_HOST", NOBODY)
     model: Any = resolve("auto")
     assert "demo" in model.why
-    assert caplog.record_tuples == [("wick", logging.WARNING, f"auto: {model.why}")]
+    assert caplog.record_tuples == [("wick.auto", logging.WARNING, f"auto: {model.why}")]
 
 
 @pytest.fixture
@@ -441,10 +441,10 @@ async def test_a_cancelled_run_stops_probing(deaf: socket.socket) -> None:
 
 
 def test_auto_reports_its_choice_and_reason(keys: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "wick"):
+    with caplog.at_level(logging.INFO, "wick.auto"):
         model: Any = resolve("auto")
     assert model.why == f"anthropic:{ALIASES['sonnet']}, as ANTHROPIC_API_KEY is set"
-    assert caplog.record_tuples == [("wick", logging.INFO, f"auto: {model.why}")]
+    assert caplog.record_tuples == [("wick.auto", logging.INFO, f"auto: {model.why}")]
 
 
 # -- other packages -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
-from wick.messages import ImagePart, Message, TextPart
+from wick.messages import AudioPart, ImagePart, Message, TextPart
 from wick.server.openai_schemas import (
     ChatRequest,
     CompletionText,
@@ -47,6 +47,15 @@ def test_pictures() -> None:
         ImagePart(data="iVBORw==", media_type="image/png"),
         ImagePart(url="https://example.com/a.png"),
     )
+
+
+def test_audio() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "SUQzBAA=", "format": "mp3"}}
+    (message,) = said({"role": "user", "content": [part]})
+    assert message.content == (AudioPart(data="SUQzBAA=", media_type="audio/mpeg"),)
+    part["input_audio"] = {"data": "?", "format": "wav"}
+    with pytest.raises(OpenAIError, match="is not valid base64"):
+        said({"role": "user", "content": [part]})
 
 
 def test_system_messages_need_the_setting() -> None:

@@ -1256,6 +1256,18 @@ export interface components {
             choice: string;
         };
         /**
+         * AudioContent
+         * @description A recording in a user's message.
+         */
+        AudioContent: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "input_audio";
+            input_audio: components["schemas"]["InputAudio"];
+        };
+        /**
          * AvailableTool
          * @description A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`.
          */
@@ -1540,7 +1552,7 @@ export interface components {
              */
             role: "system" | "developer" | "user" | "assistant" | "tool" | "function";
             /** Content */
-            content?: string | (components["schemas"]["TextContent"] | components["schemas"]["ImageContent"])[] | null;
+            content?: string | (components["schemas"]["TextContent"] | components["schemas"]["ImageContent"] | components["schemas"]["AudioContent"])[] | null;
             /** Tool Calls */
             tool_calls?: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2223,6 +2235,19 @@ export interface components {
             url: string;
         };
         /**
+         * InputAudio
+         * @description A recording in base64.
+         */
+        InputAudio: {
+            /** Data */
+            data: string;
+            /**
+             * Format
+             * @enum {string}
+             */
+            format: "wav" | "mp3";
+        };
+        /**
          * InvalidSkill
          * @description A skill file that cannot be used, and the reason.
          */
@@ -2309,14 +2334,14 @@ export interface components {
         };
         /**
          * MediaIn
-         * @description A picture or a file: its address, or its bytes in base64.
+         * @description A picture, a recording or a file: its address, or its bytes in base64.
          */
         MediaIn: {
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
-            type: "file" | "image";
+            type: "audio" | "file" | "image";
             /**
              * Url
              * @default
@@ -2354,14 +2379,14 @@ export interface components {
         };
         /**
          * MessagePart
-         * @description A part of a message: text, an image or a file.
+         * @description A part of a message: text, an image, audio or a file.
          */
         MessagePart: {
             /**
              * Type
              * @enum {string}
              */
-            type: "text" | "image" | "file";
+            type: "text" | "image" | "audio" | "file";
             /** Text */
             text?: string | null;
             /** Url */

@@ -33,3 +33,12 @@ def choose_sandbox(name: str) -> Sandbox:
         return SANDBOXES[name]()
     except SandboxUnavailable as error:
         raise ConfigError(f"the sandbox {name!r} cannot be used: {error}") from None
+
+
+def explain_unavailable(name: str) -> str:
+    """Return why a sandbox cannot be used here, or an empty string if it can."""
+    try:
+        SANDBOXES[name]()
+    except SandboxUnavailable as error:
+        return str(error)
+    return ""

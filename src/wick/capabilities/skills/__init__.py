@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,9 @@ with load_skill(name) or by reading its file; then follow them. Paths in them ar
 """
 
 
+logger = logging.getLogger(__name__)
+
+
 class Skills(Capability):
     """Finds SKILL.md files, lists them in the system prompt, and adds the tool `load_skill`.
 
@@ -67,6 +71,9 @@ class Skills(Capability):
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "glob", None))):
             raise ConfigError(f"Skills(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
         self.backend, self.shipped = backend, shipped
+        for path in (*self.host, *(self.paths if backend is None else ())):
+            if not Path(path).is_dir():
+                logger.warning("Skills: there is no folder %s; create it, or correct the path", path)
 
     # -- in a run -----------------------------------------------------------------------------------------------------
 

@@ -36,9 +36,10 @@ MIN_PYTHON = (3, 11)
 ENGINE_SECONDS = 5.0
 ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
+SOURCE_CHECKOUT = "source checkout"
 QUESTION = "Answer with the one word: ready."
 
-# The packages of each extra: name on PyPI to module.
+# The packages of each extra: name to module.
 CORE = {"pydantic": "pydantic", "aiohttp": "aiohttp", "orjson": "orjson", "pyyaml": "yaml",
         "opentelemetry-api": "opentelemetry.trace"}  # fmt: skip
 EXTRAS: dict[str, dict[str, str]] = {
@@ -128,10 +129,11 @@ def check_packages() -> Iterator[Check]:
     try:
         installed = version("wick-agent")
     except PackageNotFoundError:
-        installed = "source checkout"
+        installed = SOURCE_CHECKOUT
     yield Check("installed", "wick-agent", "ok", installed)
     if missing := _missing_packages(CORE):
-        yield Check("installed", "the core", "wrong", f"missing: {', '.join(missing)}", "pip install wick-agent")
+        do = "pip install . in the folder of wick" if installed == SOURCE_CHECKOUT else "pip install wick-agent"
+        yield Check("installed", "the core", "wrong", f"missing: {', '.join(missing)}", do)
     for extra, packages in EXTRAS.items():
         missing = _missing_packages(packages)
         says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(missing)})" if missing else EXTRA_PURPOSES[extra]

@@ -12,6 +12,7 @@ import click
 from wick.api.conversions import list_operation_rings
 from wick.api.types import OperationRings
 from wick.cli.checks.agents_file import FileProblem, check_agents_file
+from wick.cli.command_group import CommandGroup
 from wick.cli.commands.onions import draw_rings
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, WRONG
@@ -21,7 +22,7 @@ from wick.config import Config
 FILE = "agents.yaml"
 
 
-@click.group("agents")
+@click.group("agents", cls=CommandGroup)
 def command() -> None:
     """List agents, and validate an agents.yaml."""
 

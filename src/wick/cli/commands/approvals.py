@@ -7,14 +7,18 @@ import json
 import shlex
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
 from wick.api.types import Approval, Choice
+from wick.cli.command_group import CommandGroup
+from wick.cli.completion import complete_question_ids, complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
 from wick.cli.host.protocol import AgentHost
+from wick.cli.host.thread_ids import choose_id, find_thread_id
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 
@@ -22,9 +26,11 @@ POLL_SECONDS = 1.0  # between two requests with --watch
 SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
-@click.group("approvals", invoke_without_command=True)
+@click.group("approvals", cls=CommandGroup, invoke_without_command=True)
 @with_host_options
-@click.option("--thread", default="", metavar="THREAD", help="Show only questions of this thread.")
+@click.option(
+    "--thread", default="", metavar="THREAD", shell_complete=complete_thread_ids, help="Only questions of this thread."
+)
 @click.option("--watch", is_flag=True, help="Watch for new questions until Ctrl-C.")
 @JSON
 @click.pass_context
@@ -34,14 +40,30 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
     With --watch and --json each question is one line of JSON.
     """
     if ctx.invoked_subcommand is not None:
-        ctx.obj = options
+        ctx.obj = GroupOptions(options, thread)
         return
     if watch:
         return asyncio.run(_watch_approvals(options, thread, as_json))
     with show_status("loading questions"):
-        pending = call_host(options, lambda host: host.list_approvals(thread))
+        pending = call_host(options, lambda host: _list_pending(host, options, thread))
     if as_json:
         return print_json([_approval_json(approval) for approval in pending])
+    _print_pending(pending)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """The options before `allow` or `deny`."""
+
+    host: HostOptions
+    thread: str
+
+
+async def _list_pending(host: AgentHost, options: HostOptions, thread: str) -> list[Approval]:
+    return await host.list_approvals(await find_thread_id(host, thread, options.absolute_folder))
+
+
+def _print_pending(pending: list[Approval]) -> None:
     rows = [
         (approval.id, approval.thread_id, approval.agent_id, _format_question(approval), _format_time_left(approval))
         for approval in pending
@@ -51,6 +73,7 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
 
 async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> None:
     async with open_host(options) as host:
+        thread = await find_thread_id(host, thread, options.absolute_folder)
         async for approval in _iter_new_approvals(host, thread):
             if as_json:
                 click.echo(dump_json(_approval_json(approval)))
@@ -96,7 +119,7 @@ def _format_time_left(approval: Approval) -> str:
 
 # -- answers --------------------------------------------------------------------------------------------------------
 
-QUESTION = click.argument("id", metavar="QUESTION")
+QUESTION = click.argument("id", metavar="[QUESTION]", default="", shell_complete=complete_question_ids)
 
 
 @command.command()
@@ -108,7 +131,7 @@ QUESTION = click.argument("id", metavar="QUESTION")
 @with_host_options
 @click.pass_obj
 def allow(
-    group_options: HostOptions,
+    group: GroupOptions,
     options: HostOptions,
     id: str,
     session: bool,
@@ -116,7 +139,10 @@ def allow(
     changed: str | None,
     words: str,
 ) -> None:
-    """Allow QUESTION; WORDS answer a question of the tool ask_user."""
+    """Allow QUESTION; WORDS answer a question of the tool ask_user.
+
+    QUESTION is an id or its beginning. It can be left out if exactly one question is pending.
+    """
     if session and always:
         raise click.UsageError("use only one of --session and --always")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
@@ -128,7 +154,7 @@ def allow(
             raise ConfigError(f"--args is not valid JSON: {error}") from None
         if not isinstance(args, dict):
             raise ConfigError('--args must be a JSON object, such as {"command": "git status"}')
-    asyncio.run(_send_answer(_merge_options(options, group_options), id, choice, words, args))
+    asyncio.run(_send_answer(_merge_options(options, group), group.thread, ApprovalAnswer(id, choice, words, args)))
 
 
 @command.command()
@@ -136,20 +162,52 @@ def allow(
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
-def deny(group_options: HostOptions, options: HostOptions, id: str, words: str) -> None:
-    """Deny QUESTION, with WORDS as the reason for the agent."""
-    asyncio.run(_send_answer(_merge_options(options, group_options), id, "deny", words, None))
+def deny(group: GroupOptions, options: HostOptions, id: str, words: str) -> None:
+    """Deny QUESTION, with WORDS as the reason for the agent.
+
+    QUESTION is an id or its beginning. It can be left out if exactly one question is pending.
+    """
+    asyncio.run(_send_answer(_merge_options(options, group), group.thread, ApprovalAnswer(id, "deny", words)))
 
 
-def _merge_options(options: HostOptions, group_options: HostOptions) -> HostOptions:
+def _merge_options(options: HostOptions, group: GroupOptions) -> HostOptions:
     """Return the options given after `allow` or `deny`, or else those given before it."""
-    return group_options if options == HostOptions() else options
+    return group.host if options == HostOptions() else options
 
 
-async def _send_answer(options: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswer:
+    """An answer as given on the command line; `id` may be empty, or the beginning of an id."""
+
+    id: str
+    choice: Choice
+    words: str
+    args: dict[str, Any] | None = None
+
+
+def choose_question(pending: list[Approval], answer: ApprovalAnswer) -> tuple[Approval, str]:
+    """Return the question that an answer is for, and its words. Without an id, exactly one must be pending.
+
+    An id has no spaces, so that a single argument with spaces is the words.
+    """
+    id, words = (answer.id, answer.words) if " " not in answer.id or answer.words else ("", answer.id)
+    if not id and len(pending) > 1:
+        _print_pending(pending)
+        raise ConfigError(f"{len(pending)} questions are pending; choose one by its id")
+    if not id and not pending:
+        raise ConfigError("no pending questions")
+    chosen = choose_id(id, [approval.id for approval in pending], "pending question", "wick approvals")
+    return next(approval for approval in pending if approval.id == chosen), words
+
+
+async def _send_answer(options: HostOptions, thread: str, answer: ApprovalAnswer) -> None:
     async with open_host(options) as host:
-        thread_id = await host.answer_approval(id, choice, words=words, args=args)
-        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
-        if not host.remote and not (thread := await host.get_thread(thread_id)).running:
-            where = f" --folder {shlex.quote(thread.folder)}" if thread.folder not in ("", host.name) else ""
+        question, words = choose_question(await _list_pending(host, options, thread), answer)
+        thread_id = await host.answer_approval(
+            question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id
+        )
+        about = "" if answer.id == question.id else f"  {_format_question(question)}"
+        click.echo(f"{'denied' if answer.choice == 'deny' else 'allowed'}: {question.id}{about}")
+        if not host.remote and not (info := await host.get_thread(thread_id)).running:
+            where = f" --folder {shlex.quote(info.folder)}" if info.folder not in ("", host.name) else ""
             click.echo(f"the run is interrupted; resume it with: wick run --thread {thread_id}{where}", err=True)

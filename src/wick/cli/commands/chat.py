@@ -11,14 +11,20 @@ from wick._internal.paths import data_folder
 from wick.cli.commands.run import replace_surrogates
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.agent_options import AgentOverrides
-from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
+from wick.cli.host.open import (
+    CONTINUE,
+    HostOptions,
+    open_host,
+    with_agent_overrides,
+    with_host_options,
+)
+from wick.cli.host.thread_ids import LAST, find_thread_id
 from wick.cli.terminal.chat import Chat
 from wick.cli.terminal.input import LineReader
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
 from wick.cli.terminal.output import show_status
 from wick.cli.terminal.slash_commands import describe_commands, run_slash_command
 from wick.cli.terminal.typed_ahead import restore_terminal_on_sigterm
-from wick.errors import ConfigError
 
 HISTORY = "chat_history"  # in the data folder
 LEAVE_HINT = "press Ctrl-C again or Ctrl-D to quit"
@@ -27,7 +33,7 @@ LEAVE_HINT = "press Ctrl-C again or Ctrl-D to quit"
 @click.command("chat")
 @with_host_options
 @with_agent_overrides
-@click.option("--continue", "resume", is_flag=True, help="Continue the last thread of this folder.")
+@CONTINUE
 @click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Continue this thread.")
 @VERBOSE
 def command(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str, verbose: bool) -> None:
@@ -48,12 +54,7 @@ async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: boo
     async with open_host(options, overrides, interactive=True) as host:
         chat = Chat(host)
         with show_status("starting"):
-            if resume:
-                folder = options.absolute_folder
-                latest = await host.list_threads(limit=1, folder=folder)
-                if not latest:
-                    raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
-                thread = latest[0].id
+            thread = await find_thread_id(host, LAST if resume else thread, options.absolute_folder)
             await chat.prepare()
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))

@@ -18,7 +18,7 @@ GROUPS = ("installed", "programs", "sandbox", "models", "server")  # in this ord
 
 @click.command("doctor")
 @click.option("--ask", is_flag=True, help="Send a short prompt to each available model; this may cost money.")
-@click.option("--model", default="", metavar="NAME", help="Send a short prompt to this model only.")
+@click.option("--model", "-m", default="", metavar="NAME", help="Send a short prompt to this model only.")
 @click.option("--data", metavar="FOLDER", help="Use this data folder instead of the default.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port of `wick serve`.")
 @JSON

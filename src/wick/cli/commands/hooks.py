@@ -15,10 +15,12 @@ from wick.agent import Agent
 from wick.api.types import OperationRings
 from wick.capabilities.executables import Executables
 from wick.cli.checks.hook_trial import TrialVerdict, try_handler, try_program
+from wick.cli.command_group import CommandGroup
 from wick.cli.commands.onions import draw_rings
 from wick.cli.hook_templates import EVENTS, LANGUAGES, render_program
-from wick.cli.host.agent_options import AGENT, FOLDER, HOME, SelectedAgent
+from wick.cli.host.agent_options import AGENT, FOLDER, SelectedAgent
 from wick.cli.host.open import HostOptions, call_host, with_host_options
+from wick.cli.host.skipped_hooks import HOME
 from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
@@ -27,7 +29,7 @@ from wick.hooks import order_rings
 from wick.operations import OPERATIONS
 
 
-@click.group("hooks")
+@click.group("hooks", cls=CommandGroup)
 def command() -> None:
     """List, trust, test and create hooks."""
 

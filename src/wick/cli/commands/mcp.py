@@ -17,6 +17,7 @@ import click
 
 from wick._internal.prompt_text import to_one_line
 from wick.capabilities.mcp.config import McpServer, read_servers
+from wick.cli.command_group import CommandGroup
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
@@ -31,7 +32,7 @@ CONFIG = click.option(
 )
 
 
-@click.group("mcp")
+@click.group("mcp", cls=CommandGroup)
 def command() -> None:
     """List and test the MCP servers of agents, or serve an agent over MCP."""
 

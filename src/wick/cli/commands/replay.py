@@ -13,6 +13,8 @@ from wick.api.types import ReplayReport
 from wick.capability import Capability
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, with_host_options
+from wick.cli.host.protocol import AgentHost
+from wick.cli.host.thread_ids import find_thread_ids
 from wick.cli.root_command import DONE, STOPPED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
 from wick.config.builder import load_python_name
@@ -46,8 +48,13 @@ def command(
             raise ConfigError(f"invalid rule {text!r}; start it with deny, ask or allow, as in 'deny Bash(rm *)'")
         parsed.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
     hooks = [hook for name in guards for hook in _load_guards(name, Path(options.folder))]
+
+    async def replay_threads(host: AgentHost) -> ReplayReport:
+        ids = await find_thread_ids(host, threads, options.absolute_folder)
+        return await host.replay(ids or None, rules=parsed, guards=hooks)
+
     with show_status("replaying tool uses"):
-        result = call_host(options, lambda host: host.replay(threads or None, rules=parsed, guards=hooks))
+        result = call_host(options, replay_threads)
     if as_json:
         changes = [{"thread": row.thread_id, **row.model_dump(exclude={"thread_id"})} for row in result.changes]
         print_json({**result.model_dump(), "changes": changes})

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -13,8 +14,15 @@ import click
 from wick._internal.prompt_text import fence_text, to_one_line
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.agent_options import AgentOverrides
-from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
+from wick.cli.host.open import (
+    CONTINUE,
+    HostOptions,
+    open_host,
+    with_agent_overrides,
+    with_host_options,
+)
 from wick.cli.host.protocol import RunOutcome
+from wick.cli.host.thread_ids import LAST, find_thread_id
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
 from wick.cli.terminal.follow_run import Asker, follow_run
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
@@ -38,18 +46,26 @@ EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrup
 @click.argument("prompt", default="")
 @with_host_options
 @with_agent_overrides
+@CONTINUE
 @click.option(
     "--thread",
     default="",
     metavar="ID",
     shell_complete=complete_thread_ids,
-    help="Continue this thread; without PROMPT, resume its interrupted run.",
+    help="Continue this thread, or the `last` of this folder; without PROMPT, resume its interrupted run.",
 )
 @click.option("--recipe", default="", metavar="NAME", help="Run this recipe.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="The output format.")
 @VERBOSE
 def command(
-    prompt: str, options: HostOptions, overrides: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
+    prompt: str,
+    options: HostOptions,
+    overrides: AgentOverrides,
+    resume: bool,
+    thread: str,
+    recipe: str,
+    output: str,
+    verbose: bool,
 ) -> None:
     """Answer PROMPT in the current folder, with stdin as its context.
 
@@ -59,12 +75,15 @@ def command(
     log_to_stderr(verbose)
     if recipe and not overrides.hooks:
         raise click.UsageError("--recipe does not work with --no-hooks, which loads no recipes")
+    if resume and thread:
+        raise click.UsageError("use only one of --continue and --thread")
     piped = _read_stdin()
     parts = (prompt, fence_text("stdin", piped) if piped and prompt else piped)
     words = replace_surrogates("\n\n".join(filter(None, parts)))
-    if not words and not recipe and not thread:
+    if not words and not recipe and not thread and not resume:
         raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
-    outcome = asyncio.run(_run_prompt(options, overrides, words, thread, recipe, _OUTPUTS[output]()))
+    request = RunRequest(words, LAST if resume else thread, recipe)
+    outcome = asyncio.run(_run_prompt(options, overrides, request, _OUTPUTS[output]()))
     sys.exit(EXIT_CODES[outcome.outcome])
 
 
@@ -84,8 +103,17 @@ def _read_stdin() -> str:
     return data.decode(errors="replace").strip()
 
 
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A prompt or a recipe, for a new thread or a given one."""
+
+    words: str
+    thread: str
+    recipe: str
+
+
 async def _run_prompt(
-    options: HostOptions, overrides: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
+    options: HostOptions, overrides: AgentOverrides, request: RunRequest, shown: TextOutput
 ) -> RunOutcome:
     ask: Asker | None = None
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
@@ -93,6 +121,8 @@ async def _run_prompt(
 
         ask = ApprovalPrompt(sys.stderr).ask
     async with open_host(options, overrides, interactive=ask is not None) as host:
+        words, recipe = request.words, request.recipe
+        thread = await find_thread_id(host, request.thread, options.absolute_folder)
         for sentence in await host.list_warnings(thread):
             click.echo(strip_controls(sentence), err=True)
         run = host.start_run(words, thread=thread, recipe=recipe) if words or recipe else host.resume_run(thread)

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from wick.errors import MissingExtra
+from wick.errors import ConfigError, MissingExtra
+from wick.models import check_model
 
 
 @click.command("serve")
@@ -16,6 +17,7 @@ from wick.errors import MissingExtra
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The agents.yaml to serve.")
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 8000 by default, and 0 for any free port.")
+@click.option("--model", "-m", default="", metavar="NAME", help="The model of the default agent, without a CONFIG.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder.")
 @click.option("--token", help="The admin token, instead of the one in the data folder.")
 @click.option("--gateway", metavar="URL", help="The URL of an auth gateway, whose /auth/me validates tokens.")
@@ -29,7 +31,7 @@ from wick.errors import MissingExtra
 @click.option(
     "--verbose", is_flag=True, help="Log at level INFO, not only warnings and tracebacks of tools that crash."
 )
-def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any) -> None:
+def command(config: Path | None, file: Path | None, model: str, verbose: bool, **flags: Any) -> None:
     """Serve the agents of CONFIG, or a default agent.
 
     Print the address with a one-time sign-in link.
@@ -40,7 +42,14 @@ def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any)
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
+        from wick.server.agents.default_agent import EMBEDDED
         from wick.server.server import Server
     except ModuleNotFoundError as error:
         raise MissingExtra("server", error.name or "fastapi", "`wick serve`") from None
-    Server(config=config or file, **flags).start(tell=click.echo)
+    server = Server(config=config or file, **flags)
+    if model and server.settings.config:
+        raise ConfigError(f"{server.settings.config} sets the models of its agents; remove --model")
+    if model:
+        check_model(model)
+        server.register_agent("default", {**EMBEDDED["default"], "model": model})
+    server.start(tell=click.echo)

@@ -11,6 +11,7 @@ import click
 from wick.api.conversions import make_skill_list
 from wick.api.types import InvalidSkill
 from wick.capabilities.skills.catalog import FILE, parse_skill, slugify
+from wick.cli.command_group import CommandGroup
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status
@@ -35,7 +36,7 @@ Refer to other files of this folder, such as `reference.md` or `check.py`, by pa
 DESCRIPTION = "Describe in one sentence the purpose of this skill and when to use it; the agent selects skills by it."
 
 
-@click.group("skills")
+@click.group("skills", cls=CommandGroup)
 def command() -> None:
     """List the skills of an agent, and create one."""
 

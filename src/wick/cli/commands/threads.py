@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
 from wick.api.types import ThreadInfo
+from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.host.protocol import AgentHost
+from wick.cli.host.thread_ids import find_thread_id, find_thread_ids
 from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, format_time, print_json, print_table, print_text, show_status, strip_controls
 from wick.errors import ConfigError
@@ -20,10 +23,21 @@ from wick.errors import ConfigError
 ID = click.argument("id", metavar="THREAD", shell_complete=complete_thread_ids)
 SHOWN_CHARS = 2_000  # of the result of a tool
 
+T = TypeVar("T")
 
-@click.group("threads")
+
+@click.group("threads", cls=CommandGroup)
 def command() -> None:
     """List, show, fork, export and delete threads."""
+
+
+def _call_with_id(options: HostOptions, text: str, call: Callable[[AgentHost, str], Awaitable[T]]) -> T:
+    """Call the host with the id of the thread that `text` names."""
+
+    async def find_and_call(host: AgentHost) -> T:
+        return await call(host, await find_thread_id(host, text, options.absolute_folder))
+
+    return call_host(options, find_and_call)
 
 
 @command.command("list")
@@ -71,7 +85,7 @@ def format_state(info: ThreadInfo) -> str:
 def show(id: str, options: HostOptions, as_json: bool) -> None:
     """Show the messages of THREAD, with the entry numbers that `fork --at` takes."""
     with show_status("reading the thread"):
-        thread = call_host(options, lambda host: host.get_thread(id))
+        thread = _call_with_id(options, id, lambda host, id: host.get_thread(id))
     if as_json:
         return print_json(_thread_json(thread) | thread.model_dump(include={"messages", "todos", "files", "usage"}))
     click.secho(strip_controls(thread.title or thread.id), bold=True)
@@ -108,7 +122,7 @@ def show(id: str, options: HostOptions, as_json: bool) -> None:
 def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: bool) -> None:
     """Copy THREAD to a new thread, and print its id."""
     with show_status("forking the thread"):
-        forked = call_host(options, lambda host: host.fork_thread(id, at, title=title))
+        forked = _call_with_id(options, id, lambda host, id: host.fork_thread(id, at, title=title))
     if as_json:
         return print_json(_thread_json(forked))
     click.echo(forked.id)
@@ -124,7 +138,7 @@ def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: boo
 def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
     """Print the log of THREAD as JSON, or its messages as Markdown."""
     with show_status("reading the thread"):
-        text = call_host(options, lambda host: host.export_thread(id, format))
+        text = _call_with_id(options, id, lambda host, id: host.export_thread(id, format))
     if output is None:
         return print_text(text, nl=not text.endswith("\n"))
     try:
@@ -140,6 +154,8 @@ def export(id: str, options: HostOptions, format: Literal["json", "markdown"], o
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
     """Delete threads with all their messages."""
+    with show_status("finding the threads"):
+        ids = call_host(options, lambda host: find_thread_ids(host, ids, options.absolute_folder))
     described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
     if not yes and not click.confirm(f"Delete {strip_controls(described)} permanently?"):
         sys.exit(FAILED)

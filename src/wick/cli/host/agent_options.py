@@ -15,16 +15,16 @@ from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completion import complete_agent_specs
+from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
 from wick.config.selection import add_rules, split_agent_spec
-from wick.errors import ConfigError
+from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
 from wick.models import resolve
 from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
-HOME = "~/.wick"
 HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
@@ -33,6 +33,10 @@ PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do the task, verify the result, and report it plainly and briefly. Answer in Markdown. If something cannot be done, or
 the user denies it, say so."""
+NO_WORKSPACE_PROMPT = """\
+You are wick, an assistant in a terminal. You have no files and no shell here.
+Answer plainly and briefly, in Markdown. If a task needs files or commands, say that wick must be started in a project
+folder."""
 
 AGENT = click.option(
     "--agent",
@@ -80,6 +84,8 @@ class SelectedAgent:
     """The agent selected by a command, with the config that owns its resources."""
 
     def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
+        self.no_workspace = ""  # the reason why the default agent works without a workspace
+        self._is_default = not agent
         path, id = split_agent_spec(agent) if agent else (Path(), "")
         self.config = load(path) if agent else build_default_config(Path(folder))
         agents = self.config.agents
@@ -90,10 +96,23 @@ class SelectedAgent:
                 raise ConfigError(f"{path} has no agent {id!r}; {suggest_key(id, agents, 'its agents are')}")
             raise ConfigError(f"{path} has several agents; choose one, as in {path}:{next(iter(agents))}")
         self.part = agents[wanted]
-        self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
+        overrides = overrides or AgentOverrides()
+        self.skipped_hooks = [] if overrides.hooks else list_skipped_hooks(self.part.options, self.part.file.folder)
+        self.part.options = overrides.apply_to(self.part.options)
 
     def build(self) -> Agent:
-        """Return the agent; later calls return the same one."""
+        """Return the agent; later calls return the same one.
+
+        In a folder that cannot be a workspace, such as the home folder, the default agent has no files and commands.
+        """
+        try:
+            return self.part.agent()
+        except ConfigError as error:
+            if not self._is_default or not isinstance(error.__cause__, WorkspaceError):
+                raise
+            self.no_workspace = str(error.__cause__).partition(";")[0]
+        kept = {key: value for key, value in self.part.options.items() if key not in ("backend", "skills", "memory")}
+        self.part.options = {**kept, "system_prompt": NO_WORKSPACE_PROMPT}
         return self.part.agent()
 
     def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:

@@ -52,6 +52,7 @@ from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
+SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
 DENIED_BY_MESSAGE = "the user went on"
 
 
@@ -165,6 +166,17 @@ class LocalHost(LocalThreads):
             with suppress(StoreError):  # the run reports it
                 self._select_agent_of(await self.store.head(LOCAL, thread))
         self._current_agent()
+        return [*self._warn_about_workspace(), *self._warn_about_hooks()]
+
+    def _warn_about_workspace(self) -> list[str]:
+        if not (reason := self.selected.no_workspace):
+            return []
+        return [f"no workspace, so no files and commands: {reason}; change to a project folder, or use --folder"]
+
+    def _warn_about_hooks(self) -> list[str]:
+        if skipped := self.selected.skipped_hooks:
+            named = to_one_line(", ".join(skipped), SKIPPED_CHARS)
+            return [f"--no-hooks leaves out: {named}; permissions, guards and hooks in Python stay"]
         off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
         if not off:
             return []
@@ -286,7 +298,7 @@ class LocalHost(LocalThreads):
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
             part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
-        agent = part.agent().with_hooks(*guards) if guards else part.agent()
+        agent = self.selected.build().with_hooks(*guards) if guards else self.selected.build()
         if threads is None:
             infos = await self.list_threads(limit=10_000, folder=str(self.folder))
         else:

@@ -51,6 +51,10 @@ class LocalThreads:
                 yield head
             cursor = page.next
 
+    async def list_thread_ids(self, prefix: str) -> list[str]:
+        """Return the ids that begin with a prefix, up to one page."""
+        return [head.id for head in (await self.store.list(LOCAL, prefix=prefix, limit=PAGE)).threads]
+
     async def get_thread(self, id: str) -> ThreadDetail:
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
         places = {object_id(entry.data): (entry.seq, entry.at) for entry in thread.entries if entry.kind == "message"}

@@ -25,6 +25,8 @@ MAX_TOKEN_CHARS = 16_000
 
 T = TypeVar("T")
 
+CONTINUE = click.option("--continue", "resume", is_flag=True, help="Continue the last thread of this folder.")
+
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
@@ -78,7 +80,9 @@ def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any
 
 
 _OVERRIDE_OPTIONS = (
-    click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
+    click.option(
+        "--model", "-m", default="", metavar="NAME", help="A model, such as sonnet, ollama:llama3.1:8b or demo."
+    ),
     click.option(
         "--allow", multiple=True, metavar="RULE", help="Allow tool uses that match, as in 'Bash(git *)'. Repeatable."
     ),
@@ -89,7 +93,11 @@ _OVERRIDE_OPTIONS = (
     click.option(
         "--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost in dollars."
     ),
-    click.option("--no-hooks", is_flag=True, help="Do not load hook programs and recipes; Python guards stay active."),
+    click.option(
+        "--no-hooks",
+        is_flag=True,
+        help="Leave out hook programs and recipes, and name them; Python guards stay.",
+    ),
 )
 
 

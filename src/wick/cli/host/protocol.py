@@ -113,6 +113,9 @@ class AgentHost(Protocol):
         self, *, limit: int = 50, folder: str = "", asking: bool | None = None
     ) -> list[ThreadInfo]: ...
 
+    async def list_thread_ids(self, prefix: str) -> list[str]:
+        """Return the ids that begin with a prefix, also those of subagents."""
+
     async def get_thread(self, id: str) -> ThreadDetail: ...
 
     async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo: ...

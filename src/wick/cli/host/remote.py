@@ -26,6 +26,7 @@ from wick.hooks import Hook
 
 DEFAULT = "default"
 PAGE = 200
+SEARCHED = 2_000  # threads that are searched for the beginning of an id
 QUEUE_POLLS, QUEUE_POLL_SECONDS = 50, 0.1
 
 
@@ -132,6 +133,12 @@ class RemoteHost:
             if not cursor:
                 break
         return threads[:limit]
+
+    async def list_thread_ids(self, prefix: str) -> list[str]:
+        """Return the ids that begin with a prefix, of the latest threads, and the id itself if it exists."""
+        with suppress(ServerError):
+            return [(await self.client.thread(prefix)).id]
+        return [info.id for info in await self.list_threads(limit=SEARCHED) if info.id.startswith(prefix)]
 
     async def get_thread(self, id: str) -> ThreadDetail:
         return await self.client.thread(id)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from wick.cli.host.thread_ids import choose_id
 from wick.cli.terminal.chat import Chat
 from wick.cli.terminal.output import format_time
 from wick.cli.terminal.screen import format_usage
@@ -141,8 +142,7 @@ async def show_threads(chat: Chat, rest: str) -> None:
 async def open_thread(chat: Chat, rest: str) -> None:
     if not rest:
         return chat.print_notice(chat.thread or "this thread has no messages")
-    ids = [info.id for info in await chat.host.list_threads(limit=200) if info.id.startswith(rest)]
-    await chat.resume_thread(ids[0] if len(ids) == 1 else rest)
+    await chat.resume_thread(choose_id(rest, await chat.host.list_thread_ids(rest), "thread", "/threads"))
     return None
 
 

@@ -57,7 +57,9 @@ def load_settings(
     where = expand_home(home)
     own = HookSettings() if where is None else read_settings(where / "settings.json")
     own = replace(own, entries=tuple(_watch_handler(entry, [], Path(folder), trust) for entry in own.entries))
-    return merge_settings(own, *(_read_folder_settings(path, Path(folder), trust) for path in _settings_paths(folder)))
+    return merge_settings(
+        own, *(_read_folder_settings(path, Path(folder), trust) for path in _settings_paths(folder, home))
+    )
 
 
 def gather_settings(
@@ -81,8 +83,11 @@ def settings_files(folder: str | Path) -> list[Path]:
     return [path for path in _settings_paths(folder) if path.is_file()]
 
 
-def _settings_paths(folder: str | Path) -> list[Path]:
-    return [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
+def _settings_paths(folder: str | Path, home: str | Path = "~/.claude") -> list[Path]:
+    """Return the settings files of a folder. In the home folder, settings.json is the user's own."""
+    own = expand_home(home)
+    paths = [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    return [path for path in paths if own is None or os.path.realpath(path) != os.path.realpath(own / "settings.json")]
 
 
 def list_trustable(folder: str | Path) -> list[Path]:

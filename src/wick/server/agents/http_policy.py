@@ -83,7 +83,10 @@ SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls",
 PLAIN_KEYS = ("name", "system_prompt", "context_window")
 USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
-_PROVIDERS = ("anthropic", "openai", "openai-responses", "ollama")
+_PROVIDERS = tuple(  # the providers whose addresses and keys are those of the server
+    "anthropic openai openai-responses google openrouter groq mistral deepseek xai together fireworks nvidia cerebras "
+    "ollama".split()
+)
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
 _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
 

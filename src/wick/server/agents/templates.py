@@ -52,6 +52,11 @@ class AgentTemplate:
     def name(self) -> str:
         return str(self.options.get("name", self.id))
 
+    @property
+    def has_auto_model(self) -> bool:
+        """True if wick selects the model."""
+        return self.factory is None and self.model is None and self.options.get("model", "auto") == "auto"
+
 
 class InlineSource(YamlSource):
     """Config data that was not read from a file, so that errors have no line numbers."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
@@ -23,7 +24,7 @@ from wick.server.agents.templates import EVERYONE
 from wick.server.auth.identity import User
 from wick.server.errors import DAMAGED
 from wick.server.ops.metrics import OTHER, Metrics
-from wick.server.ops.redaction import RedactingEmitter
+from wick.server.ops.redaction import RedactingEmitter, redact_entry
 from wick.server.records import Records
 from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
@@ -120,7 +121,7 @@ class RunExecutor:
         if key in self.running:
             self.running[key].requested_again = True
             return
-        hub = RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
+        hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
         running = self.running[key] = ActiveRun(user, info, hub, start=start, instance=instance)
         self.board.expect(info.owner, hub)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)

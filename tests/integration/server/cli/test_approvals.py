@@ -60,6 +60,36 @@ def test_a_question_is_denied_with_words(place: HostCommand) -> None:
     assert "not before breakfast" in results(place, thread)[0]
 
 
+def test_the_only_question_needs_no_id(place: HostCommand) -> None:
+    thread = place.say("Write 'milk' to list.txt")
+    asked = question(place, thread)
+    done = place("approvals", "--thread", thread, "allow")
+    assert done.code == 0 and done.out.startswith(f"allowed: {asked['id']}  May write_file be used: list.txt"), done
+    assert "list.txt" in results(place, thread)[0]
+
+
+def test_words_without_an_id_answer_the_only_question(place: HostCommand) -> None:
+    thread = place.say("Write 'milk' to list.txt")
+    done = place("approvals", "--thread", thread, "deny", "not before breakfast")
+    assert done.code == 0 and done.out.startswith("denied: ask_"), done
+    assert "not before breakfast" in results(place, thread)[0]
+
+
+def test_one_of_several_questions_is_chosen(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
+    assert "no pending questions" in here("approvals", "allow").err
+    ids = [question(here, here.say(f"Write 'milk' to {name}.txt"))["id"] for name in ("one", "two")]
+    done = here("approvals", "allow")
+    assert done.code == 2 and "2 questions are pending; choose one by its id" in done.err
+    assert all(id in done.out for id in ids)
+    done = here("approvals", "allow", "ask_")
+    assert done.code == 2 and "'ask_' is the beginning of 2 pending questions: ask_" in done.err
+    start = next(ids[0][:end] for end in range(5, 17) if not ids[1].startswith(ids[0][:end]))
+    done = here("approvals", "allow", start)
+    assert done.code == 0 and done.out.startswith(f"allowed: {ids[0]}  May write_file be used: one.txt")
+    assert [row["id"] for row in here.json("approvals")] == [ids[1]]
+
+
 def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     asked = question(place, thread)["id"]
@@ -121,7 +151,7 @@ def test_bad_input_is_a_sentence(place: HostCommand) -> None:
     for words in (["allow", "ask_none"], ["deny", "ask_none", "why"]):
         done = place("approvals", *words)
         assert done.code == 2 and "ask_none" in done.err and done.err.count("\n") == 1
-    for words in (["allow"], ["allow", "x", "--session", "--always"], ["nonsense"], ["--thread"]):
+    for words in (["allow", "x"], ["allow", "x", "--session", "--always"], ["nonsense"], ["--thread"]):
         assert place("approvals", *words).code == 2
     assert place("approvals", "--thread", "th_none").code == 2
 

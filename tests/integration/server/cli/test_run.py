@@ -401,7 +401,7 @@ WRONG = {
     "there is no key 'modle'; did you mean 'model'?": ["run", "hi", "--agent", "bad.yaml"],
     "Directory 'gone' does not exist": ["run", "hi", "--folder", "gone"],
     "'yaml' is not one of 'text', 'json', 'events'": ["run", "hi", "--output", "yaml"],
-    "No such command 'runn'": ["runn"],
+    "there is no command 'runn'; did you mean run?": ["runn"],
 }
 
 
@@ -477,6 +477,9 @@ def test_without_hooks_no_program_is_loaded(wick: WickCommand) -> None:
     _program(wick, "second")
     done = wick("run", "What is 2 + 2?", "--model", "demo", "--no-hooks")
     assert done.code == 0 and done.out and "untrusted" not in done.err
+    assert done.err.strip() == (
+        "--no-hooks leaves out: .wick/hooks/one, .wick/hooks/second; permissions, guards and hooks in Python stay"
+    )
     done = wick("run", "x", "--recipe", "r", "--no-hooks")
     assert done.code == 2 and "--recipe does not work with --no-hooks" in done.err
 
@@ -486,4 +489,36 @@ def test_without_hooks_those_in_python_stay(watched: WickCommand) -> None:
     assert done.code == 3 and "not today" in done.err
     watched.write("agents.yaml", "model: demo\nhooks: {UserPromptSubmit: [{hooks: [{command: exit 2}]}]}\n")
     assert watched("run", "What is 2 + 2?", "--agent", "agents.yaml").code == 3
-    assert watched("run", "What is 2 + 2?", "--agent", "agents.yaml", "--no-hooks").code == 0
+    done = watched("run", "What is 2 + 2?", "--agent", "agents.yaml", "--no-hooks")
+    assert done.code == 0 and "--no-hooks leaves out: UserPromptSubmit: exit 2;" in done.err
+    watched.write("agents.yaml", "model: demo\nexecutables: programs\n")
+    watched.write("programs/check", REFUSES, executable=True)
+    watched.write(".claude/settings.json", "{broken")  # not read by this agent
+    done = watched("run", "What is 2 + 2?", "--agent", "agents.yaml", "--no-hooks")
+    assert done.code == 0 and "--no-hooks leaves out: programs/check;" in done.err
+
+
+def test_broken_settings_can_be_left_out(wick: WickCommand) -> None:
+    (wick.home / ".claude").mkdir()
+    (wick.home / ".claude" / "settings.json").write_text("{broken")
+    assert wick("run", "What is 2 + 2?", "-m", "demo").code == 2
+    assert wick("run", "What is 2 + 2?", "-m", "demo", "--no-hooks").code == 0
+
+
+def test_continue_takes_the_last_thread_of_the_folder(wick: WickCommand) -> None:
+    refused = wick("run", "--continue", "Hello!", "-m", "demo")
+    assert refused.code == 2 and "has no threads yet; start one with: wick" in refused.err
+    threads = [json.loads(wick("run", "Hello!", "-m", "demo", "--output", "json").out)["thread"] for _ in range(2)]
+    (wick.folder / "elsewhere").mkdir()
+    assert wick("run", "Hello!", "-m", "demo", "--folder", "elsewhere").code == 0
+    done = wick("run", "--continue", "What is 2 + 2?", "-m", "demo", "--output", "json")
+    assert json.loads(done.out)["thread"] == threads[1]
+    assert wick("run", "--continue", "--thread", threads[0], "x").code == 2
+
+
+def test_continue_resumes_the_last_run(wick: WickCommand) -> None:
+    assert wick("run", "Write hello to new.txt", "-m", "demo").code == 4
+    (asked,) = json.loads(wick("approvals", "--json").out)
+    assert wick("approvals", "allow", asked["id"]).code == 0
+    assert wick("run", "--continue", "-m", "demo").code == 0
+    assert (wick.folder / "new.txt").read_text().strip() == "hello"

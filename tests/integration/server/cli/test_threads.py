@@ -173,3 +173,15 @@ def test_the_next_steps_are_shown(tmp_path: Path) -> None:
     thread = here.say("Plan the work")
     shown = here("threads", "show", thread).out
     assert "✓ See what is there" in shown and "· Read it again" in shown
+
+
+def test_threads_are_named_by_last_and_by_a_beginning(place: HostCommand) -> None:
+    thread = place.say("Hello!")
+    if place.server is None:
+        assert place.json("threads", "show", "last")["id"] == thread
+    assert place.json("threads", "show", thread[:12])["id"] == thread
+    unknown = place("threads", "show", "th_zz")
+    assert unknown.code == 2 and "there is no thread 'th_zz'; list them with: wick threads list" in unknown.err
+    forked = place("threads", "fork", thread[:12]).out.strip()
+    deleted = place("threads", "delete", "--yes", forked[:12])
+    assert (deleted.code, deleted.out.strip()) == (0, forked)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Put the figures of the benchmarks into the README.
+"""Put the figures of the benchmarks into docs/costs.md.
 
-    make bench                          measures, and writes bench/results/*.json, which are not kept
-    python scripts/readme_numbers.py    takes some figures into bench/numbers.json, which is kept, and into the README
+    make bench                        measures, and writes bench/results/*.json, which are not kept
+    python scripts/cost_numbers.py    takes some figures into bench/numbers.json, which is kept, and into the page
 
 A benchmark that was not run here leaves its figures as they are. Quick runs do not count.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULTS, KEPT, README = ROOT / "bench" / "results", ROOT / "bench" / "numbers.json", ROOT / "README.md"
+RESULTS, KEPT, PAGE = ROOT / "bench" / "results", ROOT / "bench" / "numbers.json", ROOT / "docs" / "costs.md"
 BLOCK = re.compile(r"(<!-- numbers -->\n).*?(<!-- /numbers -->)", re.DOTALL)
 
 FLOOR, SDK, OURS = "bare aiohttp + orjson", "the vendor's SDK", "wick's client"
@@ -36,14 +36,13 @@ PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "event": ("server", {"group": "burst", "case": "wick"}, "us"),
     "event bare": ("server", {"group": "burst", "case": "bare"}, "us"),
 }  # fmt: skip
-STEPS = ("step_20", "step_200")
 CASES = ("import", "ready", "step_20", "step_100", "step_200", "many", "delta", "agents")
 PROSE = """
 A hook program responds in {program_kept} if it stays running, and in {program_started} if Python is started each time.
 The server uses {event} of CPU per streamed chunk (a bare response without users, runs and a log: {event_bare}).
 It uses {memory:.0f} MB of memory with 10,000 threads and 1,000 open streams.
 """
-HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Compare ratios, not microseconds.\n"
+HOW = "\nMeasured on {}, by `make bench` ([how](../bench/README.md)). Compare ratios, not microseconds.\n"
 
 
 def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def _peer(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rendered(numbers: Mapping[str, Any]) -> str:
-    """The figures as they stand in the README."""
+    """The figures as they stand on the page."""
     figures = numbers["figures"]
     named = {name: figures.get(name) for name in PICKED}
     if None in named.values():
@@ -86,24 +85,12 @@ def rendered(numbers: Mapping[str, Any]) -> str:
     times = {"program kept": 1_000, "program started": 1_000, "event": 1, "event bare": 1}
     told = {name.replace(" ", "_"): _time(scale * named[name]) for name, scale in times.items()}
     text += PROSE.format(**told, memory=named["memory"])
-    return text + _peers(numbers.get("peers", {})) + _how(numbers["machines"])
+    return text + _how(numbers["machines"])
 
 
-def _peers(peers: Mapping[str, Any]) -> str:
-    """What a step, a piece of a reply and an import cost, each also as a multiple of the floor."""
-    rows = [(_name(name, told), told["version"], *_cells(told)) for name, told in peers.items()]
-    head = ("CPU of", "version", "step, 20 messages", "step, 200 messages", "streamed chunk", "`import`")
-    odd = any(told.get("different") for told in peers.values())
-    note = "\n\\* not quite the same work: [why](docs/comparison.md#speed)\n" if odd else ""
-    return f"\n{_table(head, rows)}{note}" if rows else ""
-
-
-def _name(name: str, told: Mapping[str, Any]) -> str:
+def starred(name: str, told: Mapping[str, Any]) -> str:
+    """A framework's name, with a star if it did not do quite the same work."""
     return f"{name} \\*" if told.get("different") else name
-
-
-def _cells(told: Mapping[str, Any]) -> list[str]:
-    return [beside(told.get(key, {}), "us") for key in (*STEPS, "delta")] + [beside(told.get("import", {}), "cpu_ms")]
 
 
 def beside(case: Mapping[str, Any], field: str) -> str:
@@ -133,6 +120,6 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 if __name__ == "__main__":
     numbers = taken(RESULTS, json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {})
     KEPT.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    text = README.read_text("utf-8")
-    README.write_text(BLOCK.sub(lambda found: f"{found[1]}{rendered(numbers)}{found[2]}", text), encoding="utf-8")
-    print(f"wrote {KEPT.name} and {README.name}")
+    text = PAGE.read_text("utf-8")
+    PAGE.write_text(BLOCK.sub(lambda found: f"{found[1]}{rendered(numbers)}{found[2]}", text), encoding="utf-8")
+    print(f"wrote {KEPT.name} and {PAGE.name}")

@@ -1,0 +1,112 @@
+"""Messages as dicts, in the form of OpenAI's chat API or of `Message.to_json`, converted strictly.
+
+    agent.run([{"role": "user", "content": "Hello."}])
+
+A dict that cannot be converted without loss raises a MessageError that names the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wick.errors import MessageError
+from wick.messages import ROLES, Message
+
+_ROLES: dict[object, str] = {role: role for role in ROLES} | {"developer": "system"}
+_MEANT = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "function": "tool"}
+_EMPTY = ("refusal", "audio", "annotations", "function_call", "tool_calls")  # keys of replies; None or [] says nothing
+_HINTS = ("detail", "cache_control", "annotations")  # keys of parts that change no content
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
+
+
+def read_message_dicts(items: Sequence[object]) -> list[Message]:
+    """Return messages for dicts and messages. A tool message gets its name from the call that it answers."""
+    messages, tools = list[Message](), dict[str, str]()
+    for index, item in enumerate(items):
+        message = item if isinstance(item, Message) else _read_dict(f"message {index}", item, tools)
+        tools |= {call.id: call.name for call in message.tool_calls}
+        messages.append(message)
+    return messages
+
+
+def _read_dict(where: str, item: object, tools: Mapping[str, str]) -> Message:
+    if not isinstance(item, Mapping):
+        raise MessageError(f"{where} is not a Message but {item!r}; write user(…), or {_EXAMPLE}")
+    data = {str(key): value for key, value in item.items() if key not in _EMPTY or value}
+    role = data.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        hint = (
+            f"; write {_MEANT[role]!r}"
+            if isinstance(role, str) and role in _MEANT
+            else f"; the roles are {', '.join(ROLES)}"
+        )
+        raise MessageError(f"{where} has the role {role!r}{hint}")
+    data["role"] = _ROLES[role]
+    if isinstance(content := data.get("content"), list | tuple):
+        data["content"] = [_read_part(f"{where}, content[{number}]", part) for number, part in enumerate(content)]
+    elif content is None:
+        data["content"] = ""
+    if calls := data.get("tool_calls"):
+        data["tool_calls"] = [_read_call(f"{where}, tool_calls[{number}]", call) for number, call in enumerate(calls)]
+    if role == "tool" and not data.get("name"):
+        data["name"] = tools.get(str(data.get("tool_call_id")), "")
+    elif role != "tool" and "name" in data:
+        raise MessageError(f"{where} has a name, which only tool messages have; leave it out, or write it in the text")
+    try:
+        return Message.from_json(data)
+    except MessageError as error:
+        raise MessageError(f"{where}: {error}") from None
+
+
+_EXAMPLE = '{"role": "user", "content": "…"}'
+
+
+def _read_part(where: str, part: object) -> object:
+    """Return a part of the content in wick's form; a part of wick's own form is unchanged."""
+    match part:
+        case str():
+            return {"type": "text", "text": part}
+        case {"type": "text" | "input_text" | "output_text", "text": str(text), **rest}:
+            found, more = {"type": "text", "text": text}, rest
+        case {"type": "image_url" | "input_image", "image_url": {"url": str(url), **rest}, **others}:
+            found, more = {"type": "image", **_read_address(url)}, {**rest, **others}
+        case {"type": "image_url" | "input_image", "image_url": str(url), **rest}:
+            found, more = {"type": "image", **_read_address(url)}, rest
+        case {"type": "file", "file": {"file_data": str(url), **rest}} | {
+            "type": "input_file", "file_data": str(url), **rest
+        }:  # fmt: skip
+            found, more = {"type": "file", **_read_address(url), "name": str(rest.pop("filename", ""))}, rest
+        case {"type": "text" | "image" | "file"}:
+            return part  # checked by `Message.from_json`
+        case _:
+            kind = part.get("type") if isinstance(part, Mapping) else part
+            raise MessageError(
+                f"{where} has the type {kind!r}; a part is text, image_url or file, or an object of wick.messages"
+            )
+    if unknown := [key for key in more if key not in _HINTS]:
+        raise MessageError(f"{where} has the key {unknown[0]!r}, which is not supported; leave it out")
+    return found
+
+
+def _read_address(url: str) -> dict[str, str]:
+    data = _DATA_URL.fullmatch(url)
+    return {"media_type": data[1], "data": data[2]} if data else {"url": url}
+
+
+def _read_call(where: str, call: Any) -> object:
+    """Return a tool call in wick's form. The arguments of OpenAI's form are JSON in a text."""
+    match call:
+        case {"function": {"name": str(name), **function}, **rest}:
+            try:
+                args = json.loads(str(function.get("arguments") or "{}"))
+            except ValueError:
+                raise MessageError(f"{where}: the arguments of {name} are not JSON") from None
+            return {"id": rest.get("id", ""), "name": name, "args": args}
+        case {"name": str(), "args": Mapping(), **rest}:
+            return {key: value for key, value in call.items() if key != "type"}
+    raise MessageError(
+        f'{where} is not a tool call; write {{"id": …, "function": {{"name": …, "arguments": "{{…}}"}}}}'
+    )

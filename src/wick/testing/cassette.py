@@ -1,0 +1,347 @@
+"""A cassette: a model that records the replies of another model to a file, and plays them back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Literal
+
+from wick._internal.redaction import PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
+from wick.errors import ConfigError, ModelError
+from wick.messages import Part
+from wick.models import resolve
+from wick.models.scripted import TURN
+from wick.protocols import Delta, Finish, Model, Request
+from wick.testing.cassette_format import (
+    Json,
+    RecordedReply,
+    decode_events,
+    dump_yaml,
+    encode_deltas,
+    encode_error,
+    expand_request,
+    load_yaml,
+    shorten_request,
+    summarize_request,
+)
+
+Recording = bool | Literal["all"]
+
+_VERSION = 1
+_DIFF_LINES, _DIFF_CHARS = 24, 160
+_HEADER = """\
+# Model replies, recorded by wick. Texts can be edited: `chunks` counts only while it fits its text.
+# Record missing and changed replies with `pytest --wick-record`, all of them with `pytest --wick-record-all`.
+"""
+# Keys in the usual forms of providers, and credentials of headers.
+_KEY_FORMS = re.compile(
+    r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|xox[abprs]-)[A-Za-z0-9_-]{16,}"
+    r"|\bAKIA[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9._~+/=-]{16,}"
+)
+
+
+@dataclass(slots=True)
+class CassetteSession:
+    """The options of a test runner for cassettes. `cassettes` collects those of one test."""
+
+    record: Recording = False
+    test: str = ""  # the id of the current test
+    cassettes: list[Cassette] | None = None
+
+    def command(self, option: str = "--wick-record") -> str:
+        """Return the command that records the cassettes of the current test."""
+        return f"pytest {option} '{self.test}'" if self.test else f"pytest {option}"
+
+
+session = CassetteSession()
+
+
+@dataclass(slots=True)
+class _Placeholders:
+    """Texts that differ from run to run, and secrets. Both are replaced in the file."""
+
+    replace: Mapping[str, str]
+    secrets: Secrets = field(default_factory=lambda: Secrets(value for _, value in named_variables() if _is_key(value)))
+
+    def hide(self, value: Any, key: str = "") -> Any:
+        """Return JSON data with placeholders in its texts, and without values whose key is named like a secret."""
+        if isinstance(value, str):
+            if SECRET_NAMES.search(key) or key.lower() == "authorization":
+                return PLACEHOLDER
+            value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as messages repair texts
+            for text in sorted(self.replace, key=len, reverse=True):
+                value = value.replace(text, self.replace[text])
+            return _KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_text(value))
+        if isinstance(value, list):
+            return [self.hide(inner, key) for inner in value]
+        if isinstance(value, dict):
+            return {self.hide(name): self.hide(inner, name) for name, inner in value.items()}
+        return value
+
+    def hide_event(self, event: Json) -> Json:
+        """Return an event with placeholders in its texts. Its chunks do not fit a text that changed."""
+        hidden: Json = {name: self.hide(text) for name, text in event.items()}
+        changed = any(hidden.get(name) != event.get(name) for name in ("text", "reasoning", "args"))
+        return {name: text for name, text in hidden.items() if name != "chunks"} if changed else hidden
+
+    def restore(self, value: Any) -> Any:
+        """Return JSON data with the texts of this run in place of their placeholders."""
+        if isinstance(value, str):
+            for text, placeholder in self.replace.items():
+                value = value.replace(placeholder, text)
+            return value
+        if isinstance(value, list):
+            return [self.restore(inner) for inner in value]
+        return {name: self.restore(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _is_key(value: str) -> bool:
+    return bool(value) and not value.startswith("/")  # a path is not a secret
+
+
+class Cassette:
+    """A model that records the replies of another model to a YAML file, and plays them back without a network.
+
+    `record=True` records replies that are missing or whose request changed, `record="all"` all of them. Otherwise a
+    request without a recorded reply raises a ModelError that shows what changed, and a test that leaves replies unused
+    fails. `replace` maps texts that differ from run to run, such as the path of a temporary folder, to placeholders
+    for the file.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        model: str | Mapping[str, Any] | Model | None = None,
+        record: Recording = False,
+        *,
+        replace: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.requests: list[Request] = []
+        self.changed: list[str] = []  # why requests had no recorded reply
+        self._record = record or session.record
+        self._spec, self._asked = model, _name_spec(model)
+        self._model: Model | None = None if isinstance(model, str | Mapping) else model
+        self._texts = _Placeholders(replace or {})
+        self._head: Json = {"version": _VERSION}
+        self._replies: list[RecordedReply] = []
+        self._used: set[int] = set()
+        self._last = 0  # the highest number of a reply
+        self._rows: dict[int, str] = {}  # replies as YAML, by number
+        if self._record and model is None:
+            raise ConfigError("to record replies, a cassette needs a model: Cassette(path, 'anthropic:…', record=True)")
+        if self._record != "all" and (self._record is False or self.path.exists()):
+            self._load()
+        if session.cassettes is not None:
+            session.cassettes.append(self)
+
+    def __repr__(self) -> str:
+        return f"<Cassette {self.path}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the recorded model."""
+        return str(self._head.get("name", "")) or self._open_model().name
+
+    @property
+    def holds_schema(self) -> str:
+        if self._record:
+            return getattr(self._open_model(), "holds_schema", "")
+        return str(self._head.get("holds_schema", ""))
+
+    def refuses(self, part: Part) -> str:
+        """Return why the model cannot read a part of a message, or an empty text, also if there is no model."""
+        model = self._open_model() if self._record else self._model
+        refuses: Callable[[Part], str] | None = getattr(model, "refuses", None)
+        return refuses(part) if refuses else ""
+
+    @property
+    def unused(self) -> list[RecordedReply]:
+        """The recorded replies that were not requested."""
+        return [reply for reply in self._replies if reply.number not in self._used]
+
+    def check(self) -> None:
+        """Raise AssertionError if a request had no reply or replies are unused; drop those when recording."""
+        if self.changed:
+            raise AssertionError(self.changed[0])
+        if not self.unused:
+            return
+        if self._record:
+            self._drop_unused()
+            return
+        last = [str(reply.request["messages"][-1:])[:_DIFF_CHARS] for reply in self.unused[:1]]
+        raise AssertionError(
+            f"{len(self.unused)} of the {len(self._replies)} replies in {self.path} were not used; the first answers "
+            f"{''.join(last)}; record again with: {session.command()}"
+        )
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Yield the deltas of the recorded reply, or those of the model while they are recorded."""
+        self.requests.append(request)
+        reply = RecordedReply(0, self._texts.hide(summarize_request(request)), [])
+        found = next((other for other in self.unused if other.key == reply.key), None)
+        if found is None and self._record:
+            self._last = reply.number = self._last + 1
+            async with aclosing(self._record_reply(request, reply)) as deltas:
+                async for delta in deltas:
+                    yield delta
+            return
+        if found is None:
+            problem = self._describe_change(reply)
+            self.changed.append(problem)
+            raise ModelError(problem)
+        self._used.add(found.number)
+        for number, delta in enumerate(decode_events(self._texts.restore(found.events)), 1):
+            yield delta
+            if number % TURN == 0:
+                await asyncio.sleep(0)  # yield to other tasks
+
+    async def _record_reply(self, request: Request, reply: RecordedReply) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of the model, and store them when the reply is complete or has failed."""
+        deltas: list[Delta] = []
+        failure: list[Json] = []
+        is_complete = False
+        try:
+            async for delta in self._open_model().stream(request):
+                deltas.append(delta)
+                is_complete = is_complete or isinstance(delta, Finish)
+                yield delta
+            is_complete = True
+        except Exception as error:
+            failure = [encode_error(error)]
+            raise
+        finally:  # a reply that was cancelled is not stored
+            if is_complete or failure:
+                reply.events = [self._texts.hide_event(event) for event in (*encode_deltas(deltas), *failure)]
+                self._used.add(reply.number)
+                self._replies = sorted((*self._replies, reply), key=lambda other: other.number)
+                self._save()
+
+    def _open_model(self) -> Model:
+        if self._model is None:
+            if self._spec is None:
+                raise ConfigError(f"{self.path} does not name its model; add a line such as `name: anthropic:…`")
+            self._model = resolve(self._spec)
+        return self._model
+
+    # -- the file ---------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        """Load the recorded replies; raise ConfigError if there are none, or if another model made them."""
+        try:
+            data = load_yaml(self.path.read_text(encoding="utf-8"), str(self.path))
+        except FileNotFoundError:
+            raise ConfigError(f"there is no cassette {self.path}; record it with: {session.command()}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the cassette {self.path} cannot be read: {error}") from None
+        if not isinstance(data, dict) or data.get("version") != _VERSION or not isinstance(data.get("replies"), list):
+            again = session.command("--wick-record-all")
+            raise ConfigError(f"{self.path} is not a cassette of this version; record it with: {again}")
+        known = {data.get("model"), data.get("name")}
+        if self._asked and self._asked not in known:
+            if self._record:
+                return  # all replies are recorded again, with the new model
+            recorded = data.get("model") or data.get("name")
+            raise ConfigError(
+                f"{self.path} was recorded with the model {recorded}, not with {self._asked}; "
+                f"record it again with: {session.command()}"
+            )
+        self._head = {key: value for key, value in data.items() if key != "replies"}
+        self._replies = sorted(self._read_replies(data["replies"]), key=lambda reply: reply.number)
+        self._last = max((reply.number for reply in self._replies), default=0)
+
+    def _read_replies(self, rows: Iterable[Any]) -> Iterable[RecordedReply]:
+        earlier: dict[int, RecordedReply] = {}
+        for place, row in enumerate(rows, 1):
+            try:
+                number, request, events = row["number"], row["request"], row["reply"]
+                reply = RecordedReply(number, expand_request(request, earlier), [dict(event) for event in events])
+            except ConfigError as error:
+                raise ConfigError(f"{self.path}, reply {place}: {error}") from None
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise ConfigError(
+                    f"{self.path}, reply {place}: a reply has a number, a request and the list of events `reply`; "
+                    f"correct it, or record it again with: {session.command('--wick-record-all')}"
+                ) from None
+            if number in earlier:
+                raise ConfigError(f"{self.path}, reply {place}: the number {number} is repeated; give it another one")
+            earlier[number] = reply
+            yield reply
+
+    def _save(self) -> None:
+        """Write the file as a whole, and replace the old one at once."""
+        model = self._open_model()
+        schema = getattr(model, "holds_schema", "")
+        self._head = {
+            "version": _VERSION,
+            **({"model": self._asked} if self._asked != model.name else {}),
+            "name": model.name,
+            **({"holds_schema": schema} if schema else {}),
+        }
+        rows = [self._rows.get(reply.number) or self._write_reply(place) for place, reply in enumerate(self._replies)]
+        body = f"replies:\n{''.join(rows)}" if rows else "replies: []\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        fresh.write_text(f"{_HEADER}{dump_yaml(self._head)}{body}", encoding="utf-8")
+        fresh.replace(self.path)
+
+    def _write_reply(self, place: int) -> str:
+        reply = self._replies[place]
+        request = shorten_request(reply, self._replies[:place])
+        text = self._rows[reply.number] = dump_yaml(
+            [{"number": reply.number, "request": request, "reply": reply.events}]
+        )
+        return text
+
+    def _drop_unused(self) -> None:
+        """Write the file without the replies that were not requested, and number the others again."""
+        self._replies = [reply for reply in self._replies if reply.number in self._used]
+        for number, reply in enumerate(self._replies, 1):
+            reply.number = number
+        self._last, self._used, self._rows = len(self._replies), {reply.number for reply in self._replies}, {}
+        self._save()
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    def _describe_change(self, reply: RecordedReply) -> str:
+        """Return the sentence for a request without a reply, with a short diff to the closest recorded request."""
+        again = f"record again with: {session.command()}"
+        count = sum(other.key == reply.key for other in self._replies)
+        if count:
+            times = "once" if count == 1 else f"{count} times"
+            return f"a request that is recorded {times} in {self.path} was sent once more; {again}"
+        if not self._replies:
+            return f"{self.path} has no replies; {again}"
+        closest = max(self.unused or self._replies, key=lambda other: _likeness(reply.request, other.request))
+        recorded, sent = (dump_yaml(request).splitlines() for request in (closest.request, reply.request))
+        lines = [*unified_diff(recorded, sent, n=1, lineterm="")][2:]
+        shown = [line[:_DIFF_CHARS] for line in lines if not line.startswith("@@")]
+        rest = [f"… and {len(shown) - _DIFF_LINES} more lines"] if len(shown) > _DIFF_LINES else []
+        diff = "\n".join(["- recorded", "+ sent now", *shown[:_DIFF_LINES], *rest])
+        return (
+            f"request {len(self.requests)} has no recorded reply in {self.path}; it differs from request "
+            f"{closest.number} there:\n{diff}\nIf the change is intended, {again}"
+        )
+
+
+def _name_spec(model: str | Mapping[str, Any] | Model | None) -> str:
+    """Return the name of a model for a cassette's file, without its options."""
+    if isinstance(model, Mapping):
+        return ":".join(str(model[key]) for key in ("provider", "model") if model.get(key))
+    return model if isinstance(model, str) else model.name if model is not None else ""
+
+
+def _likeness(request: Json, other: Json) -> tuple[int, int]:
+    """Return how many first messages, and how many other fields, two requests have in common."""
+    equal = 0
+    for one, two in zip(request["messages"], other["messages"], strict=False):
+        if one != two:
+            break
+        equal += 1
+    return equal, sum(request.get(key) == other.get(key) for key in ("system", "tools", "settings"))

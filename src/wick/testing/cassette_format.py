@@ -1,0 +1,339 @@
+"""The format of a cassette: requests in short, the deltas of replies with joined texts, and both as YAML."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from itertools import groupby
+from typing import Any
+
+from wick import errors
+from wick._internal.frozen import canonical_json, digest, thaw
+from wick.errors import ConfigError, ModelError
+from wick.messages import FilePart, Message, Part, TextPart
+from wick.models.reply import Reply
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.tools import Tool
+
+Json = dict[str, Any]
+_DIGEST_CHARS = 8  # of a tool's definition or of a file
+
+
+@dataclass(slots=True)
+class RecordedReply:
+    """A request in short, and the events of its reply. `number` identifies it in its cassette."""
+
+    number: int
+    request: Json
+    events: list[Json]
+    key: bytes = field(init=False, repr=False)  # equal for equal requests
+
+    def __post_init__(self) -> None:
+        self.key = canonical_json(self.request)
+
+
+# -- requests -------------------------------------------------------------------------------------------------------
+
+
+def summarize_request(request: Request) -> Json:
+    """Return a request in short: system prompt, tools, settings and messages, without ids and reasoning."""
+    summary = {
+        "system": request.system,
+        "tools": {tool.name: _summarize_tool(tool) for tool in request.tools},
+        "settings": _to_json(request.settings),
+    }
+    return {
+        **{key: value for key, value in summary.items() if value},
+        "messages": [summarize_message(message) for message in request.messages],
+    }
+
+
+def _summarize_tool(tool: Tool) -> str:
+    """Return the parameters of a tool, and the digest of its whole definition."""
+    schema = tool.parameters
+    parameters = [f"{name}: {part.get('type', 'any')}" for name, part in schema.get("properties", {}).items()]
+    return f"({', '.join(parameters)}) {digest(canonical_json(tool.schema))[:_DIGEST_CHARS]}"
+
+
+def summarize_message(message: Message) -> Json:
+    """Return a message in short. Ids of tool calls are left out, as they may be random."""
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = [_summarize_part(part) for part in content]
+    if message.role == "tool":
+        failed = {"failed": True} if message.failed else {}
+        return {"tool": message.name, "result": content, **failed}
+    calls = {"calls": [{call.name: thaw(call.args)} for call in message.tool_calls]} if message.tool_calls else {}
+    return {message.role: content, **calls, **({"from": message.name} if message.name else {})}
+
+
+def _summarize_part(part: Part) -> str | Json:
+    if isinstance(part, TextPart):
+        return part.text
+    shown = part.url or f"{part.media_type or 'data'} {digest(part.data.encode())[:_DIGEST_CHARS]}"
+    name = part.name if isinstance(part, FilePart) else ""
+    return {part.type: f"{name}: {shown}" if name else shown}
+
+
+def _to_json(value: Any) -> Any:
+    """Return settings as JSON data; another object is represented by its type."""
+    if isinstance(value, Mapping):
+        return {str(key): _to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(inner) for inner in value]
+    return value if isinstance(value, str | bool | int | float | None) else type(value).__name__
+
+
+# -- replies --------------------------------------------------------------------------------------------------------
+
+
+def encode_deltas(deltas: Iterable[Delta]) -> list[Json]:
+    """Return the events of a reply. Successive pieces of a text are joined, and `chunks` has their lengths."""
+    events: list[Json] = []
+    started = 0
+    for _, group in groupby(_mark_groups(deltas), key=lambda marked: marked[0]):
+        pieces = [delta for _, delta in group]
+        match pieces[0]:
+            case TextDelta():
+                events.append(_join_pieces("text", pieces))
+            case ReasoningDelta(provider=provider):
+                signature = pieces[-1].signature
+                rest = {"signature": signature, "provider": provider}
+                events.append(_join_pieces("reasoning", pieces) | {key: text for key, text in rest.items() if text})
+            case CallStart(index, id, name):
+                place = {} if index == started else {"index": index}
+                events.append({"call": name, **({"id": id} if id else {}), **place})
+                started += 1
+            case CallArgs(index):
+                follows = events and "call" in events[-1] and events[-1].get("index", started - 1) == index
+                joined = _join_pieces("args", pieces)
+                if follows:
+                    events[-1] |= joined
+                else:
+                    events.append(joined | {"index": index})
+            case Usage() as usage:
+                events.append({"usage": {key: count for key, count in usage.to_json().items() if count}})
+            case Finish(reason):
+                events.append({"finish": reason})
+    return events
+
+
+def _mark_groups(deltas: Iterable[Delta]) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """Yield each delta with a mark that is equal for the successive pieces of one text."""
+    blocks = 0
+    for number, delta in enumerate(deltas):
+        match delta:
+            case TextDelta():
+                yield ("text",), delta
+            case ReasoningDelta():
+                yield ("reasoning", delta.provider, blocks), delta
+                blocks += bool(delta.signature)  # a signature ends its block
+            case CallArgs(index):
+                yield ("args", index), delta
+            case _:
+                yield (number,), delta
+
+
+def _join_pieces(key: str, pieces: list[Any]) -> Json:
+    lengths = [(length, len([*same])) for length, same in groupby(len(piece.text) for piece in pieces)]
+    chunks = " ".join(f"{length}*{count}" if count > 1 else str(length) for length, count in lengths)
+    return {key: "".join(piece.text for piece in pieces), "chunks": chunks}
+
+
+def encode_error(error: Exception) -> Json:
+    """Return the event of an error: its class, its message and its attributes."""
+    kind = type(error)
+    is_known = getattr(errors, kind.__name__, getattr(builtins, kind.__name__, None)) is kind
+    name = kind.__name__ if is_known else f"{kind.__module__}:{kind.__qualname__}"
+    plain = {key: value for key, value in vars(error).items() if isinstance(value, str | bool | int | float)}
+    return {"error": name, "message": str(error), **plain}
+
+
+def decode_events(events: Iterable[Json]) -> Iterator[Delta]:
+    """Yield the deltas of a recorded reply; raise its error, if it has one."""
+    started = 0
+    for event in events:
+        match event:
+            case {"text": text}:
+                yield from map(TextDelta, _split_text(str(text), event, r"\s*\S+\s*$|\s*\S+|\s+"))
+            case {"reasoning": text}:
+                *first, last = _split_text(str(text), event) or [""]
+                provider = event.get("provider", "")
+                yield from (ReasoningDelta(piece, provider=provider) for piece in first)
+                yield ReasoningDelta(last, event.get("signature", ""), provider)
+            case {"call": name}:
+                index = event.get("index", started)
+                yield CallStart(index, str(event.get("id", "")), str(name))
+                started += 1
+                if "args" in event:
+                    yield from (CallArgs(index, piece) for piece in _split_text(str(event["args"]), event))
+            case {"args": text, "index": index}:
+                yield from (CallArgs(index, piece) for piece in _split_text(str(text), event))
+            case {"usage": counts}:
+                yield Usage.from_json(counts or {})
+            case {"finish": reason}:
+                yield Finish(str(reason))
+            case {"error": _}:
+                raise _decode_error(event)
+            case _:
+                raise ConfigError(f"a cassette has no event {event!r}; see its other events for the form")
+
+
+def _split_text(text: str, event: Json, words: str = "") -> list[str]:
+    """Return the pieces of a text, as recorded. A text that was edited is split into words, or is one piece."""
+    lengths = [
+        int(length)
+        for length, count in re.findall(r"(\d+)(?:\*(\d+))?", str(event.get("chunks", "")))
+        for _ in range(int(count or 1))
+    ]
+    if not lengths or sum(lengths) != len(text):
+        return re.findall(words, text) if words else [text]
+    ends = [sum(lengths[: number + 1]) for number in range(len(lengths))]
+    return [text[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+
+
+def _decode_error(event: Json) -> Exception:
+    """Return a recorded error. If its class cannot be found, return a ModelError with the same message."""
+    name, message = str(event["error"]), str(event.get("message", ""))
+    module, _, path = name.rpartition(":")
+    kind: Any = getattr(errors, path, getattr(builtins, path, None))
+    if module:
+        try:
+            kind = import_module(module)
+            for part in path.split("."):
+                kind = getattr(kind, part)
+        except (ImportError, AttributeError):
+            kind = None
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        return ModelError(f"{name}: {message}")
+    error = kind.__new__(kind)
+    error.args = (message,)
+    defaults = vars(ModelError("")) if issubclass(kind, ModelError) else {}
+    vars(error).update(defaults | {key: event[key] for key in event if key not in ("error", "message")})
+    return error
+
+
+def assemble_message(events: Iterable[Json]) -> Json | None:
+    """Return the assistant message of a recorded reply in short, or None if the reply failed."""
+    reply = Reply()
+    try:
+        for delta in decode_events(events):
+            reply.feed(delta)
+        return summarize_message(reply.message())
+    except Exception:  # the recorded error of any provider
+        return None
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def shorten_request(reply: RecordedReply, earlier: Iterable[RecordedReply]) -> Json:
+    """Return a request as it is written: it refers to an earlier one with the same first messages, if there is one."""
+    request = reply.request
+    messages = request["messages"]
+    prefixes = [other for other in earlier if messages[: len(other.request["messages"])] == other.request["messages"]]
+    if not prefixes or not messages:
+        return request
+    base = max(prefixes, key=lambda other: (len(other.request["messages"]), other.number))
+    rest = messages[len(base.request["messages"]) :]
+    answer = assemble_message(base.events)
+    changed = {
+        key: request.get(key) for key in ("system", "tools", "settings") if request.get(key) != base.request.get(key)
+    }
+    shown = [{"reply": base.number} if answer and message == answer else message for message in rest]
+    return {"continues": base.number, **changed, "messages": shown}
+
+
+def expand_request(written: Json, earlier: Mapping[int, RecordedReply]) -> Json:
+    """Return a request with everything that it takes over from an earlier one."""
+    request = dict(written)
+    messages = [_expand_message(message, earlier) for message in request.pop("messages", None) or []]
+    if "continues" in request:
+        base = _find_earlier(request.pop("continues"), earlier).request
+        request = {**base, **request}
+        messages = [*base["messages"], *messages]
+    kept = {key: request[key] for key in ("system", "tools", "settings") if request.get(key)}
+    return {**kept, "messages": messages}
+
+
+def _expand_message(message: Json, earlier: Mapping[int, RecordedReply]) -> Json:
+    if "reply" not in message:
+        return message
+    number = message["reply"]
+    if (answer := assemble_message(_find_earlier(number, earlier).events)) is None:
+        raise ConfigError(f"reply {number} has an error and is not a message")
+    return answer
+
+
+def _find_earlier(number: object, earlier: Mapping[int, RecordedReply]) -> RecordedReply:
+    if isinstance(number, int) and number in earlier:
+        return earlier[number]
+    raise ConfigError(f"there is no reply {number} before the request that refers to it")
+
+
+@cache
+def _yaml_dumper() -> Any:
+    import yaml  # imported late, as every test run loads this plugin
+
+    class Dumper(yaml.SafeDumper):  # libyaml escapes emoji
+        """A dumper that writes texts of several lines as blocks, and does not use aliases."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    def represent_text(dumper: Any, text: str) -> Any:
+        style = '"' if _ODD_BREAK.search(text) else "|" if _BLOCK_TEXT.fullmatch(text) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represent_text)
+    return Dumper
+
+
+# Lines that YAML preserves in a block: without control characters, and without blanks at their ends.
+_SIGN = r"[^\s\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
+_ODD_BREAK = re.compile(r"[\r\x85\u2028\u2029]")  # YAML would read them as line feeds
+_LINE = rf"{_SIGN}(?:(?:{_SIGN}| )*{_SIGN})?"
+_BLOCK_TEXT = re.compile(rf"{_LINE}\n(?:(?: *{_LINE})?\n)*(?: *{_LINE})?")
+
+
+def dump_yaml(data: Any) -> str:
+    """Return data as YAML for readers: keys in order, blocks of lines, Unicode as it is."""
+    import yaml
+
+    text: str = yaml.dump(data, Dumper=_yaml_dumper(), sort_keys=False, allow_unicode=True, width=110)
+    return text
+
+
+_SCALARS = (  # the scalars that are not texts, with their first characters
+    ("bool", r"(?:true|false)\Z", "tf"),
+    ("null", r"(?:null|~|)\Z", ("n", "~", "")),
+    ("int", r"-?(?:0|[1-9][0-9]*)\Z", "-0123456789"),
+    ("float", r"-?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z", "-0123456789"),
+)
+
+
+@cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """A loader that reads `no`, `on` and dates as texts, so that an edited text stays one."""
+
+    Loader.yaml_implicit_resolvers = {}
+    for tag, form, first in _SCALARS:
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(form), [*first])
+    return Loader
+
+
+def load_yaml(text: str, name: str) -> Any:
+    """Return the data of a cassette; raise ConfigError if it is not YAML."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_yaml_loader())
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name} is not valid YAML: {' '.join(str(error).split())}") from None

@@ -1,0 +1,85 @@
+"""A pytest plugin, loaded automatically: recorded model replies, and a check for unused replies.
+
+A test fails if it leaves replies of a `Scripted` model or of a `Cassette` unused. `pytest --wick-record` records
+missing and changed replies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from wick.models import scripted
+from wick.protocols import Model
+from wick.testing.cassette import Cassette, session
+
+_FOLDER = "cassettes"  # beside the test
+
+
+class NewCassette(Protocol):
+    """The type of the fixture `cassette`."""
+
+    def __call__(
+        self,
+        model: str | Mapping[str, Any] | Model,
+        *,
+        name: str = "",
+        replace: Mapping[str, str] | None = None,
+    ) -> Cassette: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("wick")
+    group.addoption("--wick-record", action="store_true", help="record replies of models that are missing or changed")
+    group.addoption("--wick-record-all", action="store_true", help="record all replies of models again")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    session.record = "all" if config.getoption("--wick-record-all") else bool(config.getoption("--wick-record"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    scripted.watched, session.cassettes = [], []
+    session.test = item.nodeid
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    result = yield
+    for model in (*(scripted.watched or ()), *(session.cassettes or ())):
+        model.check()
+    return result
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    scripted.watched = session.cassettes = None
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> NewCassette:
+    """Return a function that creates the cassette of a model, in the folder `cassettes` beside the test.
+
+    The file is named after the test. A test with several models gives each of them a name. The path of `tmp_path` is
+    replaced in the file.
+    """
+    item: pytest.Item = request.node
+    taken: set[Path] = set()
+
+    def create(
+        model: str | Mapping[str, Any] | Model, *, name: str = "", replace: Mapping[str, str] | None = None
+    ) -> Cassette:
+        test = item.nodeid.partition("::")[2] or item.name
+        words = re.sub(r"[^\w.-]+", "-", f"{item.path.stem}-{test}{'-' if name else ''}{name}").strip("-")
+        path = item.path.parent / _FOLDER / f"{words}.yaml"
+        if path in taken:
+            raise pytest.UsageError(f"{path.name} is already in use in this test; give each cassette a name")
+        taken.add(path)
+        has_folder = "tmp_path" in request.fixturenames
+        folders = {str(request.getfixturevalue("tmp_path")): "{tmp_path}"} if has_folder else {}
+        return Cassette(path, model, replace={**folders, **(replace or {})})
+
+    return create

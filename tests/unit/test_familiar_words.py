@@ -1,0 +1,268 @@
+"""Words of other frameworks: each is answered by a sentence, and a sentence names only what wick has."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from inspect import signature
+from typing import Any
+
+import pytest
+
+import wick
+import wick.capabilities
+from wick import (
+    Agent,
+    Block,
+    Capability,
+    ModelCall,
+    Operation,
+    Result,
+    Run,
+    Scripted,
+    Step,
+    ToolUse,
+    after,
+    before,
+    guard,
+    tool,
+    wrap,
+)  # fmt: skip
+from wick._internal import familiar_words as words
+from wick.agent import RunOptions, Stream
+from wick.errors import ConfigError, HookError
+from wick.hooks import Hook
+
+LooseAgent: Any = Agent
+PACKAGES = {
+    "wick": words.PACKAGE_NAMES,
+    "wick.backends": words.BACKEND_NAMES,
+    "wick.capabilities": words.CAPABILITY_NAMES,
+    "wick.models": words.MODEL_NAMES,
+    "wick.stores": words.STORE_NAMES,
+}
+ALL = [
+    words.AGENT_OPTIONS, words.RUN_OPTIONS, words.AGENT_ATTRIBUTES, words.RESULT_ATTRIBUTES, words.STREAM_ATTRIBUTES,
+    *PACKAGES.values(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", words.AGENT_OPTIONS)
+def test_an_option_of_another_framework_is_answered(name: str) -> None:
+    assert name not in signature(Agent.__init__).parameters
+    with pytest.raises(TypeError) as refused:
+        LooseAgent(Scripted(), **{name: "x"})
+    assert str(refused.value) == f"Agent() has no option {name}=; {words.AGENT_OPTIONS[name]}"
+
+
+def test_a_misspelt_option_is_answered() -> None:
+    with pytest.raises(TypeError, match="Agent\\(\\) has no option sytem=; did you mean system=\\?"):
+        LooseAgent(Scripted(), sytem="x")
+    with pytest.raises(TypeError, match="has no option colour=; the options are model, name, system, tools"):
+        LooseAgent(Scripted(), colour="red")
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'model'"):
+        LooseAgent()
+
+
+def test_a_subclass_may_have_an_option_of_this_name() -> None:
+    class MyAgent(Agent):
+        def __init__(self, model: Scripted, instructions: str) -> None:
+            super().__init__(model, system=instructions)
+
+    assert MyAgent(Scripted(), instructions="Be brief.").system == "Be brief."
+
+
+@pytest.mark.parametrize("name", words.RUN_OPTIONS)
+def test_an_option_of_a_run_is_answered(name: str) -> None:
+    assert name not in RunOptions.__annotations__
+    with pytest.raises(TypeError) as refused:
+        LooseAgent(Scripted()).run_sync("hi", **{name: "x"})
+    assert str(refused.value) == f"a run has no option {name}=; {words.RUN_OPTIONS[name]}"
+
+
+@pytest.mark.parametrize(
+    ("owner", "table"),
+    [
+        (Agent(Scripted()), words.AGENT_ATTRIBUTES),
+        (Result("Hi."), words.RESULT_ATTRIBUTES),
+        (Agent(Scripted()).stream("hi"), words.STREAM_ATTRIBUTES),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_attributes_of_other_frameworks_are_answered(owner: object, table: dict[str, str]) -> None:
+    for name, sentence in table.items():
+        with pytest.raises(AttributeError) as refused:
+            getattr(owner, name)
+        assert str(refused.value) == f"'{type(owner).__name__}' object has no attribute '{name}'; {sentence}"
+        assert (refused.value.name, refused.value.obj) == (name, owner)
+    assert not hasattr(owner, "something")
+    with pytest.raises(AttributeError, match=r"has no attribute 'something'$"):
+        owner.something  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_of_other_frameworks_are_answered(package: str) -> None:
+    module = importlib.import_module(package)
+    for name, sentence in PACKAGES[package].items():
+        assert name not in module.__all__
+        with pytest.raises(ImportError) as refused:
+            getattr(module, name)
+        assert str(refused.value) == f"there is no {name} in {package}; {sentence}"
+    assert not hasattr(module, "something")
+
+
+def test_a_name_of_another_package_is_answered() -> None:
+    with pytest.raises(ImportError, match=r"write `from wick\.capabilities import Sessions`"):
+        wick.Sessions  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError, match=r"did you mean `from wick import Agent`"):
+        from wick import Agnet  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_sentences_name_only_what_wick_has() -> None:
+    known = {*wick.__all__, *wick.capabilities.__all__}
+    sentences = {sentence for table in ALL for sentence in table.values()}
+    for sentence in sentences:
+        for call in re.findall(r"(?<![\w.])([A-Z]\w+)\(", sentence):
+            assert call in known | {"Agent"}, sentence
+        for package, names in re.findall(r"`from (wick[\w.]*) import ([\w, ]+)`", sentence):
+            assert {*names.split(", ")} <= {*importlib.import_module(package).__all__}, sentence
+        for attribute in re.findall(r"\bagent\.(\w+)", sentence):
+            assert hasattr(Agent, attribute) or attribute == "system", sentence
+        for attribute in re.findall(r"\bresult\.(\w+)", sentence):
+            assert hasattr(Result, attribute), sentence
+        for attribute in re.findall(r"\bstream\.(\w+)", sentence):
+            assert hasattr(Stream, attribute), sentence
+
+
+def test_to_import_the_capabilities_imports_none_of_them() -> None:
+    program = (
+        "import sys, wick; old = {*sys.modules}; import wick.capabilities, wick.stores, wick.backends, wick.models"
+    )
+    program += "\nprint(*({*sys.modules} - old))\nfrom wick.capabilities import Budget\nprint(*({*sys.modules} - old))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second = ({name for name in line.split() if name.startswith("wick")} for line in done.stdout.splitlines())
+    assert first <= {"wick.stores", "wick.backends"}
+    assert second - first == {"wick.capabilities.budget"}
+
+
+# -- decorators without parentheses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", [Run, Step, ModelCall, ToolUse, Operation])
+@pytest.mark.parametrize("decorator", [before, after, guard, wrap])
+def test_the_annotation_names_the_operation(decorator: Any, operation: Any) -> None:
+    def plain(op: Any) -> None: ...
+
+    async def around(op: Any, next: Any) -> Any: ...
+
+    fn = around if decorator is wrap else plain
+    fn.__annotations__["op"] = operation
+    hooks = [decorator(fn), decorator()(fn), decorator(operation)(fn), decorator(priority=2)(fn)]
+    assert [hook.operation for hook in hooks] == [operation] * 4
+    assert {hook.position for hook in hooks} == {decorator.__name__}
+    assert hooks[3].priority == 2
+    assert all(isinstance(hook, Hook) for hook in hooks)
+
+
+def test_a_guard_without_parentheses_decides() -> None:
+    @tool
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    class Careful(Capability):
+        @guard
+        def refuse(self, use: ToolUse) -> Block | None:
+            return Block("not now")
+
+    @before
+    def shorten(run: Run[Any]) -> None:
+        run.system = "Be brief."
+
+    model = Scripted(wick.ToolCall("1", "search", {"query": "tea"}), "Done.")
+    result = Agent(model, tools=[search], hooks=[Careful(), shorten]).run_sync("hi")
+    assert result.messages.tool_messages()[0].text == "not now"
+    assert model.requests[0].system == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (lambda op: None, r"@guard needs to know the operation of <lambda>: write @guard\(ToolUse\), or annotate"),
+        ("execute", r"tools are matched with @guard\(ToolUse, match='execute'\)"),
+        (5, r"@guard takes an operation, as in @guard\(ToolUse\), not 5"),
+        (Scripted, "a hook is for Run, Step, ModelCall, ToolUse or Operation"),
+    ],
+)
+def test_a_decorator_without_an_operation_is_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(HookError, match=sentence):
+        guard(given)(lambda use: None)
+
+
+# -- reserved names of capabilities -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["name", "hooks", "tools", "foreign_tools", "session"])
+def test_a_hook_or_tool_with_a_reserved_name_is_refused(name: str) -> None:
+    hook = before(ToolUse, name=name)(lambda self, use: None)
+    with pytest.raises(ConfigError, match=f"Audit.{name} is a hook, but '{name}' is reserved in a Capability; give it"):
+        type("Audit", (Capability,), {name: hook})
+
+    @tool
+    def helper(self: Any) -> str:
+        """Help."""
+        return ""
+
+    with pytest.raises(ConfigError, match=f"Audit.{name} is a tool, but '{name}' is reserved"):
+        type("Audit", (Capability,), {name: helper})
+
+
+def test_data_with_a_reserved_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Audit.tools is \[\], but 'tools' is reserved for a method of Capability"):
+        type("Audit", (Capability,), {"tools": []})
+    with pytest.raises(
+        ConfigError, match="Audit.name is 5, but 'name' is reserved for the name of a Capability, a text"
+    ):
+        type("Audit", (Capability,), {"name": 5})
+
+    class Audit(Capability):
+        def __init__(self) -> None:
+            self.hooks = []  # type: ignore[method-assign, assignment]
+
+    with pytest.raises(ConfigError, match=r"self.hooks of Audit is \[\], but 'hooks' is reserved"):
+        Agent(Scripted(), hooks=[Audit()])
+
+
+def test_reserved_methods_may_be_overridden() -> None:
+    class Audit(Capability):
+        name = "audit"
+
+        def tools(self) -> list[wick.Tool]:
+            return []
+
+    assert Agent(Scripted(), hooks=[Audit()]).tools == ()
+
+
+# -- parts in the wrong list ------------------------------------------------------------------------------------------
+
+
+def test_hooks_and_agents_are_not_tools() -> None:
+    with pytest.raises(ConfigError, match=r"an agent is not a tool; other agents are hooks=\[Subagents"):
+        Agent(Scripted(), tools=[LooseAgent(Scripted())])
+    with pytest.raises(ConfigError, match=r"limits is not a tool; hooks and capabilities are hooks=\["):
+        LooseAgent(Scripted(), tools=[wick.Limits()])
+
+
+def test_a_tool_that_describes_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    def roll(sides, *, run: Run):  # type: ignore[no-untyped-def]
+        return 4
+
+    tool(len, name="count", parameters={"type": "object"})  # its schema describes it
+    assert [record.getMessage() for record in caplog.records] == [
+        "the tool roll has no docstring: write one, so that the model knows when to use it",
+        "the parameter sides of the tool roll has no type: annotate it, as in `sides: str`, so that the model knows "
+        "which values it takes",
+    ]
