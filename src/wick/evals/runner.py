@@ -36,7 +36,7 @@ from wick.evals.report import (
 )
 from wick.evals.scorers import Scorer, apply_scorer, score_recording, score_transcript
 from wick.evals.suite import Answer, EvalCase, EvalSuite, EvalVariant, Expectations
-from wick.evals.transcript import Transcript, build_transcript
+from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
 from wick.threads import Thread
 
@@ -120,7 +120,7 @@ class _SuiteRunner:
                 checks += await self._judge(case, name, done, expected)
                 checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
         except TimeoutError:
-            done = Transcript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
+            done = EvalTranscript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
             checks = [EvalCheck(name="timeout", passed=False, score=0.0, detail=done.reason)]
         return build_case_result(done, checks)
 
@@ -135,7 +135,7 @@ class _SuiteRunner:
             live_tools=self.options.record,
         )
 
-    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> Transcript:
+    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
@@ -150,7 +150,7 @@ class _SuiteRunner:
             deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
             stream = agent.stream(input, thread=Thread(), **deps)
         except Exception as error:
-            return Transcript(case.id, input, reason=f"{type(error).__name__}: {error}")
+            return EvalTranscript(case.id, input, reason=f"{type(error).__name__}: {error}")
         try:
             await stream.finish()
         except Exception as error:
@@ -159,7 +159,7 @@ class _SuiteRunner:
             self._store_recording(case, name, tape)
         return build_transcript(case.id, input, stream.result)
 
-    async def _judge(self, case: EvalCase, name: str, done: Transcript, expected: Expectations) -> list[EvalCheck]:
+    async def _judge(self, case: EvalCase, name: str, done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
         if expected.judge is None:
             return []
         recording = self.options.recordings.get((case.id, name))
