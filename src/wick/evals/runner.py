@@ -140,8 +140,8 @@ class _SuiteRunner:
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
         if not tape.live_model:
-            label = next((reply.model for reply in tape.replies if reply.model), "recorded")
-            changes["model"] = RecordedModel(tape, label)
+            recorded = next((reply.model for reply in tape.replies if reply.model and variant.model is None), "")
+            changes["model"] = RecordedModel(tape, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
         substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
         agent = agent.with_options(**changes).with_hooks(substitution)

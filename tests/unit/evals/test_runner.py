@@ -10,7 +10,7 @@ import pytest
 
 import eval_shop
 from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cases
-from wick import Agent, Deps, FunctionModel, Scripted, ToolCall, ToolUse, before, tool
+from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, guard, tool
 from wick.capabilities.subagents import Subagents
 from wick.errors import ConfigError, ModelError
 from wick.evals.recordings import Recordings, read_recordings, recordings_path, write_recordings
@@ -136,6 +136,27 @@ async def test_variants_change_model_prompt_guards_and_rules() -> None:
         ("large", "unguarded", "base"),
         ("small", "ruled", "base"),
     }
+
+
+async def test_guards_see_the_name_of_the_model_and_its_price_is_known() -> None:
+    seen = list[str]()
+
+    @guard(ModelCall)
+    def note_model(call: ModelCall) -> None:
+        seen.append(call.model.name)
+
+    eval_shop.noted = eval_shop.agent.with_hooks(note_model)  # type: ignore[attr-defined]
+    variants = {"base": "eval_shop:noted", "other": {"agent": "eval_shop:noted", "model": "openai:gpt-4o"}}
+    usage = {"input_tokens": 1_000_000}
+    for reply, names in (
+        ({}, {eval_shop.MODEL, "openai:gpt-4o"}),
+        ({"model": "openai:o3"}, {"openai:o3", "openai:gpt-4o"}),
+    ):
+        hello = {"id": "hello", "input": "Hi.", "replies": [{"text": "Hello.", "usage": usage, **reply}]}
+        report = await run_cases(hello, variants=variants)
+        assert {*seen} == names
+        assert report.cases[0].results["other"].cost == 2.5
+        seen.clear()
 
 
 async def test_agents_of_a_file_are_variants(tmp_path: Path) -> None:
