@@ -1,8 +1,7 @@
 """Subagents: one runs in the foreground, one in the background, with a question for the user."""
 
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
-from wick.capabilities._child_agents.definitions import Subagent
-from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents import Subagent, Subagents
 from wick.decisions import Question
 from wick.events import Event
 

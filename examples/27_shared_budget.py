@@ -1,9 +1,8 @@
 """Subagents that share a budget with their parent: every model call counts."""
 
 from wick import Agent, FunctionModel, Scripted, ToolCall
-from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.budget import Budget
-from wick.capabilities.subagents import Subagents
+from wick.capabilities.subagents import Subagent, Subagents
 from wick.protocols import Request
 
 budget = Budget(tokens=4_000, reserve=2_000)

@@ -12,14 +12,14 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 from reference_files import agents_yaml, http, server_yaml
-from reference_text import doc, explained, first, signature, table, type_
+from reference_text import doc, explained, field_comments, first, signature, table, type_
 
 import wick
 import wick.capabilities
@@ -29,6 +29,7 @@ from wick.hook_checks import POSITIONS, allowed_decisions
 from wick.operations import OPERATIONS
 
 MORE = {  # what is public beside the names of `wick` itself
+    "wick.agent": ["RunOptions", "Stream"],
     "wick.backends.local": ["Local"],
     "wick.backends.docker": ["Docker"],
     "wick.backends.state": ["State"],
@@ -47,7 +48,30 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.stores.in_memory": ["InMemory"],
     "wick.stores.postgres": ["Postgres"],
     "wick.stores.sqlite": ["Sqlite"],
-    "wick.capabilities._child_agents.definitions": ["Subagent"],
+    "wick.capabilities.subagents": ["Subagent"],
+}
+GIVEN = {"Operation", "Run", "RunOptions", "Step", "Stream", "ModelCall", "ToolUse"}  # programs do not construct these
+SAME = {  # classes by module whose methods are described once: those of a protocol, or of another client
+    "wick.backends": ("wick.protocols", "Backend"),
+    "wick.client": ("wick.client", "Client"),
+    "wick.stores": ("wick.protocols", "Store"),
+}
+INTERNAL = {  # members that only the engine uses; those of a base class also count for its subclasses
+    "Agent": "find_deps_problem",
+    "Result": "needs_output",
+    "Limits": "hooks",
+    "Thread": "output_from apply saved has_ended is_waiting_for attempt_status count_attempts hash_messages replay",
+    "Operation": "asks state result_rules names prepare seal view is_intact apply_sealed on_gate_passed before_asking"
+    " fork snapshot restore changed_since log_key sealed_to_json last_sealed",
+    "Run": "run loop emitter asker make progress opened screen spend halt guards",
+    "ModelCall": "endpoint charge",
+    "ToolUse": "turns number valid data values shown bound grants grant validate canonical_args seal_recorded",
+    "Hook": "call_with_deps matches deps",
+    "Stop": "with_prefix outranks",
+    "Tool": "foreign copy is_same bind prepare call",
+    "Message": "cache digest",
+    "Messages": "view",
+    "Subagent": "wanted own",
 }
 GROUPS = {
     "Agents": ["Agent", "Result", "Limits", "Thread"],
@@ -78,24 +102,55 @@ def api() -> str:
 
 
 def _entry(name: str, value: Any, level: int = 3) -> str:
-    parts = [f"{'#' * level} {name}\n", signature(name, value), doc(value)]
-    if isinstance(value, type) and not issubclass(value, BaseException):
-        parts += [_fields(value), *(_method(name, *found) for found in _methods(value))]
+    kind = value if isinstance(value, type) else None
+    shown = "" if name in GIVEN else signature(name, value, internal_members(kind))
+    parts = [f"{'#' * level} {name}\n", shown, doc(value)]
+    if kind is not None and not issubclass(kind, BaseException):
+        parts += [_fields(kind), *_described_methods(name, kind)]
     return "\n".join(part for part in parts if part)
 
 
+def _described_methods(name: str, kind: type) -> Iterator[str]:
+    """The methods of a class. Those that it shares with a protocol are described there."""
+    methods, shared = _methods(kind), set[str]()
+    module, other = next((SAME[found] for found in SAME if kind.__module__.startswith(found)), ("", ""))
+    if other and other != name:
+        shared = {method for method, _ in _methods(getattr(import_module(module), other))}
+        yield f"It has the methods of [{other}](#{other.lower()}).\n"
+    yield from (_method(name, *found) for found in methods if found[0] not in shared)
+
+
+def internal_members(kind: type | None) -> set[str]:
+    """Return the names of a class that only the engine uses."""
+    above = kind.__mro__ if kind is not None else ()
+    return {name for cls in above for name in INTERNAL.get(cls.__name__, "").split()}
+
+
+def public_fields(kind: type) -> list[tuple[str, str, str]]:
+    """Return the name, the type and the description of each public field of a data class or a typed dict."""
+    if dataclasses.is_dataclass(kind):
+        fields = {field.name: field.type for field in dataclasses.fields(kind)}
+    else:
+        fields = dict(vars(kind).get("__annotations__", {})) if hasattr(kind, "__total__") else {}
+    hidden, words = internal_members(kind), field_comments(kind)
+    return [
+        (name, type_(hint), words.get(name, ""))
+        for name, hint in fields.items()
+        if not name.startswith("_") and name not in hidden
+    ]
+
+
 def _fields(kind: type) -> str:
-    if not dataclasses.is_dataclass(kind):
-        return ""
-    told = [(field.name, type_(field.type)) for field in dataclasses.fields(kind) if not field.name.startswith("_")]
-    return table(("Field", "Type"), [(f"`{name}`", f"`{type}`") for name, type in told])
+    rows = [(f"`{name}`", f"`{type}`", words) for name, type, words in public_fields(kind)]
+    return table(("Field", "Type", "Description"), rows) if rows else ""
 
 
 def _methods(kind: type) -> list[tuple[str, Any]]:
     listed = {getattr(wick, name) for name in wick.__all__} - {kind}
     above = [cls for cls in reversed(kind.__mro__) if cls.__module__.startswith("wick") and cls not in listed]
     own = [(name, value) for cls in above for name, value in vars(cls).items()]
-    public = {name: value for name, value in own if not name.startswith("_")}
+    hidden = internal_members(kind)
+    public = {name: value for name, value in own if not name.startswith("_") and name not in hidden}
     return [(name, value) for name, value in public.items() if _is_method(value)]
 
 
@@ -107,7 +162,8 @@ def _method(owner: str, name: str, value: Any) -> str:
     fn = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     if isinstance(value, property):
         return f"#### {owner}.{name}\n\n{doc(fn)}"
-    return f"#### {owner}.{name}\n\n{signature(name, fn)}\n{doc(fn)}"
+    options = "The options are those of [RunOptions](#runoptions).\n" if "RunOptions" in signature(name, fn) else ""
+    return "\n".join([f"#### {owner}.{name}\n", signature(name, fn), doc(fn), options])
 
 
 # -- capabilities ---------------------------------------------------------------------------------------------------
@@ -165,15 +221,12 @@ def event_page() -> str:
     """Every event, with its fields."""
     parts = ["# Events\n", doc(events), "Each is a class of `wick.events`; `to_json()` returns its wire format.\n"]
     for kind in events.Event.__subclasses__():
-        fields = [field for field in dataclasses.fields(kind) if field.name not in _names(events.Event)]
+        common = {field.name for field in dataclasses.fields(events.Event)}
         last = " It is the last event of its run." if kind.terminal else ""
-        rows = [(f"`{field.name}`", f"`{type_(field.type)}`") for field in fields]
-        parts += [f"## {kind.event}\n", f"`{kind.__name__}`: {first(kind)}{last}\n", table(("Field", "Type"), rows)]
+        rows = [(f"`{name}`", f"`{type}`", words) for name, type, words in public_fields(kind) if name not in common]
+        fields = table(("Field", "Type", "Description"), rows) if rows else ""
+        parts += [f"## {kind.event}\n", f"`{kind.__name__}`: {first(kind)}{last}\n", fields]
     return "\n".join(parts)
-
-
-def _names(kind: Any) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
 
 
 def error_page() -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from openapi import described
-from reference_text import doc, explained, table, type_
+from reference_fields import PARAMETERS, describe_field
+from reference_text import doc, explained, field_comments, guide_options, table, type_
 
 from wick.config import RINGS
 from wick.config.keys import build_agent_schema, list_agent_keys
@@ -16,6 +17,27 @@ from wick.server.auth.access_table import ACCESS
 from wick.server.settings import ENVIRONMENT, Settings
 
 Schema = Mapping[str, Any]
+
+GUIDE_PAGES = {  # whose tables describe the keys of an option of an agent
+    "docker": "docker.md",
+    "local": "sandbox.md",
+    "model": "models.md",
+    "settings": "agents.md",
+    "state": "sandbox.md",
+}
+WORDS = {  # descriptions of keys that no table of the guide has
+    "claude_settings.folder": "the project folder; the folder of `agents.yaml` by default",
+    "claude_settings.paths": "files in place of those of the user and of the project; they need no trust",
+    "claude_settings.allow_bypass": "accept the mode `bypassPermissions`",
+    "backend.type": "the type of the backend",
+    "backend.workdir": "the folder of the workspace",
+    "fallback.models": "models in the order in which they are tried",
+    "model.provider": "the provider, such as `openai` or `anthropic`",
+    "model.model": "the name of the model",
+    "model.api_key": "the key; by default the provider's environment variable",
+    "recipes.dirs": "folders of recipes",
+    "recipes.handlers": "functions that the hooks of recipes name",
+}
 
 
 # -- files of configuration -----------------------------------------------------------------------------------------
@@ -28,21 +50,37 @@ def agents_yaml() -> str:
              " `wick.config.schema()` returns this page as JSON Schema, for editors.\n"]  # fmt: skip
     for key, form in schema["properties"].items():
         about = f"\nA value is {_form(form)}. {explained(key)}".rstrip()
-        parts += [f"## {key}\n", form.get("description", ""), f"{about}\n", _keys(form)]
+        parts += [f"## {key}\n", form.get("description", ""), f"{about}\n", _keys(key, form)]
     several = [("`agents`", "a map of ids to agents"), ("`defaults`", "default keys of all agents")]
     return "\n".join([*parts, "## Several agents in a file\n", table(("Key", "Value"), several)])
 
 
-def _keys(schema: Schema) -> str:
+def _keys(key: str, schema: Schema) -> str:
     """The keys of a map, form by form where there are several."""
-    forms = [form for form in schema.get("anyOf", [schema]) if form.get("properties")]
     tables = []
-    for form in forms:
-        kind = next((one["const"] for one in form["properties"].values() if "const" in one), None)
-        rows = [(f"`{name}`", _form(one), _default(one)) for name, one in form["properties"].items()]
+    for kind, rows in key_rows(key, schema):
         title = f"With `type: {kind}`:\n\n" if kind else ""
-        tables.append(title + table(("Key", "Value", "Default"), rows))
+        tables.append(title + table(("Key", "Value", "Default", "Description"), rows))
     return "\n".join(tables)
+
+
+def key_rows(key: str, schema: Schema) -> Iterator[tuple[str, list[tuple[str, str, str, str]]]]:
+    """Yield each form of a key's map: its `type`, and its keys with their descriptions, which the guide has."""
+    for form in schema.get("anyOf", [schema]):
+        if properties := form.get("properties"):
+            kind = str(next((one["const"] for one in properties.values() if "const" in one), ""))
+            words = _option_words(key, kind)
+            yield (
+                kind,
+                [(f"`{name}`", _form(one), _default(one), words.get(name, "")) for name, one in properties.items()],
+            )
+
+
+def _option_words(key: str, kind: str) -> dict[str, str]:
+    ring = next((ring.kind for ring in RINGS if ring.key == key and ring.kind), "")
+    found = guide_options(heading=ring) if ring else guide_options(GUIDE_PAGES.get(kind or key, "config.md"))
+    own = {name.partition(".")[2]: words for name, words in WORDS.items() if name.startswith(f"{key}.")}
+    return found | own
 
 
 def _default(schema: Schema) -> str:
@@ -89,13 +127,13 @@ def _models(hint: Any) -> list[Any]:
 
 
 def _settings(kind: Any, variables: Mapping[str, str]) -> str:
-    rows = []
+    rows, words = [], field_comments(kind)
     for name, field in kind.model_fields.items():
         default = "required" if field.is_required() else "" if field.default_factory else f"`{_plain(field.default)}`"
-        variable = f"`{variables[name]}`" if name in variables else ""
-        rows.append((f"`{name}`", f"`{type_(field.annotation)}`", default, variable))
-    named = ("Key", "Type", "Default", "Environment") if variables else ("Key", "Type", "Default")
-    return table(named, [row[: len(named)] for row in rows])
+        variable = [f"`{variables[name]}`" if name in variables else ""] if variables else []
+        rows.append((f"`{name}`", f"`{type_(field.annotation)}`", default, *variable, words.get(name, "")))
+    environment = ["Environment"] if variables else []
+    return table(("Key", "Type", "Default", *environment, "Description"), rows)
 
 
 def _plain(value: Any) -> str:
@@ -118,15 +156,15 @@ def http() -> str:
     parts += ["# Schemas\n"]
     for name, schema in sorted(document["components"]["schemas"].items()):
         about = schema.get("description", "").replace("\n", " ")
-        parts += [f"## {name}\n", f"{about}\n", _properties(schema) or f"It is {_shape(schema)}.\n"]
+        rows = property_rows(name, schema)
+        fields = table(("Field", "Type", "Default", "Description"), rows) if rows else f"It is {_shape(schema)}.\n"
+        parts += [f"## {name}\n", f"{about}\n", fields]
     return "\n".join(parts)
 
 
 def _route(told: Mapping[str, Any]) -> Iterable[str]:
     yield told.get("description", "") + "\n"
-    rows = [(f"`{one['name']}`", one["in"], _shape(one.get("schema", {})), one.get("description", ""))
-            for one in told.get("parameters", [])]  # fmt: skip
-    if rows:
+    if rows := parameter_rows(told):
         yield table(("Parameter", "In", "Type", "Description"), rows)
     body = told.get("requestBody", {}).get("content", {})
     if body:
@@ -153,10 +191,25 @@ def _shape(schema: Mapping[str, Any]) -> str:
     return _form(schema) if schema.get("type") != "object" else "an object"
 
 
-def _properties(schema: Mapping[str, Any]) -> str:
-    needed = schema.get("required", ())
-    rows = []
-    for name, one in schema.get("properties", {}).items():
-        default = "required" if name in needed and "default" not in one else _default(one)
-        rows.append((f"`{name}`", _shape(one), default, one.get("description", "").replace("\n", " ")))
-    return table(("Field", "Type", "Default", "Description"), rows)
+def parameter_rows(operation: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return the parameters of an operation, each with its place, type and description."""
+    return [
+        (
+            f"`{one['name']}`",
+            one["in"],
+            _shape(one.get("schema", {})),
+            one.get("description", "") or PARAMETERS.get(one["name"], ""),
+        )
+        for one in operation.get("parameters", [])
+    ]
+
+
+def property_rows(name: str, schema: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return the fields of a schema, each with its type, default value and description."""
+    needed, rows = schema.get("required", ()), []
+    keys = build_agent_schema(RINGS, list_agent_keys(RINGS))["properties"] if name == "NewAgent" else {}
+    for field, one in schema.get("properties", {}).items():
+        default = "required" if field in needed and "default" not in one else _default(one)
+        described = one.get("description", "").replace("\n", " ") or keys.get(field, {}).get("description", "")
+        rows.append((f"`{field}`", _shape(one), default, described or describe_field(name, field)))
+    return rows

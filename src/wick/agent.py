@@ -29,7 +29,7 @@ from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
-from wick.capabilities._model_names import model_label
+from wick.capabilities._model_names import NamedModels, model_label
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capability import Capability, check_capability
 from wick.decisions import Asker
@@ -123,8 +123,9 @@ class Agent(Generic[DepsType, Output]):
         self._deps_types: set[type] = set()  # types of deps that fit all of them
         if deps_type is not None:
             self._check_deps_type(deps_type)
-        if isinstance(model, str | Mapping):
-            check_model(model)
+        for spec in (model, *_list_named_models(self._parts)):
+            if isinstance(spec, str | Mapping):
+                check_model(spec)
         self._session_capabilities = [
             part for part in self._parts if isinstance(part, Capability) and _has_session(part)
         ]
@@ -457,6 +458,11 @@ def _list_deps_parameters(tools: Iterable[Tool], hooks: Iterable[Hook]) -> list[
     """Return the parameters that depend on the deps of a run, each with its tool or hook."""
     found = [(f"the tool {tool.name}", parameter) for tool in tools for parameter in tool.arguments.deps]
     return found + [(f"the hook {hook.name}", parameter) for hook in hooks for parameter in hook.deps]
+
+
+def _list_named_models(parts: Iterable[Hook | Capability]) -> list[Any]:
+    """Return the models of capabilities, as they were given."""
+    return [model for part in parts if isinstance(part, NamedModels) for model in part.list_models()]
 
 
 def _has_session(part: Capability) -> bool:

@@ -24,21 +24,21 @@ STOPS = ("blocked", "stop requested", "budget", "step limit", "token limit", "ti
 class Block:
     """Do not perform the operation; its result says why."""
 
-    reason: str
+    reason: str  # the explanation, which the model reads
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Perform the operation only if the user agrees."""
 
-    question: str
+    question: str  # the question to the user
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
     """End the run. A reason with a known prefix, such as `budget: …`, stays unchanged."""
 
-    reason: str
+    reason: str  # why the run ends; it becomes `result.reason`
 
     def with_prefix(self) -> Stop:
         """Return this Stop with the prefix `stop requested`, unless its reason has a known prefix."""
@@ -59,7 +59,7 @@ class Stop:
 class Continue:
     """Take another step. A `message` is sent to the model first."""
 
-    message: str = ""
+    message: str = ""  # a message for the model
 
 
 Decision = Block | Ask | Stop | Continue
@@ -70,17 +70,17 @@ DECISIONS = (Block, Ask, Stop, Continue)
 class Allow:
     """The user agrees. With `args`, the call runs with these arguments instead."""
 
-    args: Mapping[str, Any] | None = None
+    args: Mapping[str, Any] | None = None  # the arguments to run the call with instead
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Ask):
     """All questions about one sealed operation, joined for the user."""
 
-    id: str
-    hash: str
-    about: dict[str, Any]
-    op: Operation[object] = field(repr=False, compare=False)
+    id: str  # the id of the question, the same after a pause
+    hash: str  # the hash of the sealed operation that the answer is bound to
+    about: dict[str, Any]  # the operation as JSON data: `tool`, `args` and `call_id` of a tool use
+    op: Operation[object] = field(repr=False, compare=False)  # the sealed operation, read-only
 
 
 Answer = Allow | Block | bool

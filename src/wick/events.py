@@ -28,8 +28,8 @@ class Event:
     event: ClassVar[str] = ""
     terminal: ClassVar[bool] = False
 
-    run_id: str = ""
-    name: str = ""
+    run_id: str = ""  # the run; a child has its own
+    name: str = ""  # the tool, the model or the agent
 
     def data(self) -> dict[str, Any]:
         """Return the payload of the event as JSON data."""
@@ -50,7 +50,7 @@ class ChatModelStart(Event):
 
     event = "on_chat_model_start"
 
-    step: int = 0
+    step: int = 0  # the number of the step
 
     def data(self) -> dict[str, Any]:
         return {"step": self.step}
@@ -62,9 +62,9 @@ class ChatModelStream(Event):
 
     event = "on_chat_model_stream"
 
-    delta: str = ""
-    kind: str = "text"
-    index: int | None = None
+    delta: str = ""  # the next piece
+    kind: str = "text"  # text, reasoning or tool_args
+    index: int | None = None  # the tool call, for tool_args
 
     def data(self) -> dict[str, Any]:
         index = {} if self.index is None else {"index": self.index}
@@ -77,7 +77,7 @@ class ChatModelRestart(Event):
 
     event = "on_chat_model_restart"
 
-    content: str = ""
+    content: str = ""  # the text that replaces the streamed one
 
     def data(self) -> dict[str, Any]:
         return {"content": self.content}
@@ -89,8 +89,8 @@ class ChatModelEnd(Event):
 
     event = "on_chat_model_end"
 
-    message: dict[str, Any] = field(default_factory=dict)
-    usage: dict[str, int] = field(default_factory=dict)
+    message: dict[str, Any] = field(default_factory=dict)  # the whole reply, as logged
+    usage: dict[str, int] = field(default_factory=dict)  # tokens; empty if the model reports none
 
     def data(self) -> dict[str, Any]:
         return {"message": self.message, "usage": self.usage}
@@ -102,8 +102,8 @@ class ToolStart(Event):
 
     event = "on_tool_start"
 
-    call_id: str = ""
-    args: dict[str, Any] = field(default_factory=dict)
+    call_id: str = ""  # the tool call
+    args: dict[str, Any] = field(default_factory=dict)  # the arguments from the model, before hooks run
 
     def data(self) -> dict[str, Any]:
         return {"call_id": self.call_id, "args": self.args}
@@ -115,8 +115,8 @@ class ToolStream(Event):
 
     event = "on_tool_stream"
 
-    call_id: str = ""
-    delta: str = ""
+    call_id: str = ""  # the tool call
+    delta: str = ""  # the next piece of output
 
     def data(self) -> dict[str, Any]:
         return {"call_id": self.call_id, "delta": self.delta}
@@ -128,10 +128,10 @@ class ToolEnd(Event):
 
     event = "on_tool_end"
 
-    call_id: str = ""
-    output: str = ""
-    error: str = ""
-    why: list[dict[str, Any]] = field(default_factory=list)
+    call_id: str = ""  # the tool call
+    output: str = ""  # the result, as logged
+    error: str = ""  # the error, if it failed or was blocked
+    why: list[dict[str, Any]] = field(default_factory=list)  # the decision record of its hooks
 
     def data(self) -> dict[str, Any]:
         data = {"call_id": self.call_id, "output": self.output, "error": self.error, "why": self.why}
@@ -144,7 +144,7 @@ class StateChange(Event):
 
     event = "on_state"
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # the changed values by name
 
     def data(self) -> dict[str, Any]:
         return self.values
@@ -156,9 +156,9 @@ class ApprovalRequest(Event):
 
     event = "on_approval_request"
 
-    id: str = ""
-    question: str = ""
-    about: dict[str, Any] = field(default_factory=dict)
+    id: str = ""  # the id of the question
+    question: str = ""  # the text of the question
+    about: dict[str, Any] = field(default_factory=dict)  # its subject: `tool`, `args` and `call_id` of a tool use
 
     def data(self) -> dict[str, Any]:
         return {"id": self.id, "question": self.question, **self.about}
@@ -170,9 +170,9 @@ class ApprovalResponse(Event):
 
     event = "on_approval_response"
 
-    id: str = ""
-    allowed: bool = False
-    reason: str = ""
+    id: str = ""  # the id of the question
+    allowed: bool = False  # the user's answer
+    reason: str = ""  # why not
 
     def data(self) -> dict[str, Any]:
         return {"id": self.id, "allowed": self.allowed, "reason": self.reason}
@@ -184,11 +184,11 @@ class SubagentStart(Event):
 
     event = "on_subagent_start"
 
-    parent_id: str = ""
-    call_id: str = ""
-    thread_id: str = ""
-    prompt: str = ""
-    resumed: bool = False
+    parent_id: str = ""  # the run of the parent
+    call_id: str = ""  # the call of the parent that started it
+    thread_id: str = ""  # the thread of the subagent
+    prompt: str = ""  # its task
+    resumed: bool = False  # it was started before
     description: str = ""  # a few words for the user, written by the model
 
     def data(self) -> dict[str, Any]:
@@ -202,12 +202,12 @@ class SubagentEnd(Event):
 
     event = "on_subagent_end"
 
-    parent_id: str = ""
-    call_id: str = ""
-    outcome: str = "completed"
-    reason: str = ""
-    text: str = ""
-    usage: dict[str, int] = field(default_factory=dict)
+    parent_id: str = ""  # the run of the parent
+    call_id: str = ""  # the call of the parent that started it
+    outcome: str = "completed"  # as in the result of a run
+    reason: str = ""  # why it ended
+    text: str = ""  # its answer
+    usage: dict[str, int] = field(default_factory=dict)  # its tokens
 
     def data(self) -> dict[str, Any]:
         result = {"outcome": self.outcome, "reason": self.reason, "text": self.text, "usage": self.usage}
@@ -220,10 +220,10 @@ class TaskStart(Event):
 
     event = "on_task_start"
 
-    task_id: str = ""
-    call_id: str = ""
-    prompt: str = ""
-    description: str = ""
+    task_id: str = ""  # the id of the task
+    call_id: str = ""  # the call that started it
+    prompt: str = ""  # its task
+    description: str = ""  # a few words for the user
 
     def data(self) -> dict[str, Any]:
         task = {"prompt": self.prompt, "description": self.description}
@@ -236,9 +236,9 @@ class TaskUpdate(Event):
 
     event = "on_task_update"
 
-    task_id: str = ""
-    status: str = ""
-    message: str = ""
+    task_id: str = ""  # the id of the task
+    status: str = ""  # the new status
+    message: str = ""  # the message sent to it
 
     def data(self) -> dict[str, Any]:
         return {"task_id": self.task_id, "status": self.status, "message": self.message}
@@ -250,10 +250,10 @@ class TaskEnd(Event):
 
     event = "on_task_end"
 
-    task_id: str = ""
-    status: str = ""
-    text: str = ""
-    reason: str = ""
+    task_id: str = ""  # the id of the task
+    status: str = ""  # done, stopped, failed or cancelled
+    text: str = ""  # its answer
+    reason: str = ""  # why it ended
 
     def data(self) -> dict[str, Any]:
         return {"task_id": self.task_id, "status": self.status, "text": self.text, "reason": self.reason}
@@ -265,7 +265,7 @@ class UserMessage(Event):
 
     event = "on_user_message"
 
-    message: dict[str, Any] = field(default_factory=dict)
+    message: dict[str, Any] = field(default_factory=dict)  # the message, now part of the thread
 
     def data(self) -> dict[str, Any]:
         return {"message": self.message}
@@ -285,11 +285,11 @@ class Done(Event):
     event = "done"
     terminal = True
 
-    thread_id: str = ""
-    outcome: str = "completed"
-    reason: str = ""
-    text: str = ""
-    usage: dict[str, int] = field(default_factory=dict)
+    thread_id: str = ""  # the thread
+    outcome: str = "completed"  # completed, stopped, cancelled or interrupted
+    reason: str = ""  # why the run ended
+    text: str = ""  # the last text of the model
+    usage: dict[str, int] = field(default_factory=dict)  # tokens, including children
 
     def data(self) -> dict[str, Any]:
         return {"outcome": self.outcome, "reason": self.reason, "text": self.text, "usage": self.usage}
@@ -305,9 +305,9 @@ class Failed(Event):
     event = "error"
     terminal = True
 
-    thread_id: str = ""
-    code: str = "error"
-    message: str = ""
+    thread_id: str = ""  # the thread
+    code: str = "error"  # the error code, such as `model_error`
+    message: str = ""  # a sentence that describes the error
 
     def data(self) -> dict[str, Any]:
         return {"error": {"code": self.code, "message": self.message}}

@@ -61,10 +61,10 @@ OnError = Literal["fail", "log"]
 class Hook:
     """A function at one point of the loop. Create one with `before`, `wrap`, `after` or `guard`."""
 
-    fn: Callable[..., object] = field(repr=False)
-    operation: type[Operation[object]]
-    position: Position
-    name: str = ""
+    fn: Callable[..., object] = field(repr=False)  # the function
+    operation: type[Operation[object]]  # the operation that it is about: Run, Step, ModelCall or ToolUse
+    position: Position  # before, wrap, after or guard
+    name: str = ""  # by default the function's name; unique in an agent
     match: Match = None  # tool names, patterns or a predicate; None matches everything
     priority: float = 0  # higher is further out
     timeout: float | None = None  # in seconds
@@ -73,7 +73,7 @@ class Hook:
     hold: bool = False  # buffer streamed output until this `after` has run
     shadow: bool = False  # a guard that only records its verdict
     tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
-    owner: Capability | None = field(default=None, repr=False)
+    owner: Capability | None = field(default=None, repr=False)  # the capability that it belongs to
     deps: tuple[DepsParameter, ...] = field(default=(), repr=False)  # parameters that receive the deps of the run
     matches: Callable[[Operation[object]], bool] = field(init=False, repr=False)
 

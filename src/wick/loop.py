@@ -131,14 +131,14 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
     if refusal := await record_intent(use):
-        return use.results.blocked(refusal)
+        return use.result_rules.blocked(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
         result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
     record_tool_end(use, attempt, result, outcome)
-    answer = use.results.coerce(result)
+    answer = use.result_rules.coerce(result)
     if use.state.stream.holds:
-        use.state.stream.reply = use.results.snapshot(answer).copy
+        use.state.stream.reply = use.result_rules.snapshot(answer).copy
     return answer
 
 

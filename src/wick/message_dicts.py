@@ -79,12 +79,14 @@ def _read_part(where: str, part: object) -> object:
             "type": "input_file", "file_data": str(url), **rest
         }:  # fmt: skip
             found, more = {"type": "file", **_read_address(url), "name": str(rest.pop("filename", ""))}, rest
-        case {"type": "text" | "image" | "file"}:
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **rest}}:
+            found, more = {"type": "audio", "data": data, "media_type": f"audio/{form}"}, rest
+        case {"type": "text" | "image" | "audio" | "file"}:
             return part  # checked by `Message.from_json`
         case _:
             kind = part.get("type") if isinstance(part, Mapping) else part
             raise MessageError(
-                f"{where} has the type {kind!r}; a part is text, image_url or file, or an object of wick.messages"
+                f"{where} has the type {kind!r}; a part is text, image_url, input_audio or file, or of wick.messages"
             )
     if unknown := [key for key in more if key not in _HINTS]:
         raise MessageError(f"{where} has the key {unknown[0]!r}, which is not supported; leave it out")

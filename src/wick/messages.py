@@ -143,11 +143,12 @@ class ToolCall(_Data):
     `raw` has the arguments as the model wrote them. `invalid` says why they could not be parsed.
     """
 
-    id: str
-    name: str
-    args: dict[str, Any] = field(default_factory=dict, hash=False)
+    id: str  # the id that the result refers to
+    name: str  # the tool
+    args: dict[str, Any] = field(default_factory=dict, hash=False)  # the arguments as JSON data
+    # as the model wrote them
     raw: Annotated[str, BeforeValidator(_refuse_raw)] = field(default="", compare=False, repr=False)
-    invalid: str = ""
+    invalid: str = ""  # why the arguments could not be parsed
 
     def __post_init__(self) -> None:
         if not isinstance(self.args, dict):
@@ -176,12 +177,12 @@ class ToolCall(_Data):
 class ToolResult(_Data):
     """The result of a tool. `error` is set if it failed or was blocked, `exception` if it crashed."""
 
-    output: str = ""
-    error: str = ""
-    data: Any = None
-    parts: _Parts = ()
-    tool_call_id: str = ""
-    name: str = ""
+    output: str = ""  # the text for the model
+    error: str = ""  # the message if it failed or was blocked
+    data: Any = None  # the returned value as JSON data, for programs
+    parts: _Parts = ()  # images and files for the model
+    tool_call_id: str = ""  # the call that it answers
+    name: str = ""  # the tool
     exception: Any = field(default=None, init=False, compare=False, repr=False)  # raised by the tool; never stored
 
     def __post_init__(self) -> None:
@@ -213,13 +214,13 @@ class Message(_Data):
     its bytes on the wire.
     """
 
-    role: Role
-    content: str | _Parts = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str = ""
-    name: str = ""
-    reasoning: tuple[Reasoning, ...] = ()
-    failed: bool = field(default=False, repr=False)
+    role: Role  # user, assistant, tool or system
+    content: str | _Parts = ""  # the text, or parts: texts, images and files
+    tool_calls: tuple[ToolCall, ...] = ()  # the tool calls of the model's reply
+    tool_call_id: str = ""  # the call that a tool message answers
+    name: str = ""  # the tool of a tool message, or the hook that added the message
+    reasoning: tuple[Reasoning, ...] = ()  # the reasoning of the model, with the signatures of its provider
+    failed: bool = field(default=False, repr=False)  # a tool message that reports an error
     cache: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

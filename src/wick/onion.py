@@ -74,7 +74,7 @@ async def _before_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     verdict = None if op.state.invalid else await _run_before(hook, op)
     op.restore(fixed)
     if verdict is not None and isinstance(verdict, Block | Stop):
-        return op.results.prevent(verdict)
+        return op.result_rules.prevent(verdict)
     # The gate asks the question, about the sealed operation. No hook can drop it.
     op.asks = (*asks, verdict) if isinstance(verdict, Ask) else asks
     return await next(op)
@@ -141,7 +141,7 @@ async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
         return await next(op)
-    return cast(R, result) if verdict is None or isinstance(verdict, Continue) else op.results.prevent(verdict)
+    return cast(R, result) if verdict is None or isinstance(verdict, Continue) else op.result_rules.prevent(verdict)
 
 
 class _Attempts(Generic[R]):
@@ -171,7 +171,7 @@ class _Attempts(Generic[R]):
         except Exception as error:
             self.error = error
             raise
-        self.snapshots.append(self.op.results.snapshot(result))
+        self.snapshots.append(self.op.result_rules.snapshot(result))
         return result
 
     def _copy_for_inner_rings(self, op: Operation[R]) -> Operation[R]:
@@ -192,12 +192,12 @@ class _Attempts(Generic[R]):
         last: ResultSnapshot[R] = self.snapshots[-1] if self.snapshots else ResultSnapshot()
         snapshot = next((found for found in reversed(self.snapshots) if found.result is answer), last)
         if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
-            return None, self.op.results.reconcile(snapshot, answer)
+            return None, self.op.result_rules.reconcile(snapshot, answer)
         if answer is None or isawaitable(answer):
             what = "nothing" if answer is None else "an awaitable"
             raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
         if not isinstance(answer, DECISIONS):
-            return None, self.op.results.reconcile(snapshot, answer)
+            return None, self.op.result_rules.reconcile(snapshot, answer)
         verdict = _check_answer(hook, self.op, answer)
         if isinstance(verdict, Ask) and self.count:
             raise HookError(f"the hook {hook.name!r} asked after it had called next; ask first, then call next")
@@ -221,10 +221,10 @@ async def _after_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     except BaseException:
         stream.holds -= holding
         raise
-    snapshot = op.results.snapshot(op.result) if holding else None
+    snapshot = op.result_rules.snapshot(op.result) if holding else None
     await _run_after(hook, op)
     if snapshot is not None:
-        unchanged = op.result is not None and not op.results.has_changed(snapshot)
+        unchanged = op.result is not None and not op.result_rules.has_changed(snapshot)
         # An inner hook may have replaced the streamed reply before.
         stream.release(unchanged and stream.reply in (None, op.result), op.run.emit)
     if op.result is None and op.error is not None:
@@ -248,7 +248,7 @@ async def _run_after(hook: Hook, op: Operation[R]) -> None:
 
     If the hook fails, the result is withheld: the hook may be a redactor.
     """
-    start, results, result, error = perf_counter(), op.results, op.result, op.error
+    start, results, result, error = perf_counter(), op.result_rules, op.result, op.error
     snapshot = results.snapshot(result)
     try:
         if not hook.matches(op):
@@ -282,32 +282,32 @@ async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) 
     for _ in range(MAX_ANSWERS):
         if op.state.invalid:
             op.on_gate_passed()
-            return op.results.blocked(op.state.invalid)
+            return op.result_rules.blocked(op.state.invalid)
         try:
             await op.prepare()
             sealed = op.seal()
         except InvalidArgs as error:
             op.on_gate_passed()
-            return op.results.blocked(str(error))
+            return op.result_rules.blocked(str(error))
         op.state.sealed = {name: getattr(sealed, name) for name in op.editable}
         guards = op.run.guards(operation)
         refusal, asks = await consult_guards(guards, sealed) if guards else (None, [])
         op.on_gate_passed()
         if refusal is not None:
-            return op.results.prevent(refusal)
+            return op.result_rules.prevent(refusal)
         questions = [*op.asks, *asks]
         if not questions or (agreed and _canonical_args(sealed) == agreed):
             break
         answer = await request_approval(op, sealed, questions)
         if isinstance(answer, Block):
-            return op.results.prevent(answer)
+            return op.result_rules.prevent(answer)
         if answer.args is None:
             break
         op = op.fork(args=thaw(answer.args))
         agreed = _canonical_args(op)
     else:
         reason = "the tool changes every answer that was given to the question; answer without args"
-        return op.results.prevent(Block(reason))
+        return op.result_rules.prevent(Block(reason))
     sealed.apply_sealed()
     return await core(sealed)
 

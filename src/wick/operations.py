@@ -24,6 +24,7 @@ from typing_extensions import TypeVar  # a dependency of pydantic
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
+from wick._internal.worker_threads import run_in_thread
 from wick.decisions import Ask, Asker, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from wick.loop import Loop
 
 DepsType = TypeVar("DepsType", default=Any)
+
+ModelLike = Model | str | Mapping[str, Any]  # a model, its name, or a dict with its provider, name and options
 
 R = TypeVar("R", covariant=True)  # the type of an operation's result
 
@@ -68,8 +71,9 @@ class Operation(_HasRun, Generic[R]):
     editable: ClassVar[tuple[str, ...]] = ()  # fields that hooks may change
     fixed: ClassVar[tuple[str, ...]] = ("run", "state")  # fields that no hook may change
 
+    # None before it is performed; an `after` may replace it
     result: R = field(default=None, init=False, repr=False)  # type: ignore[assignment]
-    error: Exception | None = field(default=None, init=False, repr=False)
+    error: Exception | None = field(default=None, init=False, repr=False)  # the exception if it failed
     asks: tuple[Ask, ...] = field(default=(), kw_only=True, repr=False)
     state: DispatchState = field(default_factory=DispatchState, kw_only=True, repr=False)
 
@@ -89,7 +93,7 @@ class Operation(_HasRun, Generic[R]):
         return self.state.prevented
 
     @property
-    def results(self) -> ResultRules[R]:
+    def result_rules(self) -> ResultRules[R]:
         """The rules for what hooks may do with the result of this operation."""
         raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
@@ -176,16 +180,17 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     editable = ("input", "system", "tools", "settings", "model", "user")
     fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe", "deps")
 
-    agent: str = "agent"
-    input: list[Message] = field(default_factory=list)
-    thread: Thread = field(default_factory=Thread)
-    model: Model = field(default=None, repr=False)  # type: ignore[assignment]
-    system: str = ""
-    tools: dict[str, Tool] = field(default_factory=dict, repr=False)
-    settings: dict[str, Any] = field(default_factory=dict)
-    user: str = ""
+    agent: str = "agent"  # the name of the agent
+    input: list[Message] = field(default_factory=list)  # the messages that it answers
+    thread: Thread = field(default_factory=Thread)  # the conversation
+    model: Model = field(default=None, repr=False)  # type: ignore[assignment]  # the model of its calls
+    system: str = ""  # the system prompt
+    tools: dict[str, Tool] = field(default_factory=dict, repr=False)  # the tools by name
+    settings: dict[str, Any] = field(default_factory=dict)  # the settings of its model calls
+    user: str = ""  # the user, and owner of a stored thread
+    # the id of the run, the same after it is resumed
     id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
-    parent: Run | None = field(default=None, repr=False)
+    parent: Run | None = field(default=None, repr=False)  # the run that started this child run
     loop: Loop = field(default=None, repr=False)  # type: ignore[assignment]
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
@@ -207,7 +212,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         return self if self.opened is None else self.opened
 
     @property
-    def results(self) -> RunResults:
+    def result_rules(self) -> RunResults:
         return RunResults(self)
 
     @property
@@ -343,19 +348,30 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
+    async def find_model(self, given: ModelLike) -> Model:
+        """Return a model; one given by name is created once per run, in a worker thread."""
+        if not isinstance(given, str | Mapping):
+            return given
+        models: dict[str, Model] = self.root.scratch.setdefault(_MODELS, {})
+        key = repr(given)
+        if key not in models:
+            models[key] = await run_in_thread(lambda: self.make(given).model, "finding a model")
+        return models[key]
+
     async def call_model(
         self,
         messages: Sequence[Message],
         *,
         purpose: str,
         system: str = "",
-        model: Model | None = None,
+        model: ModelLike | None = None,
         **changes: object,
     ) -> Message:
         """Call the model for a capability, with the same hooks, budget and trace as other calls."""
         if not purpose:
             raise ConfigError("purpose= is missing: it says what a capability calls the model for, as in 'summary'")
-        call = ModelCall(self, model or self.model, system, [*messages], [], thaw(self.settings), purpose)
+        found = await self.find_model(model) if model else self.model
+        call = ModelCall(self, found, system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply = await self.loop.call_model(call)
         if call.prevented is not None:
@@ -369,12 +385,12 @@ class Step(Operation[Stop | Continue]):
 
     name = "step"
 
-    run: Run
-    number: int
-    pending: tuple[ToolCall, ...] = ()
+    run: Run  # the run
+    number: int  # counted from 1
+    pending: tuple[ToolCall, ...] = ()  # calls of an interrupted step that are performed first
 
     @property
-    def results(self) -> StepResults:
+    def result_rules(self) -> StepResults:
         return StepResults(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -392,20 +408,20 @@ class ModelCall(Operation[Message]):
     editable = ("model", "system", "messages", "tools", "settings")
     fixed = ("run", "state", "charges")
 
-    run: Run
-    model: Model
-    system: str
-    messages: list[Message]
-    tools: list[Tool]
-    settings: dict[str, Any]
-    purpose: str = ""
+    run: Run  # the run
+    model: Model  # the model that is called
+    system: str  # the system prompt of this request
+    messages: list[Message]  # the messages of this request
+    tools: list[Tool]  # the tools that are offered to the model
+    settings: dict[str, Any]  # the settings of this request
+    purpose: str = ""  # of a call by a capability, such as `summary`; empty for the conversation
     charges: list[Charge] = field(
         default_factory=list, kw_only=True, repr=False
     )  # one for each attempt that used tokens
     endpoint: tuple[object, ...] = field(default=(), init=False, repr=False)  # the model's endpoint when sealed
 
     @property
-    def results(self) -> ModelCallResults:
+    def result_rules(self) -> ModelCallResults:
         return ModelCallResults(self)
 
     @property
@@ -442,9 +458,11 @@ class ModelCall(Operation[Message]):
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
     def to_json(self) -> dict[str, Any]:
+        address = _address(self.model)  # hashed, as it may contain a key; a model without one has none
         return {
             "run": self.run.id,
             "model": self.model.name,
+            **({"address": digest(address.encode())} if address else {}),
             "purpose": self.purpose,
             "settings": self.settings,
             "system": digest(self.system.encode("utf-8", "surrogatepass")),
@@ -489,10 +507,10 @@ class ToolUse(Operation[ToolResult], Injected):
     editable = ("args", "tool")
     fixed = ("run", "state", "call", "turns", "number", "valid")
 
-    run: Run
-    call: ToolCall
-    tool: Tool | None
-    args: dict[str, Any]
+    run: Run  # the run
+    call: ToolCall  # the call as the model made it
+    tool: Tool | None  # the tool; None if there is none of that name
+    args: dict[str, Any]  # the validated arguments, as JSON data
     turns: ToolUseOrder = field(default_factory=ToolUseOrder, repr=False)
     number: int = 0
     valid: tuple[Tool | None, bytes] = field(
@@ -503,7 +521,7 @@ class ToolUse(Operation[ToolResult], Injected):
     shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; a sealed `tool` is a copy
 
     @property
-    def results(self) -> ToolUseResults:
+    def result_rules(self) -> ToolUseResults:
         return ToolUseResults(self)
 
     @property
@@ -645,15 +663,28 @@ class ToolUse(Operation[ToolResult], Injected):
         await self.turns.wait_all_gated()
 
 
+_MODELS = "models by name"  # of run.scratch
 _NO_NAMES: frozenset[str] = frozenset()
 _SET_ONCE = frozenset(("parent", "loop", "progress", "deps"))
 
 OPERATIONS: tuple[type[Operation[object]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
+def _address(model: Model) -> str:
+    """Return the URL that a model's requests are sent to, or an empty text."""
+    url = getattr(getattr(model, "server", None), "url", None) or getattr(model, "base_url", None)
+    return url if isinstance(url, str) else ""
+
+
 def _endpoint(model: Model) -> tuple[object, ...]:
     """Return the attributes that determine the server of a model's requests."""
-    return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
+    try:
+        return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
+    except AttributeError:
+        raise HookError(
+            f"a hook set the model to {model!r}, which is not a model; set `await run.find_model(…)`, which also takes "
+            "a name"
+        ) from None
 
 
 def _check_types(kind: type, items: Iterable[object], what: str) -> None:

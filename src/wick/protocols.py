@@ -27,10 +27,10 @@ from wick.workspace.results import (
 class Request:
     """A request to a model."""
 
-    messages: tuple[Message, ...]
-    system: str = ""
-    tools: tuple[Tool, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[Message, ...]  # the conversation
+    system: str = ""  # the system prompt
+    tools: tuple[Tool, ...] = ()  # the tools that the model may call
+    settings: Mapping[str, Any] = field(default_factory=dict)  # temperature, max_tokens and others
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class CallArgs:
 class Usage:
     """Token counts: input and output, and how many of them were cached, reasoning, or written to the cache."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    cache_write_tokens: int = 0
+    input_tokens: int = 0  # tokens of the request
+    output_tokens: int = 0  # tokens of the reply
+    cached_tokens: int = 0  # input tokens read from a cache
+    reasoning_tokens: int = 0  # output tokens of reasoning
+    cache_write_tokens: int = 0  # input tokens written to a cache
 
     @property
     def total_tokens(self) -> int:

@@ -54,10 +54,10 @@ _PRESENT = {"allow": "it is allowed", "ask": "the user is asked", "block": "it i
 class Report:
     """The result of a replay. `skipped` lists tool uses that could not be compared, with reasons."""
 
-    threads: int = 0
-    uses: int = 0
-    changes: list[Change] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    threads: int = 0  # number of evaluated threads
+    uses: int = 0  # number of evaluated tool uses
+    changes: list[Change] = field(default_factory=list)  # tool uses with a different verdict
+    skipped: list[str] = field(default_factory=list)  # tool uses that could not be compared, with reasons
 
 
 async def replay(

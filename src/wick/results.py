@@ -6,7 +6,7 @@
     ModelCall    Message           an assistant's Message, or a text
     ToolUse      ToolResult        a ToolResult, or a text
 
-`op.results` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
+`op.result_rules` are the rules of an operation. The dispatcher in `wick.onion` knows only `ResultRules`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 class Result(Generic[Output]):
     """The outcome of a run: its final text, messages, usage and error. `Result[T]` has an output of type T."""
 
-    text: str = ""
-    reason: str = "completed"
-    outcome: Outcome = "completed"
-    usage: Usage = field(default_factory=Usage)
-    messages: Messages = field(default_factory=Messages, repr=False)
-    error: Exception | None = None
-    thread: Thread = field(default_factory=Thread, repr=False, compare=False)
-    charges: tuple[Charge, ...] = field(default=(), repr=False)
+    text: str = ""  # the last text of the model
+    reason: str = "completed"  # why the run ended
+    outcome: Outcome = "completed"  # completed, stopped, cancelled, interrupted or failed
+    usage: Usage = field(default_factory=Usage)  # tokens, including children
+    messages: Messages = field(default_factory=Messages, repr=False)  # the messages of this run, including its input
+    error: Exception | None = None  # the error of a failed run
+    thread: Thread = field(default_factory=Thread, repr=False, compare=False)  # the conversation
+    charges: tuple[Charge, ...] = field(default=(), repr=False)  # each model call with its tokens and its price
     value: Output | None = None  # the answer as a value, if a capability sets one
     crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
     needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`

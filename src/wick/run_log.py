@@ -168,7 +168,7 @@ async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
         use.result = None  # type: ignore[assignment]  # the failed hook may have been a redactor
         if use.run.thread.is_waiting_for(use.call):
             happened = _HAPPENED.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-            await _save_result(use, use.results.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+            await _save_result(use, use.result_rules.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
         raise
 
 

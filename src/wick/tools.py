@@ -62,18 +62,18 @@ class Tool(Generic[P, R]):
     `Tool[P, R]` has the parameters and the return type of the function, so that type checkers check direct calls.
     """
 
-    name: str
-    description: str
-    fn: Callable[P, R] = field(repr=False)
+    name: str  # the name that the model calls
+    description: str  # by default the docstring of the function
+    fn: Callable[P, R] = field(repr=False)  # the function
     foreign: Mapping[str, Any] | None = field(default=None, repr=False)  # a JSON Schema in place of the signature
-    timeout: float | None = None
+    timeout: float | None = None  # in seconds
     idempotent: bool = False  # running it twice has the same effect as once
-    read_only: bool = False
+    read_only: bool = False  # it changes nothing, so it may be retried
     alone: bool = False  # never runs in parallel with another tool
-    max_output: int | None = None
+    max_output: int | None = None  # in characters; a longer output is reduced to its head and tail
     kind: str = ""  # shell, read, write, network, …
     origin: str = ""  # the original name
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # other names for a hook's `match`
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # argument aliases and names
 
     def __post_init__(self) -> None:
@@ -245,6 +245,8 @@ def _make_tool(
     renames: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Tool:
+    if isinstance(fn, str):
+        raise ConfigError(f"a tool is a function, not {fn!r}; to name one, write @tool(name={fn!r}) above it")
     if not callable(fn):
         raise ConfigError(f"a tool is a function, not {fn!r}")
     name = name or getattr(fn, "__name__", "")

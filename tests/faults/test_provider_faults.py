@@ -30,6 +30,7 @@ from wick.models import _http, reply
 from wick.models._http import TimeLimits
 from wick.models._sse import SSEDecoder
 from wick.models.anthropic import Anthropic
+from wick.models.bedrock import Bedrock
 from wick.models.google import Google
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
@@ -40,6 +41,7 @@ CLIENTS: dict[str, tuple[Any, str]] = {
     "responses": (OpenAIResponses, "gpt-5"),
     "messages": (Anthropic, "claude-sonnet-4-5"),
     "gemini": (Google, "gemini-3-pro-preview"),
+    "converse": (Bedrock, "amazon.nova-pro-v1:0"),
 }
 ADDS = Reply(
     "I'll add.",

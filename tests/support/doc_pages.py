@@ -13,13 +13,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MARKDOWN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
+MARKDOWN = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "examples" / "README.md",
+]
 
 CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # what may stand in the comment before a block
 ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
 RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
 
-NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL"}  # names of the same shape; the second one is only ever set
+SHELL_VARIABLES = {"COMP_LINE", "COMP_POINT", "COMP_WORDBREAKS", "COMP_WORDS"}  # set by a shell that completes a line
+# Names of the same shape; WICK_CALL is only ever set.
+NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL", *SHELL_VARIABLES}
 NOBODY = "127.0.0.1:1"  # where no server listens
 FENCE = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

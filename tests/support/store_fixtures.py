@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,30 @@ import pytest
 
 from postgres import shared_server
 from wick.errors import StoreError
-from wick.protocols import Lease, Store
+from wick.protocols import Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
+from wick.testing.store_cases import (
+    HeldLease,
+    append_outcome,
+    entry_numbers,
+    hold_thread,
+    make_entries,
+    make_entry,
+    read_entries,
+    text_entry,
+)
+
+__all__ = [
+    "HeldLease",
+    "append_outcome",
+    "entry_numbers",
+    "hold_thread",
+    "make_entries",
+    "make_entry",
+    "read_entries",
+    "text_entry",
+]
 
 SHARED = ("sqlite", "postgres")  # several stores, in several processes, can be one
 
@@ -47,55 +67,6 @@ def place(kind: str, folder: Path) -> StoreLocation:
     return StoreLocation(kind, folder, shared_server().schema() if kind == "postgres" else "")
 
 
-def make_entry(seq: int, kind: str = "message", data: Any = None, **more: Any) -> dict[str, Any]:
-    if kind == "message" and data is None:
-        data = {"role": "user", "content": f"message {seq}"}
-    return {"seq": seq, "kind": kind, "at": time.time(), "data": more if data is None else data}
-
-
-def text_entry(seq: int, role: str, text: str) -> dict[str, Any]:
-    return make_entry(seq, data={"role": role, "content": text})
-
-
-def make_entries(first: int, last: int) -> list[dict[str, Any]]:
-    return [make_entry(seq) for seq in range(first, last + 1)]
-
-
-@dataclass
-class HeldLease:
-    """A leased thread with appends."""
-
-    store: Store
-    lease: Lease
-    id: str = "t"
-    owner: str = "ada"
-    last: int = 0
-    took: list[int] = field(default_factory=list)
-
-    async def append(self, *rows: dict[str, Any], **options: Any) -> int:
-        given = {"expect": self.last, "fence": self.lease.fence} | options
-        self.last = await self.store.append(self.owner, self.id, rows, **given)
-        return self.last
-
-    async def log(self, kind: str, **data: Any) -> int:
-        return await self.append(make_entry(self.last + 1, kind, data))
-
-    async def say(self, role: str, text: str) -> int:
-        return await self.append(text_entry(self.last + 1, role, text))
-
-
-async def hold_thread(
-    store: Store, id: str = "t", owner: str = "ada", seconds: float = 600, **options: Any
-) -> HeldLease:
-    """A new thread, and the lease of it."""
-    await store.create(owner, id, **options)
-    return HeldLease(store, await store.lease(owner, id, "me", seconds), id, owner)
-
-
-async def read_entries(store: Store, id: str = "t", owner: str = "ada", **options: Any) -> list[dict[str, Any]]:
-    return [row async for batch in store.read(owner, id, **options) for row in batch]
-
-
 @contextmanager
 def assert_refused(code: str, match: str = "") -> Iterator[None]:
     """Check that the store refuses with a code and a message."""
@@ -104,19 +75,6 @@ def assert_refused(code: str, match: str = "") -> Iterator[None]:
     assert caught.value.code == code, caught.value
     sentence = str(caught.value)
     assert len(sentence.split()) > 3 and not sentence[-1].isspace()
-
-
-async def append_outcome(work: Callable[[], Any]) -> str:
-    """Return "ok" or the error code of the store."""
-    try:
-        await work()
-    except StoreError as error:
-        return error.code
-    return "ok"
-
-
-def entry_numbers(rows: Sequence[dict[str, Any]]) -> list[int]:
-    return [row["seq"] for row in rows]
 
 
 # -- processes ------------------------------------------------------------------------------------------------------

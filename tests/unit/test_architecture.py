@@ -63,7 +63,7 @@ DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enu
 # The heart uses protocols of models and reply assembly, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "evals", "testing", "models", "cli"}
 
-# Modules of the heart that import types from above them, in place of `Any`.
+# Modules of the heart that import types from above them, in place of `Any`. `wick.testing` imports its cases late.
 FOR_TYPES = {
     "wick._internal.run_context",
     "wick.decisions",
@@ -71,6 +71,7 @@ FOR_TYPES = {
     "wick.operations",
     "wick.results",
     "wick.run_state",
+    "wick.testing",
 }
 
 # Packages that import a name when it is first used, and for types at the top.
@@ -113,6 +114,7 @@ LAZY = {
     "wick.models._http": {"email", "wick"},  # for a date, where a server names one; aiohttp, when a request is sent
     "wick.models._network": {"urllib"},  # probes proxies
     "wick.models.local": {"wick", "xllamacpp"},
+    "wick.models.access_tokens": {"jwt"},  # needs the extra `vertex`
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
@@ -120,6 +122,7 @@ LAZY = {
     "wick._internal.safe_yaml": {"yaml"},
     "wick.evals.importer": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},
+    "wick.stores.registry": {"wick"},  # a store, when its address is opened
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},

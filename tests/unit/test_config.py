@@ -24,12 +24,13 @@ from hypothesis import strategies as st
 import wick.capabilities
 from certificates import Authority
 from kit import tool_call, tool_calls_reply
-from wick import Agent, Capability, Scripted
+from wick import Agent, Capability, Scripted, ToolCall
 from wick.backends.containers.spec import ContainerLimits
 from wick.capabilities.budget import Budget
 from wick.capabilities.builtins import Builtins
 from wick.config import RINGS, load, schema
 from wick.config.builder import BUILTIN
+from wick.config.files import find_python_names
 from wick.config.options_schema import MODEL, REFERENCE, build_type_schema
 from wick.constants import CONFIG_BYTES, YAML_DEPTH
 from wick.errors import ConfigError
@@ -431,9 +432,10 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
 @pytest.mark.parametrize("text, said", [
     ("tools: [mesure]", "tools: there is no tool 'mesure'; did you mean 'measure'?"),
     ("tools: [xyz]", "tools: there is no tool 'xyz'; one of your own is written module:name, and there are calculate, "
-                     "datetime, http_request, web_search, measure, broken"),
+                     "datetime, http_request, web_search, broken, measure"),
     ("tools: [broken]",
-     "tools: broken cannot be loaded: AttributeError: module 'rulers_of_test' has no attribute 'gone'"),
+     "tools: the tool 'broken' (rulers_of_test:gone of the package rulers 1.0) cannot be loaded: AttributeError: "
+     "module 'rulers_of_test' has no attribute 'gone'; update or uninstall that package"),
     ("tools: ['a b:c']", "tools: 'a b:c' is not written as module:name"),
     ("tools: ['os:sep']", "tools: os:sep is neither a tool nor a function"),
     ("tools: ['os:PathLike']", "tools: os:PathLike is neither a tool nor a function"),
@@ -900,3 +902,56 @@ def test_the_files_that_are_shown_are_good(write: Any, editor: jsonschema.Draft2
     (write(text).parent / "project").mkdir()
     config = load(write(text), environment={})
     assert all(agent.agent().name == agent.name for agent in config.agents.values())
+
+
+# -- deps -------------------------------------------------------------------------------------------------------------
+
+SHOP = """
+    from dataclasses import dataclass
+    from wick import Deps, Run, tool
+
+    @dataclass
+    class Shop:
+        customer: str
+
+    @tool
+    def greet(shop: Deps[Shop]) -> str:
+        '''Greet the customer.'''
+        return f"Hello, {shop.customer}."
+
+    def open_shop(run: Run) -> Shop:
+        return Shop(run.user)
+
+    async def open_late(run: Run) -> Shop:
+        return Shop(run.user)
+
+    def open_alone() -> Shop:
+        return Shop("nobody")
+"""
+
+
+def test_deps_come_from_a_function_of_the_run(write: Any) -> None:
+    path = write("model: demo\ntools: [shop_of_test:greet]\ndeps: shop_of_test:open_shop\n", shop_of_test=SHOP)
+    agent = load(path).agents["default"].agent(model=Scripted(ToolCall("1", "greet", {}), "Done."))
+    assert agent.run_sync("hi", user="ada").messages.tool_messages()[0].text == "Hello, ada."
+    assert "shop_of_test:open_shop" in find_python_names(load(path).agents["default"].options)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("open_late", "line 3: deps: shop_of_test:open_late is not a plain function; name one that takes the run and"),
+        ("open_alone", r"deps: shop_of_test:open_alone must take one argument, the run: def open_alone\(run: Run\)"),
+        ("gone", "deps: shop_of_test:gone cannot be loaded"),
+        ("__name__", "is not a plain function"),
+    ],
+)
+def test_a_function_that_cannot_give_deps_is_refused(write: Any, name: str, sentence: str) -> None:
+    config = load(write(f"model: demo\ntools: []\ndeps: shop_of_test:{name}\n", shop_of_test=SHOP))
+    with pytest.raises(ConfigError, match=sentence):
+        config.agent()
+
+
+def test_deps_that_are_no_reference_are_refused(write: Any) -> None:
+    with pytest.raises(ConfigError, match="line 2: deps: 'shop' is not written as module:name"):
+        load(write("model: demo\ndeps: shop\n")).agent()

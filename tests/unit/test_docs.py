@@ -24,9 +24,10 @@ import wick
 import wick.capabilities
 from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
-from wick.agent import SETTINGS
+from wick.agent import SETTINGS, RunOptions
 from wick.cli.scaffold import render_project
 from wick.config import RINGS
+from wick.config.keys import build_agent_schema, list_agent_keys
 from wick.decisions import STOPS
 from wick.errors import ModelError
 from wick.events import Event
@@ -42,6 +43,7 @@ from wick.models.openai_responses import OpenAIResponses
 from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, HOSTED, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
+from wick.server.settings import Jwt, Quotas, Retention, Settings, StaticToken
 from wick.threads.state import EntryKind
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
@@ -188,6 +190,7 @@ def test_the_list_of_capabilities_is_complete() -> None:
 def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
     """Names on wick's side of a table exist and accept the named options."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
+    places += ("wick.config.claude_settings",)
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
     known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
     for code in [code for row in rows(page, 1).values() for code in codes(row[1])]:
@@ -212,9 +215,14 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             return super().get(name, default)
 
     monkeypatch.setattr(os, "environ", Listening(os.environ))
-    for provider in PROVIDERS:
+    specs = [{"provider": provider, "model": "m"} for provider in PROVIDERS]
+    specs += [{"provider": "bedrock", "model": "m", "region": "r"}]  # else it is missed before all else
+    specs += [{"provider": "vertex", "model": "m", "api_key": "k"}]
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://acme.example")
+    specs += [{"provider": "azure", "model": "m", "api_key": "k"}]
+    for spec in specs:
         try:
-            resolve({"provider": provider, "model": "m"})
+            resolve(spec)
         except wick.WickError:
             continue
     asyncio.run(find_context(NetworkSettings()))  # read by a connection
@@ -243,6 +251,12 @@ def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
     monkeypatch.setenv("GEMINI_API_KEY", "g")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "b")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "v")
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "PROJECT")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://NAME.openai.azure.com")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "a")
     for _, key, _ in HOSTED.values():
         monkeypatch.setenv(key, "h")
     monkeypatch.delenv("OLLAMA_HOST")
@@ -355,6 +369,67 @@ def test_every_span_and_attribute_is_in_the_docs() -> None:
     names = set(done.stdout.split("\n")) - {""}
     assert {"invoke_agent", "step", "chat", "execute_tool"} <= names
     assert missing(names, GUIDE / "tracing.md") == []
+
+
+# -- reference ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.delitem(sys.modules, "reference", raising=False)  # a module of tests/support has the same name
+    return import_module("reference")
+
+
+def _documented_classes(reference: Any) -> list[type]:
+    named = {"wick": wick.__all__, **reference.MORE}
+    values = [getattr(import_module(module), name) for module, names in named.items() for name in names]
+    return [value for value in [*values, *_events()] if isinstance(value, type)]
+
+
+def test_every_field_of_the_reference_has_a_description(reference: Any) -> None:
+    rows = {kind: reference.public_fields(kind) for kind in _documented_classes(reference)}
+    assert {"deps", "thread", "emit"} <= {name for name, _, _ in rows[RunOptions]}
+    left_out = [f"{kind.__name__}.{name}" for kind, found in rows.items() for name, _, words in found if not words]
+    assert left_out == [], "describe these fields in a comment at the end of their line"
+
+
+def test_every_key_of_the_reference_has_a_description(reference: Any) -> None:
+    files = sys.modules["reference_files"]
+    settings = {kind: files.field_comments(kind) for kind in (Settings, StaticToken, Jwt, Quotas, Retention)}
+    left_out = [f"{kind.__name__}.{name}" for kind, words in settings.items() for name in kind.model_fields
+                if not words.get(name)]  # fmt: skip
+    schema = build_agent_schema(RINGS, list_agent_keys(RINGS))
+    left_out += [f"{key}: {row[0]}" for key, form in schema["properties"].items()
+                 for _, rows in files.key_rows(key, form) for row in rows if not row[-1]]  # fmt: skip
+    assert left_out == [], "describe these keys in a comment of the class, or in a table of the guide"
+
+
+def test_every_field_of_the_http_api_has_a_description(reference: Any) -> None:
+    files, document = sys.modules["reference_files"], json.loads((ROOT / "ui" / "openapi.json").read_text("utf-8"))
+    left_out = [f"{name}.{row[0]}" for name, schema in document["components"]["schemas"].items()
+                for row in files.property_rows(name, schema) if not row[-1]]  # fmt: skip
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    left_out += [
+        f"{operation['operationId']}: {row[0]}"
+        for operation in operations
+        for row in files.parameter_rows(operation)
+        if not row[-1]
+    ]
+    assert left_out == [], "give the field a description, or add it to scripts/reference_fields.py"
+
+
+def test_the_reference_has_no_internal_names(reference: Any) -> None:
+    for kind in _documented_classes(reference):
+        members = {*dir(kind), *getattr(kind, "__annotations__", ())}
+        hidden = set(reference.INTERNAL.get(kind.__name__, "").split())
+        assert hidden <= members, f"{kind.__name__} has no {', '.join(sorted(hidden - members))}"
+    page = reference.api()
+    assert "### RunOptions" in page and "[RunOptions](#runoptions)" in page
+    assert [module for module in reference.MORE if "._" in module] == []
+    assert not re.search(
+        r"^#### (?:Run\.loop|Agent\.find_deps_problem|ToolUse\.seal)$|needs_output", page, re.MULTILINE
+    )
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------

@@ -255,6 +255,11 @@ def test_hooks_and_agents_are_not_tools() -> None:
         LooseAgent(Scripted(), tools=[wick.Limits()])
 
 
+def test_the_name_of_a_tool_is_a_keyword() -> None:
+    with pytest.raises(ConfigError, match=r"not 'search'; to name one, write @tool\(name='search'\) above it"):
+        tool("search")  # type: ignore[call-overload]
+
+
 def test_a_tool_that_describes_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     def roll(sides, *, run: Run):  # type: ignore[no-untyped-def]

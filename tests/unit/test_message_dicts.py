@@ -9,7 +9,7 @@ import pytest
 from wick import Agent, Message, Scripted, ToolCall, assistant, tool_message, user
 from wick.errors import MessageError
 from wick.message_dicts import read_message_dicts
-from wick.messages import FilePart, ImagePart, TextPart
+from wick.messages import AudioPart, FilePart, ImagePart, TextPart
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
 CONVERSATION: list[dict[str, Any]] = [
@@ -48,6 +48,8 @@ def test_a_conversation_is_converted() -> None:
          ImagePart(data="aGk=", media_type="image/png")),
         ({"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk=", "filename": "a.pdf"}},
          FilePart(data="aGk=", media_type="application/pdf", name="a.pdf")),
+        ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+         AudioPart(data="aGk=", media_type="audio/wav")),
         ({"type": "image", "url": "https://a.test/b.png"}, ImagePart("https://a.test/b.png")),
     ],
 )  # fmt: skip
@@ -67,8 +69,8 @@ def test_parts_are_converted(part: Any, expected: object) -> None:
         ({"role": "user", "content": 5}, "message 0: the message cannot be read at content"),
         ({"role": "user", "text": "hi"}, "at text: there is no such key"),
         ({"role": "user", "content": "hi", "name": "Ada"}, "a name, which only tool messages have; leave it out"),
-        ({"role": "user", "content": [{"type": "input_audio"}]},
-         r"message 0, content\[0\] has the type 'input_audio'; a part is text, image_url or file"),
+        ({"role": "user", "content": [{"type": "video_url"}]},
+         r"message 0, content\[0\] has the type 'video_url'; a part is text, image_url, input_audio or file"),
         ({"role": "user", "content": [{"type": "text", "text": "hi", "mood": "good"}]}, "the key 'mood', which is not"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.test", "x": 1}}]}, "'x'"),
         ({"role": "user", "content": [7]}, "has the type 7"),

@@ -49,7 +49,7 @@ def _operations() -> tuple[Run, Step, ModelCall, ToolUse]:
 
 
 def test_each_operation_has_its_rules_with_their_specification() -> None:
-    found = [(type(op), type(op.results)) for op in _operations()]
+    found = [(type(op), type(op.result_rules)) for op in _operations()]
     assert found == [*zip(OPERATIONS, RULES, strict=True)]
     for rules in RULES:
         assert rules.__doc__ and rules.__doc__.startswith("The rules for the `") and "\n    - " in rules.__doc__
@@ -57,16 +57,16 @@ def test_each_operation_has_its_rules_with_their_specification() -> None:
 
 def test_an_operation_that_is_none_of_the_four_has_no_rules() -> None:
     with pytest.raises(TypeError, match="not one of the four operations"):
-        Operation().results  # noqa: B018
+        Operation().result_rules  # noqa: B018
 
 
 def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
     run = Run()
     use = ToolUse(run, tool_call(), echo, {})
     model_call = ModelCall(run, Scripted(spare=True), "", [], [], {})
-    assert use.results.coerce("text") == ToolResult("text", tool_call_id="c1", name="echo")
-    assert model_call.results.coerce("text") == Message("assistant", "text")
-    assert run.results.coerce("text").text == "text"
+    assert use.result_rules.coerce("text") == ToolResult("text", tool_call_id="c1", name="echo")
+    assert model_call.result_rules.coerce("text") == Message("assistant", "text")
+    assert run.result_rules.coerce("text").text == "text"
     for op, wrong in (
         (use, 3),
         (use, None),
@@ -76,25 +76,25 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
         (Step(run, 1), "x"),
     ):
         with pytest.raises(HookError, match="result"):
-            op.results.coerce(wrong)
+            op.result_rules.coerce(wrong)
 
 
 def test_a_skipped_operation_has_a_result_with_the_reason() -> None:
     run = Run()
-    assert ToolUse(run, tool_call(), echo, {}).results.blocked("no").error == "no"
-    assert ModelCall(run, Scripted(spare=True), "", [], [], {}).results.blocked("no").text == "no"
+    assert ToolUse(run, tool_call(), echo, {}).result_rules.blocked("no").error == "no"
+    assert ModelCall(run, Scripted(spare=True), "", [], [], {}).result_rules.blocked("no").text == "no"
     run.halt(Stop("blocked: no"))
-    assert Step(run, 1).results.blocked("no") == Stop("blocked: no")
-    assert (run.results.blocked("no").outcome, run.results.blocked("no").reason) == ("stopped", "blocked: no")
+    assert Step(run, 1).result_rules.blocked("no") == Stop("blocked: no")
+    assert (run.result_rules.blocked("no").outcome, run.result_rules.blocked("no").reason) == ("stopped", "blocked: no")
 
 
 def test_a_blocked_run_step_or_model_call_ends_the_run_and_a_blocked_tool_use_does_not() -> None:
     for op in _operations():
-        op.results.prevent(Block("no"))
+        op.result_rules.prevent(Block("no"))
         assert op.prevented == Block("no")
         assert op.run.stopping == (None if isinstance(op, ToolUse) else Stop("blocked: no"))
         op.run.progress.stopping = None
-        op.results.prevent(Stop("enough"))
+        op.result_rules.prevent(Stop("enough"))
         assert op.run.stopping == Stop("stop requested: enough")
         op.run.progress.stopping = None
 
@@ -108,7 +108,7 @@ def test_a_result_in_place_of_another_has_changed() -> None:
         (use, ToolResult("a"), ToolResult("b")),
     ]
     for op, result, other in pairs:
-        rules: ResultRules[Any] = op.results
+        rules: ResultRules[Any] = op.result_rules
         op.result = rules.coerce(result)
         snapshot = rules.snapshot(op.result)
         assert not rules.has_changed(snapshot)
@@ -118,24 +118,24 @@ def test_a_result_in_place_of_another_has_changed() -> None:
 
 def test_a_tool_result_that_was_changed_in_place_has_changed() -> None:
     use = _operations()[3]
-    use.result = use.results.coerce(ToolResult("a", data={"rows": [1]}))
-    snapshot = use.results.snapshot(use.result)
+    use.result = use.result_rules.coerce(ToolResult("a", data={"rows": [1]}))
+    snapshot = use.result_rules.snapshot(use.result)
     use.result.data["rows"].append(2)
-    assert use.results.has_changed(snapshot) and snapshot.copy is not None and snapshot.copy.data == {"rows": [1]}
+    assert use.result_rules.has_changed(snapshot) and snapshot.copy is not None and snapshot.copy.data == {"rows": [1]}
 
 
 def test_a_step_whose_result_is_set_to_a_stop_is_decided_and_has_no_error() -> None:
     step = _operations()[1]
     step.error, step.result = ValueError("x"), Stop("enough")
-    assert step.results.take_decision(None) == Stop("enough") and step.error is None
+    assert step.result_rules.take_decision(None) == Stop("enough") and step.error is None
     step.result = Continue()
-    assert step.results.take_decision(step.result) is None
+    assert step.result_rules.take_decision(step.result) is None
 
 
 def test_a_withheld_result_is_an_error_except_that_of_a_run() -> None:
     for op in _operations():
         op.result = kept = Result("kept") if isinstance(op, Run) else None  # type: ignore[assignment]
-        op.results.withhold("the hook failed")
+        op.result_rules.withhold("the hook failed")
         if isinstance(op, Run):
             assert op.result is kept and op.error is None
         elif isinstance(op, ToolUse):

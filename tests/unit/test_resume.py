@@ -655,3 +655,26 @@ async def test_wrap_cannot_swallow_a_pause(operation: type[Any]) -> None:
         thread=thread
     )
     assert (resumed.outcome, resumed.text) == ("completed", "done")
+
+
+async def test_an_approval_of_a_model_call_without_the_address_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of versions whose hash did not cover the address of the model still resume."""
+
+    class Served(Scripted):
+        base_url = "https://a.test/v1"
+
+    @guard(ModelCall)
+    def confirm(call: ModelCall) -> Ask:
+        return Ask("Send it?")
+
+    sessions = Sessions(InMemory())
+    with monkeypatch.context() as older:
+        older.setattr("wick.operations._address", lambda model: "")
+        waits = await Agent(Served(spare=True), hooks=[sessions, confirm]).run("Hello.", thread="th_1")
+    assert waits.outcome == "interrupted"
+    for outcome in ("interrupted", "completed"):
+        for question in await sessions.questions("th_1"):
+            await sessions.answer("th_1", question["id"], "allow")
+        again = await Agent(Served("Done.", spare=True), hooks=[sessions, confirm]).run(thread="th_1")
+        assert again.outcome == outcome
+    assert again.text == "Done."

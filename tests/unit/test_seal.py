@@ -29,6 +29,7 @@ from wick import threads as threads_module
 from wick._internal.frozen import FrozenDict
 from wick._internal.sealed_copies import ReadOnly, copy_value, open_copy
 from wick.errors import HookError, Sealed
+from wick.models import OpenAI
 
 MODEL = Scripted(spare=True)
 
@@ -286,6 +287,16 @@ def test_the_hash_of_a_step_covers_its_sealed_fields(change: dict[str, Any]) -> 
 )
 def test_the_hash_of_a_model_call_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _model_call(**change).seal().hash != _model_call().seal().hash
+
+
+def test_the_hash_of_a_model_call_covers_the_address_of_its_model() -> None:
+    urls = ["https://a.test/v1?key=sk-x", "https://b.test/v1?key=sk-x"]
+    models = [OpenAI("gpt-4o", base_url=url, api_key="sk-x") for url in urls]
+    calls = [_model_call(model=model) for model in (*models, models[0])]
+    first, second, again = [call.seal().hash for call in calls]
+    assert first == again != second
+    assert "sk-x" not in str(calls[0].to_json()) and "a.test" not in str(calls[0].to_json())
+    assert "address" not in _model_call().to_json()  # a model without one has the hash of older versions
 
 
 @pytest.mark.parametrize(

@@ -281,17 +281,6 @@ def test_an_item_that_is_not_there_cannot_be_dropped() -> None:
     assert len(thread.entries) == 1
 
 
-def test_the_state_has_messages_and_the_values_the_api_shows() -> None:
-    thread = talk()
-    thread.values["secret"] = 1
-    assert thread.state() == {
-        "thread_id": "th_1",
-        "messages": thread.messages.to_json(),
-        "todos": [{"title": "add", "done": False}],
-    }
-    thread.state()["todos"].append("free to change")
-
-
 # -- states of calls and runs -----------------------------------------------------------------------------------------
 
 

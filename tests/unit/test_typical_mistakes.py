@@ -7,7 +7,6 @@ text that the program returns) names the fix: the list gives the words.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
 import warnings
@@ -514,7 +513,6 @@ def see_answer(program: Callable[..., object], folder: Path) -> str:
                 seen.append(str(program(folder) if program.__code__.co_argcount else program()))
             except Exception as error:
                 seen.append(str(error))
-            gc.collect()  # a coroutine that was never awaited warns when it is collected
         seen += [str(warning.message) for warning in caught]
     finally:
         logging.getLogger("wick").removeHandler(handler)

@@ -234,6 +234,9 @@ MODEL_NAMES = _spread_names(
         ),
         'write Agent("ollama:MODEL")': "Ollama OllamaModel ChatOllama",
         'a model is given by name: Agent("openai:gpt-4o")': "LiteLLM LiteLlm LitellmModel init_chat_model infer_model",
+        'write `from wick.models import Google`, or Agent("google:…")': (
+            "Gemini GeminiModel GoogleModel ChatGoogleGenerativeAI"
+        ),
         "write `from wick.models import Scripted`": "TestModel",
     }
 )

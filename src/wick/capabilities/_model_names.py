@@ -1,20 +1,20 @@
-"""Models of capabilities, given as objects or by name.
-
-Capabilities cannot import the model registry. The agent of the first run that needs a name resolves it.
-"""
+"""Models of capabilities, given as objects or by name. `run.find_model` resolves a name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError
-from wick.operations import Run
-from wick.protocols import Model
+from wick.operations import ModelLike
 
-ModelLike = Model | str | Mapping[str, Any]
-_KEY = "models by name"  # of run.scratch
+
+class NamedModels:
+    """Base of capabilities that take models. The agent checks the names at construction, not when they are needed."""
+
+    def list_models(self) -> Iterable[ModelLike | None]:
+        """Return the models as they were given."""
+        raise NotImplementedError
 
 
 def check_model(given: Any, where: str) -> Any:
@@ -30,14 +30,3 @@ def model_label(given: ModelLike) -> str:
     if isinstance(given, Mapping):
         return ":".join(str(given[key]) for key in ("provider", "model") if given.get(key))
     return given if isinstance(given, str) else given.name
-
-
-async def find_model(run: Run, given: ModelLike) -> Model:
-    """Return a model; one given by name is created once per run, in a worker thread."""
-    if not isinstance(given, str | Mapping):
-        return given
-    models: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})
-    key = repr(given)
-    if key not in models:
-        models[key] = await run_in_thread(lambda: run.make(given).model, "finding a model")
-    return models[key]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wick._internal.frozen import thaw
 from wick._internal.prompt_text import defuse_tags, fence_text, to_one_line
 from wick._internal.worker_threads import run_in_thread
-from wick.capabilities._model_names import check_model, find_model
+from wick.capabilities._model_names import NamedModels, check_model
 from wick.capability import Capability
 from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, ModelError
 from wick.hooks import after
 from wick.messages import Messages, user
-from wick.operations import Run, Step
-from wick.protocols import Model
+from wick.operations import ModelLike, Run, Step
 
 FINISHED = ("completed", "finish reason")
 MESSAGE_CHARS = 4_000  # of one message that led to the answer
@@ -43,7 +41,7 @@ Judge the answer. Reply with JSON alone: {{"approved": true, "feedback": ""}}, o
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
-class Critique(Capability):
+class Critique(NamedModels, Capability):
     """Reviews the final answer with a model; a rejected answer goes back with feedback, at most `rounds` times.
 
     If the last round rejects the answer, the run keeps it and `result.reason` contains the feedback. If the critic
@@ -52,7 +50,7 @@ class Critique(Capability):
 
     def __init__(
         self,
-        model: Model | str | Mapping[str, Any] | None = None,
+        model: ModelLike | None = None,
         rounds: int = CRITIQUE_ROUNDS,
         *,
         criteria: str = "",
@@ -64,6 +62,9 @@ class Critique(Capability):
         if not isinstance(criteria, str):
             raise ConfigError(f"Critique(criteria={criteria!r}): describe a good answer in a text")
         self.model, self.rounds, self.criteria = model, rounds, criteria.strip()
+
+    def list_models(self) -> Iterable[ModelLike | None]:
+        return (self.model,)
 
     @after(Step)
     async def judge(self, step: Step) -> Continue | None:
@@ -79,7 +80,7 @@ class Critique(Capability):
         try:
             question = await run_in_thread(lambda: self._format_question(run.output, answer), "asking the critic")
             settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
-            model = {"model": await find_model(run, self.model)} if self.model is not None else {}
+            model = {"model": await run.find_model(self.model)} if self.model is not None else {}
             reply = await run.call_model(
                 [user(question)], purpose="critique", system=SYSTEM, settings=settings, **model
             )

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from wick.capabilities._model_names import check_model, find_model, model_label
+from wick.capabilities._model_names import NamedModels, check_model, model_label
 from wick.capability import Capability
 from wick.errors import ConfigError, ModelError
 from wick.hooks import Next, wrap
 from wick.messages import Message
-from wick.operations import ModelCall
-from wick.protocols import Model
+from wick.operations import ModelCall, ModelLike
 
 REQUEST_ERRORS = (400, 413, 422)  # invalid requests, which another model would refuse too
 
 
-class Fallback(Capability):
+class Fallback(NamedModels, Capability):
     """Tries the given models in order when the agent's model fails. Guards see each attempt with its model.
 
     It wraps `Retry`, which every agent has: each model is retried before the next one is tried.
     """
 
-    def __init__(self, *models: Model | str | Mapping[str, Any]) -> None:
+    def __init__(self, *models: ModelLike) -> None:
         if not models:
             raise ConfigError("Fallback(model, …) takes models, or their names; give at least one")
         self.models = tuple(check_model(model, "Fallback(model, …)") for model in models)
+
+    def list_models(self) -> Iterable[ModelLike | None]:
+        return self.models
 
     @wrap(ModelCall, priority=1)
     async def ask_another(self, call: ModelCall, next: Next[Message]) -> Message:
@@ -34,7 +35,7 @@ class Fallback(Capability):
         try:
             for number, given in enumerate((call.model, *self.models)):
                 try:
-                    attempt = replace(call, model=await find_model(call.run, given)) if number else call
+                    attempt = replace(call, model=await call.run.find_model(given)) if number else call
                 except ConfigError as unknown:  # no such model, or its key is missing: the next may work
                     call.run.record("fallback", model=model_label(given), error=str(unknown))
                     continue

@@ -58,7 +58,8 @@ class Permissions(Capability):
     """Decides about each tool use by rules, then by grants of the user, then by the mode.
 
     It is a guard: it sees the final arguments, and it also applies to child agents. A deny rule overrides everything.
-    An allow rule only suppresses the question of the mode.
+    An allow rule only suppresses the question of the mode. With `missing_tools`, rules may name tools that the agent
+    does not have.
     """
 
     def __init__(
@@ -71,10 +72,11 @@ class Permissions(Capability):
         policy: str | Sequence[str] = (),
         grants: Iterable[Mapping[str, Any]] | None = None,
         backend: Backend | None = None,
+        missing_tools: bool = False,
     ) -> None:
         if mode not in get_args(Mode):
             raise ConfigError(f"there is no permission mode {mode!r}; the modes are {', '.join(get_args(Mode))}")
-        self.mode, self.backend = mode, backend
+        self.mode, self.backend, self.missing_tools = mode, backend, missing_tools
         names = [policy] if isinstance(policy, str) else _check_list("policy", policy)
         for name in names:
             if name not in POLICIES:
@@ -93,7 +95,8 @@ class Permissions(Capability):
 
     def hooks(self) -> list[Hook]:
         """Return the guard, and one hook per tool that is not built in: an agent without the tool refuses the rule."""
-        names = {rule.tool: rule for rule in reversed(self.rules) if not rule.allows_missing_tool}
+        needed = () if self.missing_tools else reversed(self.rules)
+        names = {rule.tool: rule for rule in needed if not rule.allows_missing_tool}
         return [
             *super().hooks(),
             *(

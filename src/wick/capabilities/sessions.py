@@ -47,9 +47,9 @@ class Sessions(Capability):
         if patience < 0 or lease <= 0:
             raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
         if isinstance(store, str | Path):
-            from wick.stores.sqlite import Sqlite
+            from wick.stores.registry import open_folder_or_address
 
-            store = Sqlite(Path(store) / "threads.db")
+            store = open_folder_or_address(store)
         self.store: Store = store
         self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
 

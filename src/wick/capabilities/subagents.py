@@ -14,6 +14,7 @@ from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import cancel_and_wait
 from wick.capabilities._child_agents.definitions import Definition, load_definitions
+from wick.capabilities._child_agents.definitions import Subagent as Subagent
 from wick.capabilities._child_agents.runs import (
     OPEN,
     BackgroundTask,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
@@ -11,14 +11,13 @@ from typing import Any
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import call_function, run_in_thread
-from wick.capabilities._model_names import check_model, find_model
+from wick.capabilities._model_names import NamedModels, check_model
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ConfigError, MessageError
 from wick.hooks import Next, after, before, wrap
 from wick.messages import AudioPart, FilePart, Message, Messages, TextPart, ToolCall, user
-from wick.operations import ModelCall, Result, Run
-from wick.protocols import Model
+from wick.operations import ModelCall, ModelLike, Result, Run
 from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ If the conversation begins with an earlier summary, take over all of it that sti
 Answer with the summary alone."""
 
 
-class Summarization(Capability):
+class Summarization(NamedModels, Capability):
     """Replaces the oldest messages by a summary when the next request would exceed `threshold` tokens.
 
     The thread keeps every message. A compaction is an entry with the summary and the number of messages it replaces;
@@ -73,7 +72,7 @@ class Summarization(Capability):
         keep: float = 0.10,
         summarizer: Summarizer | None = None,
         buffer: int | None = None,
-        model: Model | str | Mapping[str, Any] | None = None,
+        model: ModelLike | None = None,
         command: str = "/compact",
     ) -> None:
         self.window = _check_tokens("window", window)
@@ -90,6 +89,9 @@ class Summarization(Capability):
         if not isinstance(command, str):
             raise ConfigError(f"Summarization(command={command!r}): the command is a text, or empty for none")
         self.keep, self.summarizer, self.model, self.command = keep, summarizer, model, command.strip()
+
+    def list_models(self) -> Iterable[ModelLike | None]:
+        return (self.model,)
 
     @before(ModelCall, priority=OUTERMOST)
     async def shorten(self, call: ModelCall) -> None:
@@ -226,7 +228,7 @@ class Summarization(Capability):
         transcript = await run_in_thread(lambda: self._format_transcript(old), "summing up")
         question = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=more)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
-        model = {"model": await find_model(run, self.model)} if self.model is not None else {}
+        model = {"model": await run.find_model(self.model)} if self.model is not None else {}
         reply = await run.call_model(
             [user(question)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model
         )

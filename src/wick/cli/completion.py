@@ -1,4 +1,4 @@
-"""Shell completion of thread ids, question ids, and agents in a file.
+"""Shell completion of thread ids, question ids, and agents in a file, and the completion script for bash.
 
 Completion must be fast and silent: it reads only local files, and offers nothing after an error.
 """
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, split_arg_string
 
 from wick._internal.prompt_text import to_one_line
 
@@ -67,12 +67,13 @@ def complete_agent_specs(ctx: click.Context, param: click.Parameter, incomplete:
     """Complete FILE:ID with the agents of the file; without a colon, files and the agents of the folder's file."""
     path, colon, id = incomplete.rpartition(":")
     if colon:
-        return [CompletionItem(f"{path}:{name}") for name in _list_agents(path) if name.startswith(id)]
-    own = [CompletionItem(f"{AGENTS_FILE}:{name}") for name in _list_agents(AGENTS_FILE)]
-    return [*(item for item in own if item.value.startswith(incomplete)), CompletionItem(incomplete, type="file")]
+        return [CompletionItem(f"{path}:{name}") for name in list_agent_names(path) if name.startswith(id)]
+    own = [CompletionItem(f"{AGENTS_FILE}:{name}") for name in list_agent_names(AGENTS_FILE)]
+    return [CompletionItem(incomplete, type="file"), *(item for item in own if item.value.startswith(incomplete))]
 
 
-def _list_agents(path: str) -> list[str]:
+def list_agent_names(path: str) -> list[str]:
+    """Return the names under `agents:` of a file, or nothing if it cannot be read."""
     try:
         from wick._internal.safe_yaml import read
 
@@ -80,3 +81,41 @@ def _list_agents(path: str) -> list[str]:
         return [*agents] if isinstance(agents, dict) else []
     except Exception:
         return []
+
+
+# -- bash -----------------------------------------------------------------------------------------------------------
+
+# Bash splits words at `:` and `=`, and replaces only the part after the last of them. So the script passes the line
+# up to the cursor, and removes the part before the last `:` from the answers.
+_BASH_SCRIPT = """\
+%(complete_func)s() {
+    local IFS=$'\\n' line="${COMP_LINE:0:$COMP_POINT}" completion type value current
+    current="${line##*[[:space:]]}"
+    [[ $current == --*=* ]] && current="${current#*=}"
+    COMPREPLY=()
+    for completion in $(env COMP_WORDS="$line" %(complete_var)s=bash_complete "$1"); do
+        type="${completion%%%%,*}" value="${completion#*,}"
+        if [[ $type == dir ]]; then
+            compopt -o dirnames
+        elif [[ $type == file ]]; then
+            compopt -o default
+        else
+            [[ $COMP_WORDBREAKS == *:* && $current == *:* ]] && value="${value#"${current%%:*}:"}"
+            COMPREPLY+=("$value")
+        fi
+    done
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class BashCompletion(BashComplete):
+    """Completion for bash that also completes words with a colon, such as `agents.yaml:coder`."""
+
+    source_template = _BASH_SCRIPT
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the current one, and the current one up to the cursor."""
+        line = os.environ["COMP_WORDS"]
+        words = split_arg_string(line)[1:]
+        return (words, "") if line[-1:].isspace() or not words else (words[:-1], words[-1])

@@ -15,9 +15,12 @@ from importlib import import_module
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, add_completion_class
 
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.cli.command_group import CommandGroup, explain_unknown_option
+from wick.cli.command_help import add_help
+from wick.cli.completion import BashCompletion
 from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
@@ -27,6 +30,7 @@ COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
+    "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
     "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
@@ -52,17 +56,21 @@ class RootCommand(CommandGroup):
             raise explain_unknown_option(error) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS]
+        return [*COMMANDS, *(name for name, _ in _list_plugins())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return _load_plugin(cmd_name)
         command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+        add_help(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
+        if plugins := _list_plugins():
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl(plugins)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing a command."""
@@ -86,9 +94,27 @@ class RootCommand(CommandGroup):
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
             message = str(error)
-            if isinstance(error, OSError) and error.strerror:  # without its number
+            if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by getcwd
+                message = "the current folder does not exist any more; change to another one"
+            elif isinstance(error, OSError) and error.strerror:  # without its number
                 message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
             raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
+
+
+def _list_plugins() -> list[tuple[str, str]]:
+    """Return the commands of installed packages with their packages, without importing them."""
+    found = {plugin.name: f"From {plugin.distribution}." for plugin in find_plugins("wick.commands")}
+    return [(name, text) for name, text in found.items() if name not in COMMANDS]
+
+
+def _load_plugin(name: str) -> click.Command | None:
+    """Return the command of an installed package, or None."""
+    if (plugin := find_plugin("wick.commands", name)) is None:
+        return None
+    command = plugin.load()
+    if not isinstance(command, click.Command):
+        raise plugin.build_error("is not a command of click")
+    return command
 
 
 class _InvalidCall(click.ClickException):
@@ -99,3 +125,7 @@ class _InvalidCall(click.ClickException):
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Build, run and serve AI agents."""
+
+
+add_help(wick, "")
+add_completion_class(BashCompletion)

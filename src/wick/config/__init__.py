@@ -24,7 +24,13 @@ from typing import Any
 from wick._internal.safe_yaml import KeyPath, YamlSource, read
 from wick.agent import Agent
 from wick.config.builder import AgentConfig, AgentsFile
-from wick.config.keys import CapabilityRing, build_agent_schema, build_file_schema, list_agent_keys
+from wick.config.keys import (
+    CapabilityRing,
+    build_agent_schema,
+    build_file_schema,
+    find_backend_plugin,
+    list_agent_keys,
+)
 from wick.config.options_schema import ConfigLocation, Schema, coerce_value, suggest_key
 from wick.config.secrets import check_exposure
 from wick.errors import ConfigError
@@ -142,7 +148,11 @@ def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
-    agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data))
+    try:
+        plugin = find_backend_plugin(data.get("backend"))
+        agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data), plugin)
+    except ConfigError as error:  # the plugin of a backend cannot be loaded
+        raise source.error_at((*at, "backend"), f"backend: {error}") from None
     options: dict[str, Any] = coerce_value(data, agent_schema, ConfigLocation(source, at, at))
     for key, value in options.items():  # a short value becomes a map with its option
         ring = BY_KEY.get(key)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import Parameter
 from logging import DEBUG, WARNING, getLogger
 from operator import attrgetter
@@ -18,19 +18,22 @@ from typing import Any, get_args, get_origin
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.import_path import load_module
+from wick._internal.plugins import find_plugin, find_plugins
 from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
-from wick.config.keys import BACKENDS, CapabilityRing, load_own
+from wick.config.keys import CapabilityRing, load_backend_class, load_own
 from wick.config.options_schema import read_hints, suggest_key
 from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
 from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
+from wick.operations import Run
 from wick.protocols import Backend, Model
+from wick.stores.registry import MEMORY, create_store, find_scheme
 from wick.tools import HttpTool, Tool
 from wick.workspace.protected import PROTECTED
 
@@ -101,7 +104,8 @@ class _AgentBuilder:
     """Builds one agent, part by part."""
 
     def __init__(self, config: AgentConfig, backend: Backend | None) -> None:
-        self.config, self.options, self.folder = config, config.options, config.file.folder
+        self.config, self.folder = config, config.file.folder
+        self.options = self._add_claude_settings(config.options)
         self._workspaces: list[str] = []
         self.backend = backend if backend is not None else self._build_backend()
         if backend is not None and backend.name == "local":
@@ -119,6 +123,7 @@ class _AgentBuilder:
                 hooks=hooks,
                 ask=ask,
                 settings=self.options.get("settings"),
+                deps_factory=self._load_deps_factory(),
             )
 
     @contextmanager
@@ -128,6 +133,22 @@ class _AgentBuilder:
             yield
         except (WickError, OSError) as error:
             raise self.config.build_error(key, error, *within) from error
+
+    def _add_claude_settings(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options with the settings of Claude Code, if they are wanted."""
+        given = options.get("claude_settings", False)
+        if given is False:
+            return options
+        wanted: dict[str, Any] = {"paths": given} if isinstance(given, list) else {} if given is True else dict(given)
+        backend = options.get("backend")
+        local = {"type": backend} if isinstance(backend, str) else backend or {}
+        workdir = local.get("workdir", "workspace") if local.get("type") == "local" else "."
+        folder = self._resolve_path(wanted.pop("folder", workdir))
+        paths = [self._resolve_path(path) for path in wanted.pop("paths", ())]
+        is_written = self.config.locate_key("claude_settings")[-1:] == ("claude_settings",)  # else the caller set it
+        with self._locate_errors("claude_settings") if is_written else nullcontext():
+            settings = load_own("wick.config.claude_settings:ClaudeSettings").load(folder, paths=paths, **wanted)
+            return settings.apply_to(options)  # type: ignore[no-any-return]
 
     # -- rings --
 
@@ -212,12 +233,9 @@ class _AgentBuilder:
             window = self.options.get("context_window")
             return options if window is None else {"window": window, **options}
         if key == "sessions":
-            store = options.get("store", "sessions")
-            if store == "memory":
-                return {**options, "store": load_own("wick.stores.in_memory:InMemory")()}
-            if re.match(r"postgres(ql)?://", store):
-                return {**options, "store": load_own("wick.stores.postgres:Postgres")(str(store))}
-            return {**options, "store": self._resolve_path(store)}
+            store = str(options.get("store", "sessions"))
+            is_folder = store != MEMORY and not find_scheme(store)
+            return {**options, "store": create_store(self._resolve_path(store) if is_folder else store)}
         if key == "builtins":
             tools = options.get("tools")
             if tools is None:
@@ -313,7 +331,9 @@ class _AgentBuilder:
             with self._locate_errors("backend"):
                 options["volumes"] = pin_volumes(volumes, self._pin_workspace)
         with self._locate_errors("backend"):
-            backend: Backend = self._construct(load_own(BACKENDS[type]), options)
+            backend: Backend = self._construct(load_backend_class(type), options)
+            if not isinstance(backend, Backend):
+                raise ConfigError(f"{type} is not a backend: it does not have all methods of a Backend")
         self.config.resources.append(backend)
         return backend
 
@@ -358,17 +378,36 @@ class _AgentBuilder:
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
 
+    def _load_deps_factory(self) -> Callable[[Run[Any]], Any] | None:
+        """Return the function of the run that `deps` names."""
+        if (name := self.options.get("deps")) is None:
+            return None
+        with self._locate_errors("deps"):
+            factory = self._load_python(name)
+            if not callable(factory) or inspect.iscoroutinefunction(factory):
+                raise ConfigError(f"{name} is not a plain function; name one that takes the run and returns the deps")
+            try:
+                inspect.signature(factory).bind(None)
+            except (TypeError, ValueError):
+                raise ConfigError(
+                    f"{name} must take one argument, the run: def {name.partition(':')[2]}(run: Run)"
+                ) from None
+            return factory  # type: ignore[no-any-return]
+
     # -- names --
 
     def _load_named(self, name: str, group: str, what: str, known: tuple[str, ...]) -> Any:
         """Return an object by entry point name, or by `module:name`."""
         if ":" in name:
             return self._load_python(name)
-        points = {point.name: point for point in entry_points(group=group)}
-        if name in points:
-            return _load_checked(points[name].load, name)
-        hint = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
-        raise ConfigError(f"there is no {what} {name!r}; {hint if known or points else 'write module:name'}")
+        if (plugin := find_plugin(group, name)) is not None:
+            loaded = plugin.load()
+            for workspace in self._workspaces:
+                check_loaded(workspace)
+            return loaded
+        names = [*known, *(plugin.name for plugin in find_plugins(group))]
+        hint = suggest_key(name, names, "one of your own is written module:name, and there are")
+        raise ConfigError(f"there is no {what} {name!r}; {hint if names else 'write module:name'}")
 
     def _load_python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")

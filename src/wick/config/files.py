@@ -54,10 +54,11 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
 
 
 def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the `module:name` references in hooks, tools and handlers of an agent and its subagents."""
+    """Yield the `module:name` references in hooks, tools, deps and handlers of an agent and its subagents."""
     for hook in as_list(options.get("hooks")):
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
     yield from (tool for tool in as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
+    yield from (str(name) for name in as_list(options.get("deps")))
     recipes, subagents = _as_mapping(options.get("recipes")), _as_mapping(options.get("subagents"))
     yield from (str(handler) for handler in _as_mapping(recipes.get("handlers")).values())
     agents = subagents.get("agents")
@@ -72,7 +73,9 @@ def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> 
     for given in as_list(programs.get("dirs")):
         path = given.get("dir", "") if isinstance(given, Mapping) else given
         yield resolve_path(folder, path), "a folder of hook programs"
-    for given in as_list(programs.get("claude")):
+    settings = options.get("claude_settings")
+    named = settings if isinstance(settings, list) else _as_mapping(settings).get("paths")
+    for given in (*as_list(programs.get("claude")), *as_list(named)):
         yield resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():
         yield resolve_path(folder, programs[name]), "the trust file of hook programs"

@@ -9,6 +9,7 @@ from importlib import import_module
 from inspect import getdoc
 from typing import Any
 
+from wick._internal.plugins import find_plugin
 from wick.agent import SETTINGS
 from wick.capabilities._child_agents.definitions import KEYS as DEFINITION
 from wick.config.options_schema import (
@@ -27,6 +28,7 @@ from wick.config.options_schema import (
     build_object_schema,
     build_options_schema,
 )
+from wick.errors import ConfigError
 from wick.tools import HttpTool
 
 BACKENDS = {
@@ -59,6 +61,23 @@ def load_own(name: str) -> Any:
     return getattr(import_module(module), kind)
 
 
+def load_backend_class(type: str) -> Callable[..., Any]:
+    """Return the class of a backend, or the factory of a plugin."""
+    if type in BACKENDS:
+        return load_own(BACKENDS[type])  # type: ignore[no-any-return]
+    if (plugin := find_plugin("wick.backends", type)) is None:
+        raise ConfigError(f"there is no backend {type!r}; the backends are {', '.join(BACKENDS)}")
+    return plugin.load()  # type: ignore[no-any-return]
+
+
+def find_backend_plugin(value: Any) -> str:
+    """Return the type of a backend if a plugin provides it, or an empty text."""
+    named = value.get("type") if isinstance(value, dict) else value
+    if not isinstance(named, str) or named in BACKENDS:
+        return ""
+    return named if find_plugin("wick.backends", named) is not None else ""
+
+
 def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
     """Return a JSON Schema of the file, for editors."""
     several = {"agents": {"type": "object", "additionalProperties": any_of({"$ref": "#/$defs/agent"}, {"type": "null"}),
@@ -83,11 +102,14 @@ def list_agent_keys(rings: Iterable[CapabilityRing]) -> frozenset[str]:
 
 
 @cache
-def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str]) -> Schema:
-    """Return the schema of an agent. Only used keys are described, so that other capabilities are not imported."""
+def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str], plugin: str = "") -> Schema:
+    """Return the schema of an agent. Only used keys are described, so that other capabilities are not imported.
+
+    `plugin` is the type of a backend that a plugin provides.
+    """
     parts: dict[str, Schema] = {**_PLAIN, "backend": ANYTHING, **{ring.key: ANYTHING for ring in rings}}
     if "backend" in used:
-        parts["backend"] = _build_backend_schema()
+        parts["backend"] = _build_backend_schema(plugin)
     parts |= {ring.key: _build_ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
     parts["hooks"] = any_of(_HOOKS, _EVENTS, description="Hooks of your own, or programs by the events they handle.")
     return build_object_schema(parts, description="An agent.")
@@ -113,14 +135,15 @@ def _build_ring_schema(ring: CapabilityRing) -> Schema:
 
 
 @cache
-def _build_backend_schema() -> Schema:
-    without = {"local": ("path",), "docker": ("owner", "server"), "state": ("files",)}
+def _build_backend_schema(plugin: str = "") -> Schema:
+    without: dict[str, tuple[str, ...]] = {"local": ("path",), "docker": ("owner", "server"), "state": ("files",)}
     forms = []
-    for type, name in BACKENDS.items():
-        known = build_options_schema(load_own(name), without[type], **({"workdir": TEXT} if type == "local" else {}))
+    for type in (*BACKENDS, *([plugin] if plugin else [])):
+        others = {"workdir": TEXT} if type == "local" else {}
+        known = build_options_schema(load_backend_class(type), without.get(type, ()), **others)
         needs = ["type", "image"] if type == "docker" else ["type"]
         forms.append(build_object_schema({"type": {"const": type}, **known["properties"]}, required=needs))
-    names: Schema = {"enum": ["local", "state"]}  # `docker` needs an image
+    names: Schema = {"enum": ["local", "state", *([plugin] if plugin else [])]}  # `docker` needs an image
     return any_of({"const": False}, names, *forms, description="Where files are and commands run.")
 
 
@@ -139,12 +162,19 @@ _PLAIN: dict[str, Schema] = {
     "name": {**TEXT, "description": "The name of the agent."},
     "model": MODEL,
     "system_prompt": {**TEXT, "description": "The system prompt of the model."},
+    "claude_settings": any_of(
+        SWITCH,
+        TEXTS,
+        build_object_schema({"folder": TEXT, "paths": TEXTS, "allow_bypass": SWITCH}),
+        description="Settings files of Claude Code: the default ones, or those of paths.",
+    ),
     "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
     "tools": {
         "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
         "type": "array",
         "items": any_of(TEXT, _HTTP_TOOL),
     },
+    "deps": {**REFERENCE, "description": "A function of the run that returns the deps of tools and hooks."},
     "settings": build_object_schema(
         {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
          "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},

@@ -16,6 +16,11 @@ def split_agent_spec(spec: str, folder: Path | None = None) -> tuple[Path, str]:
     return (folder / path, id) if colon and path and not (folder / spec).exists() else (folder / spec, "")
 
 
+def find_permissions(options: Mapping[str, Any]) -> Any:
+    """Return the permissions of an agent's options. Those of settings files are added later, and keep their mode."""
+    return options.get("permissions") or ({} if options.get("claude_settings") else None)
+
+
 def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
     """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
     if permissions is None or permissions is False:

@@ -12,7 +12,7 @@ from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import Config, load
 from wick.config.builder import load_python_name
-from wick.config.selection import add_rules, split_agent_spec
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError
 from wick.evals.suite import EvalVariant
 from wick.hooks import Hook
@@ -72,7 +72,7 @@ class VariantAgents:
             other = {key: value for key, value in variant.permissions.items() if key not in more}
             part.options = {
                 **part.options,
-                "permissions": {**add_rules(part.options.get("permissions"), **more), **other},
+                "permissions": {**add_rules(find_permissions(part.options), **more), **other},
             }
         part.options = {**part.options, "sessions": False}
         return part.agent()

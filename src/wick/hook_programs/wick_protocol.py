@@ -187,7 +187,7 @@ def _replace_field(op: Operation[Any], name: str, value: Any) -> None:
     elif isinstance(op, ToolUse):
         op.result = parse_tool_result(value)
     elif isinstance(value, str):
-        op.result = op.results.coerce(value)
+        op.result = op.result_rules.coerce(value)
     else:
         raise InvalidAnswer("answered with a JSON object in 'result', which is a text here")
 

@@ -16,18 +16,25 @@ from wick.protocols import Model
 if TYPE_CHECKING:
     from wick.models.anthropic import Anthropic
     from wick.models.demo import Demo
+    from wick.models.google import Google
     from wick.models.local import Local
     from wick.models.openai import OpenAI
+    from wick.models.openai_hosts import XAI, Cerebras, DeepSeek, Fireworks, Groq, Mistral, Nvidia, OpenRouter, Together
     from wick.models.openai_responses import OpenAIResponses
     from wick.models.scripted import FunctionModel, Scripted
 
 __all__ = [
-    "Anthropic", "Demo", "FunctionModel", "Local", "OpenAI", "OpenAIResponses", "Scripted", "check_model", "resolve",
+    "Anthropic", "Cerebras", "DeepSeek", "Demo", "Fireworks", "FunctionModel", "Google", "Groq", "Local",
+    "Mistral", "Nvidia", "OpenAI", "OpenAIResponses", "OpenRouter", "Scripted", "Together", "XAI",
+    "check_model", "resolve",
 ]  # fmt: skip
 
 _MODULES = {
-    "Anthropic": "anthropic", "Demo": "demo", "FunctionModel": "scripted", "Local": "local", "OpenAI": "openai",
-    "OpenAIResponses": "openai_responses", "Scripted": "scripted",
+    "Anthropic": "anthropic", "Cerebras": "openai_hosts", "DeepSeek": "openai_hosts", "Demo": "demo",
+    "Fireworks": "openai_hosts", "FunctionModel": "scripted", "Google": "google", "Groq": "openai_hosts",
+    "Local": "local", "Mistral": "openai_hosts", "Nvidia": "openai_hosts", "OpenAI": "openai",
+    "OpenAIResponses": "openai_responses", "OpenRouter": "openai_hosts", "Scripted": "scripted",
+    "Together": "openai_hosts", "XAI": "openai_hosts",
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers read the imports above

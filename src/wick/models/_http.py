@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from json import dumps, loads
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from wick import constants
 from wick.errors import ConfigError, ModelError
+from wick.models._event_stream import EventStreamDecoder
 from wick.models._network import Endpoint, NetworkSettings, Unreachable, find_proxy, shown_address
 from wick.models._sse import SSEDecoder, WholeBody
 from wick.protocols import Delta, Finish
@@ -120,6 +121,10 @@ class ReplyParser(Protocol):
         ...
 
 
+_DECODERS: dict[str, type[WholeBody] | type[EventStreamDecoder]] = {
+    "application/json": WholeBody,
+    "application/vnd.amazon.eventstream": EventStreamDecoder,
+}
 Authorize = Callable[[ModelServer, bytes], Awaitable[ModelServer]]  # adds the credentials of one request to its server
 
 
@@ -144,7 +149,8 @@ async def stream(
             if response.status != 200:
                 raise await _build_refusal(server, response)
             content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            events = WholeBody() if content_type == "application/json" else SSEDecoder()
+            decoder = _DECODERS.get(content_type, SSEDecoder)
+            events = decoder()
             while chunk := await response.read(min(patience, deadline - monotonic())):
                 began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):
@@ -164,6 +170,33 @@ async def stream(
         raise problem
     end = reply.end()
     yield end if _REASON.fullmatch(end.reason) else replace(end, reason="unknown")
+
+
+async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:
+    """Post a request and return the JSON object of the response; raise ModelError."""
+    from wick.models import _connections  # imported late, as aiohttp is large
+
+    problem: ModelError | None = None
+    deadline, data = monotonic() + server.limits.whole, b""
+    try:
+        response = await _connections.post(server.endpoint, body)
+        try:
+            if response.status != 200:
+                raise await _build_refusal(server, response)
+            while len(data) <= constants.ERROR_BODY_BYTES and (
+                piece := await response.read(min(server.limits.first_byte, deadline - monotonic()))
+            ):
+                data += piece
+        finally:
+            response.close()
+    except (ModelError, ConfigError, OSError) as error:
+        problem = _describe_error(server, error, bool(data), deadline)
+    if problem is not None:  # raised outside of `except`, as its context may contain the key
+        raise problem
+    with suppress(ValueError):
+        if isinstance(read := loads(data), dict):
+            return read
+    raise ModelError(f"{server.name} answered at {server.where} with what is not a JSON object", retryable=True)
 
 
 async def _drain(response: Response) -> None:

@@ -33,11 +33,12 @@ _BROKEN = {  # finish reasons of replies that cannot be used; the model may do b
 class GeminiReply:
     """A parser for the chunks of a reply."""
 
-    __slots__ = ("_calls", "_chars", "_server", "done", "finish")
+    __slots__ = ("_calls", "_chars", "_reply", "_server", "done", "finish")
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
         self._chars = self._calls = 0  # so far
+        self._reply: dict[str, Any] = {}  # the id of the reply, and its model
         self.finish = ""
         self.done = False  # the API has no end marker
 
@@ -54,12 +55,14 @@ class GeminiReply:
     def end(self) -> Finish:
         if not self.finish:
             raise openai_common.truncated_error(self._server)
-        return Finish("tool_calls" if self.finish == "stop" and self._calls else self.finish)
+        reason = "tool_calls" if self.finish == "stop" and self._calls else self.finish
+        return openai_common.build_finish(reason, self._reply)
 
     def _read_chunk(self, chunk: dict[str, Any]) -> Iterator[Delta]:
         if error := chunk.get("error"):
             self.finish = ""
             raise openai_common.refusal_error(self._server, error)
+        self._reply = self._reply or {"id": chunk.get("responseId"), "model": chunk.get("modelVersion")}
         feedback = chunk.get("promptFeedback") or {}
         if reason := feedback.get("blockReason"):
             why = str(feedback.get("blockReasonMessage") or reason)[:300]

@@ -106,7 +106,7 @@ class OpenAI:
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), _Completion(self.server))
+        return _http.stream(self.server, self.body(request), ChatReply(self.server))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ def _is_picture(part: MediaPart) -> bool:
 # -- replies --------------------------------------------------------------------------------------------------------
 
 
-class _Completion:
+class ChatReply:
     """A parser for the chunks of a completion."""
 
     __slots__ = ("calls", "done", "finish", "first", "form", "refused", "server")

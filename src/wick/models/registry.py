@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
 from typing import Any
 
-from wick._internal.import_path import load_module
+from wick._internal.plugins import Plugin, find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
@@ -48,6 +47,17 @@ HOSTED = {  # providers with OpenAI's API under their own name: their classes, a
     "cerebras": ("Cerebras", "CEREBRAS_API_KEY", "CEREBRAS_BASE_URL"),
 }
 
+# The credentials of each provider: alternatives, each a list of variables that are needed together; and a model.
+CREDENTIALS: dict[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_API_KEY",), "sonnet"),
+    "openai": (("OPENAI_API_KEY",), "gpt-4o"),
+    "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "google:gemini-2.5-flash"),
+    "vertex": (("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN"), "vertex:gemini-2.5-flash"),
+    "bedrock": (("AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"), "bedrock:amazon.nova-pro-v1:0"),
+    "azure": (("AZURE_OPENAI_ENDPOINT AZURE_OPENAI_API_KEY",), "azure:DEPLOYMENT"),
+    **{provider: ((key,), f"{provider}:MODEL") for provider, (_, key, _) in HOSTED.items()},
+}
+
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
     """Create the model for a text or a dict."""
@@ -68,15 +78,15 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_client(_load_client(provider), model, options)
     if provider in _CLIENTS:
         return _create_served(provider, model, options)
-    if (create := _find_plugin(provider)) is None:
+    if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    return create(model, options)
+    return _create_from_plugin(plugin, model, options)
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown provider or key, without creating a client."""
     provider, model, options = _parse_spec(spec)
-    if provider not in PROVIDERS and not _find_plugin(provider):
+    if provider not in PROVIDERS and not find_plugin("wick.models", provider):
         raise _unknown_model(provider, model)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
@@ -92,11 +102,15 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
                 raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
 
 
+_TEXTS = "provider model base_url api_key name version api_version project location region profile".split()
 _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
     "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
     "google": ("wick.models.google", "Google"),
+    "vertex": ("wick.models.vertex", "Vertex"),
+    "bedrock": ("wick.models.bedrock", "Bedrock"),
+    "azure": ("wick.models.azure", "Azure"),
     **{provider: ("wick.models.openai_hosts", name) for provider, (name, *_) in HOSTED.items()},
     **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
@@ -114,7 +128,7 @@ def _load_client(provider: str) -> Callable[..., Model]:
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
     """Return the provider, the model and the other options of a spec. An unknown provider is an empty text."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
-    for key in ("provider", "model", "base_url", "api_key", "name", "version"):
+    for key in _TEXTS:
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
@@ -127,7 +141,7 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
         if re.fullmatch(family, full_name):
             return family_provider, full_name, options
     prefix, colon, rest = (part.strip() for part in model.partition(":"))
-    if colon and (prefix in PROVIDERS or _find_plugin(prefix)):
+    if colon and (prefix in PROVIDERS or find_plugin("wick.models", prefix)):
         return prefix, rest, options
     return "", model, options
 
@@ -135,10 +149,10 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
 def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
-    plugins = [plugin.name for plugin in _find_plugins()]
+    plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
     close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
-    *others, last = ["google", *HOSTED]
+    *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
         f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
@@ -179,6 +193,8 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
         return model, _with_environment("OPENAI", options)
     if provider in HOSTED:
         return model, _with_environment(provider.upper(), options)
+    if provider in ("vertex", "bedrock", "azure"):  # these read the environment themselves
+        return model, options
     if provider == "google":
         key = next(filter(None, map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY"))), None)
         return model, _with_address("GOOGLE_GEMINI_BASE_URL", key, options)
@@ -249,21 +265,9 @@ def _create_client(client: Callable[..., Model], model: str, options: Options) -
 # -- plugins --------------------------------------------------------------------------------------------------------
 
 
-def _find_plugins() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group="wick.models"))
-
-
-def _find_plugin(provider: str) -> Callable[[str, Options], Model] | None:
-    """Return the factory of a plugin: an entry point in the group `wick.models`, called like a client."""
-    plugin = next((plugin for plugin in _find_plugins() if plugin.name == provider), None)
-    if plugin is None:
-        return None
-
-    def create(model: str, options: Options) -> Model:
-        try:
-            client: Callable[..., Model] = load_module(plugin.load)
-        except Exception as error:
-            raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
-        return _create_client(client, model, options)
-
-    return create
+def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
+    """Create a model of an installed package. Its entry point is called like a client."""
+    created = _create_client(plugin.load(), model, options)
+    if not hasattr(created, "stream"):
+        raise plugin.build_error("is not a model: it has no method stream")
+    return created

@@ -38,6 +38,7 @@ from wick.server.runs.usage import UsageLedger
 from wick.server.settings import MEMORY, Settings
 from wick.server.static_files import page_folder
 from wick.stores.in_memory import TTL_SECONDS, InMemory
+from wick.stores.registry import find_scheme, open_plugin_store
 from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
 
@@ -193,4 +194,6 @@ def open_store(settings: Settings) -> Store:
         return Postgres(settings.store, schema=settings.store_schema)
     if settings.store == MEMORY:
         return InMemory(ttl=settings.retention.threads or TTL_SECONDS)
+    if find_scheme(settings.store):
+        return open_plugin_store(settings.store)
     return Sqlite(settings.data / "threads.db")

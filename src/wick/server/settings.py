@@ -13,8 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from wick import constants
 from wick._internal.paths import default_data_folder
+from wick._internal.plugins import find_plugin
 from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
+from wick.stores.registry import find_scheme
 
 ENVIRONMENT = {
     "WICK_HOST": "host",
@@ -36,34 +38,34 @@ class _SettingsModel(BaseModel):
 class StaticToken(_SettingsModel):
     """A token of a user, stored as its SHA-256."""
 
-    name: str = Field(min_length=1, max_length=200)
-    role: Literal["user", "operator", "admin"] = "user"
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
+    name: str = Field(min_length=1, max_length=200)  # the user name
+    role: Literal["user", "operator", "admin"] = "user"  # what the user may do
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)  # the SHA-256 of the token, in hexadecimal
 
 
 class Jwt(_SettingsModel):
     """JWTs of another identity provider: its keys, and the claims that are used."""
 
     jwks: str  # a file, or an https address
-    issuer: str
-    audience: str
-    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
-    name_claim: str = "sub"
-    role_claim: str = "role"
+    issuer: str  # the required `iss` claim
+    audience: str  # the required `aud` claim
+    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")  # accepted signature algorithms
+    name_claim: str = "sub"  # the claim with the user name
+    role_claim: str = "role"  # the claim with the role
 
 
 class Quotas(_SettingsModel):
     """Quotas of one user: concurrent resources and request rate; 0 means no limit."""
 
     runs: int = Field(default=20, ge=0)  # at once
-    threads: int = Field(default=10_000, ge=0)
-    agents: int = Field(default=50, ge=0)
-    terminals: int = Field(default=8, ge=0)
-    streams: int = Field(default=200, ge=0)
+    threads: int = Field(default=10_000, ge=0)  # stored threads; a new one replaces the longest idle one
+    agents: int = Field(default=50, ge=0)  # agents that a user has created
+    terminals: int = Field(default=8, ge=0)  # open terminals
+    streams: int = Field(default=200, ge=0)  # open event streams
     disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server created
     reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of the disk that workspaces leave free
-    requests_per_second: float = Field(default=50.0, ge=0)
-    burst: int = Field(default=200, ge=0)
+    requests_per_second: float = Field(default=50.0, ge=0)  # sustained request rate
+    burst: int = Field(default=200, ge=0)  # requests above that rate at once
 
 
 def _parse_seconds(given: Any) -> Any:
@@ -79,28 +81,29 @@ def _parse_seconds(given: Any) -> Any:
 class Retention(_SettingsModel):
     """How long idle data is stored; 0 means forever, except one hour for threads in memory."""
 
+    # a duration such as 30d, after which threads without writes are deleted
     threads: Annotated[float, BeforeValidator(_parse_seconds)] = 0.0
 
 
 class Settings(_SettingsModel):
     """All settings of a server."""
 
-    host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65_535)
-    data: Path = Field(default_factory=default_data_folder)
-    config: Path | None = None
-    token: str = Field(default="", repr=False)
-    tokens: tuple[StaticToken, ...] = ()
-    gateway: str = ""
-    jwt: Jwt | None = None
-    cors_origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    allow_system_messages: bool = False
-    store: str = Field(default="sqlite", repr=False)
-    store_schema: str = "wick"
-    quotas: Quotas = Quotas()
-    retention: Retention = Retention()
-    static: Path | None = None
+    host: str = "127.0.0.1"  # the address to listen on; other than loopback, it needs authentication
+    port: int = Field(default=8000, ge=0, le=65_535)  # the port to listen on; 0 for any free one
+    data: Path = Field(default_factory=default_data_folder)  # the folder of threads, records and workspaces
+    config: Path | None = None  # the agents.yaml with the agents
+    token: str = Field(default="", repr=False)  # the owner's token; created if there is no authentication
+    tokens: tuple[StaticToken, ...] = ()  # tokens of other users
+    gateway: str = ""  # the URL of a service that validates tokens
+    jwt: Jwt | None = None  # validation of JWTs
+    cors_origins: tuple[str, ...] = ()  # origins of pages that may use the server, such as https://app.example.com
+    hosts: tuple[str, ...] = ()  # additional host names of the server
+    allow_system_messages: bool = False  # clients may send system messages
+    store: str = Field(default="sqlite", repr=False)  # sqlite, memory, or postgresql://…
+    store_schema: str = "wick"  # the schema in Postgres
+    quotas: Quotas = Quotas()  # limits of one user
+    retention: Retention = Retention()  # how long idle data is stored
+    static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     _file: Path | None = PrivateAttr(default=None)
 
@@ -132,7 +135,11 @@ class Settings(_SettingsModel):
                 "--gateway, or tokens: or jwt: in server.yaml, or listen on 127.0.0.1"
             )
         if self.store not in ("sqlite", MEMORY) and not self.on_postgres:
-            raise ConfigError(f"store is `sqlite`, `memory` or an address postgresql://…, not {self.store!r}")
+            scheme = find_scheme(self.store)
+            if not scheme or find_plugin("wick.stores", scheme) is None:
+                given = f"{scheme}://…" if scheme else self.store  # an address may contain a password
+                known = "`sqlite`, `memory`, or an address postgresql://… or of an installed plugin"
+                raise ConfigError(f"store is {known}, not {given!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
         return self

@@ -5,6 +5,26 @@ The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from wick.testing.cassette import Cassette
 
-__all__ = ["Cassette"]
+if TYPE_CHECKING:
+    from wick.testing.backend_cases import BackendCases
+    from wick.testing.model_cases import ModelCases
+    from wick.testing.store_cases import StoreCases
+
+__all__ = ["BackendCases", "Cassette", "ModelCases", "StoreCases"]
+
+_CASES = {  # imported when first used, as they need pytest
+    "BackendCases": "backend_cases",
+    "ModelCases": "model_cases",
+    "StoreCases": "store_cases",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CASES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_CASES[name]}"), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -231,32 +231,41 @@ def assemble_message(events: Iterable[Json]) -> Json | None:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
-def shorten_request(reply: RecordedReply, earlier: Iterable[RecordedReply]) -> Json:
-    """Return a request as it is written: it refers to an earlier one with the same first messages, if there is one."""
-    request = reply.request
-    messages = request["messages"]
+_CONTEXT = ("system", "tools", "settings")
+
+
+def shorten_request(reply: RecordedReply, earlier: Sequence[RecordedReply]) -> Json:
+    """Return a request as it is written: without the parts that an earlier request has, to which it refers."""
+    request, messages = reply.request, reply.request["messages"]
     prefixes = [other for other in earlier if messages[: len(other.request["messages"])] == other.request["messages"]]
-    if not prefixes or not messages:
+    if prefixes and messages:
+        base = max(prefixes, key=lambda other: (len(other.request["messages"]), other.number))
+        answer = assemble_message(base.events)
+        rest = messages[len(base.request["messages"]) :]
+        shown = [{"reply": base.number} if answer and message == answer else message for message in rest]
+        return {"continues": base.number, **_find_changes(request, base.request), "messages": shown}
+    like = next((other for other in earlier if not _find_changes(request, other.request)), None)
+    if like is None or not any(request.get(key) for key in _CONTEXT):
         return request
-    base = max(prefixes, key=lambda other: (len(other.request["messages"]), other.number))
-    rest = messages[len(base.request["messages"]) :]
-    answer = assemble_message(base.events)
-    changed = {
-        key: request.get(key) for key in ("system", "tools", "settings") if request.get(key) != base.request.get(key)
-    }
-    shown = [{"reply": base.number} if answer and message == answer else message for message in rest]
-    return {"continues": base.number, **changed, "messages": shown}
+    return {"like": like.number, "messages": messages}
+
+
+def _find_changes(request: Json, other: Json) -> Json:
+    """Return the system prompt, tools and settings of a request that differ from those of another one."""
+    return {key: request.get(key) for key in _CONTEXT if request.get(key) != other.get(key)}
 
 
 def expand_request(written: Json, earlier: Mapping[int, RecordedReply]) -> Json:
     """Return a request with everything that it takes over from an earlier one."""
     request = dict(written)
     messages = [_expand_message(message, earlier) for message in request.pop("messages", None) or []]
+    if "like" in request:
+        request = {**_find_earlier(request.pop("like"), earlier).request, **request}
     if "continues" in request:
         base = _find_earlier(request.pop("continues"), earlier).request
         request = {**base, **request}
         messages = [*base["messages"], *messages]
-    kept = {key: request[key] for key in ("system", "tools", "settings") if request.get(key)}
+    kept = {key: request[key] for key in _CONTEXT if request.get(key)}
     return {**kept, "messages": messages}
 
 

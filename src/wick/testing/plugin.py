@@ -17,6 +17,15 @@ from wick.models import scripted
 from wick.protocols import Model
 from wick.testing.cassette import Cassette, session
 
+pytest.register_assert_rewrite(
+    "wick.testing.backend_cases",
+    "wick.testing.command_cases",
+    "wick.testing.file_cases",
+    "wick.testing.model_cases",
+    "wick.testing.store_cases",
+    "wick.testing.workspace_cases",
+)
+
 _FOLDER = "cassettes"  # beside the test
 
 
@@ -39,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "wick_needs(*abilities): what a backend or model needs for a case")
     session.record = "all" if config.getoption("--wick-record-all") else bool(config.getoption("--wick-record"))
 
 

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, Protocol
 from uuid import uuid4
 
-from wick._internal.frozen import FrozenDict, freeze, thaw
+from wick._internal.frozen import FrozenDict, freeze
 from wick.errors import StoreError
 from wick.messages import Message, Messages, ToolCall
 from wick.threads.state import ENTRY_KINDS, AttemptStatus, Entry, EntryKind, ThreadState, fold, select_effective
@@ -251,11 +251,6 @@ class Thread:
         for message in messages[shared:]:
             link = _hash_link(link, message)
         return link.hex()
-
-    def state(self) -> dict[str, Any]:
-        """Return the thread in the format of the HTTP API."""
-        state = {"thread_id": self.id, "messages": self.messages.to_json()}
-        return state | {key: thaw(self.values[key]) for key in ("todos", "files") if self.values.get(key)}
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, "id": self.id, "entries": [entry.to_json() for entry in self.entries]}

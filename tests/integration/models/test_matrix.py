@@ -27,6 +27,7 @@ from wick.errors import ModelError
 from wick.messages import FilePart, ImagePart, Message, TextPart, assistant, tool_message
 from wick.models import _http
 from wick.models.anthropic import Anthropic
+from wick.models.bedrock import Bedrock
 from wick.models.demo import Demo
 from wick.models.google import Google
 from wick.models.local import Local
@@ -48,6 +49,7 @@ CLIENTS: dict[str, tuple[Any, str, str]] = {
     "openai-responses": (OpenAIResponses, "gpt-5", "responses"),
     "anthropic": (Anthropic, "claude-sonnet-4-5", "messages"),
     "google": (Google, "gemini-3-pro-preview", "gemini"),
+    "bedrock": (Bedrock, "amazon.nova-pro-v1:0", "converse"),
 }
 MODELS = (*CLIENTS, "local", "demo")
 NO_SWITCH = ("google", "bedrock")
@@ -357,6 +359,7 @@ DOES_NOT_APPLY: Mapping[tuple[Check, str], str] = {
     (refuses_pictures_in_a_sentence, "openai-responses"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "anthropic"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "google"): "whether a model can see is for the server to say",
+    (refuses_pictures_in_a_sentence, "bedrock"): "whether a model can see is for the server to say",
     (refuses_pictures_in_a_sentence, "demo"): "it goes by the words beside a picture",
     (overcomes_a_server_that_stumbles, "local"): "its server is a child process; what becomes of one that dies is in "
     "tests/integration/models/test_local.py",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from server_process import ServerProcess
-from wheel_install import ROOT, InstalledWheel, plain_programs
+from wheel_install import ROOT, InstalledWheel, install, plain_programs
 from wick.server.static_files import BUILT_PAGES
 
 MOST_MB = 6.0
@@ -87,6 +87,8 @@ def test_the_metadata_describes_wick(wheel: Path) -> None:
     assert (told["Name"], told["License-Expression"], told["License-File"]) == ("wick-agent", "MIT", "LICENSE")
     assert told["Requires-Python"] == ">=3.11"
     assert {"Typing :: Typed", "Programming Language :: Python :: 3.11"} <= {*told.get_all("Classifier", [])}
+    addresses = dict(line.split(", ") for line in told.get_all("Project-URL", []))
+    assert addresses.keys() == {"Repository", "Documentation", "Issues", "Changelog"}
     extras = {*told.get_all("Provides-Extra", [])}
     assert {"cli", "server", "postgres", "mcp", "local"} <= extras
     assert [need for need in told.get_all("Requires-Dist", []) if "@" in need] == [], "needs that no registry has"
@@ -173,6 +175,15 @@ def test_with_the_extra_cli_the_server_names_its_own(wheel: Path, tmp_path: Path
     done = found.run("wick", "serve")
     assert done.returncode == 2 and "pip install 'wick-agent[server]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_command_of_an_error_adds_the_extra(wheel: Path, tmp_path: Path) -> None:
+    """`pip install 'wick-agent[files]'` takes the installed wick, although it is in no index."""
+    found = InstalledWheel(tmp_path / "core", str(wheel))
+    assert found.run("python", "-c", "import re2").returncode == 1
+    install(found.place, "wick-agent[files]")
+    done = found.run("python", "-c", "import re2, wick; print(wick.__file__)")
+    assert done.returncode == 0 and done.stdout.startswith(str(found.place)), done.stderr
 
 
 ASKED = """

@@ -113,6 +113,7 @@ FILES = [
     "test_it-TestGroup-test_two_models-second.yaml",
     "test_it-test_demo-one.yaml",
     "test_it-test_demo-two-three.yaml",
+    "test_it-test_same_file_twice-x.yaml",
     "test_it-test_several.yaml",
 ]
 
@@ -130,12 +131,16 @@ def test_cassettes_are_recorded_and_played(tmp_path: Path) -> None:
     # Another run has another temporary folder. One request changes, and one is not sent.
     changed = RECORDED.replace("Hello.", "Hello!").replace('("a", "b")', '("a",)')
     became, printed = outcomes(tmp_path, changed)
-    assert [test for test, word in became.items() if word == "PASSED"] == ["test_demo[one]", "test_demo[two/three]"]
+    assert [test for test, word in became.items() if word == "PASSED"] == [
+        "test_demo[one]",
+        "test_demo[two/three]",
+        "test_same_file_twice",
+    ]
     assert "-- user: Hello." in printed and "+- user: Hello!" in printed
     assert "1 of the 2 replies in" in printed
 
     assert {*outcomes(tmp_path, changed, "--wick-record")[0].values()} == {"PASSED"}
-    text = (tmp_path / "cassettes" / FILES[4]).read_text()
+    text = (tmp_path / "cassettes" / FILES[5]).read_text()
     assert "user: a" in text and "user: b" not in text
 
 

@@ -241,3 +241,38 @@ async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
             assert answer.status == 401
         async with nobody.get("/wick/agents/", headers={"Authorization": "Bearer of-the-program"}) as answer:
             assert answer.status == 200
+
+
+LOGGED = re.compile(r"^\S+ \S+ INFO (wick\.server\.(?:access|runs)): (.*)$", re.MULTILINE)
+
+
+async def test_verbose_logs_each_request_and_each_run(tmp_path: Path) -> None:
+    with run_server(tmp_path, flags=("--verbose",)) as server:
+        async with open_client(server, TOKENS["ada"]) as ada:
+            async with ada.get(f"/threads/no%0Asuch?token={TOKENS['ada']}") as answer:
+                assert answer.status == 404
+            body = {"messages": [{"role": "user", "content": "Hi!"}]}
+            async with ada.post("/agents/plain/invoke", json=body) as done:
+                thread = (await done.json())["thread_id"]
+            async with ada.get("/files/../../etc/passwd?ticket=geheim-geheim", allow_redirects=False) as answer:
+                assert answer.status in (401, 403, 404)
+        assert server.stop() == 0
+        log = server.log
+    requests = [line for name, line in LOGGED.findall(log) if name == "wick.server.access"]
+    runs = [line for name, line in LOGGED.findall(log) if name == "wick.server.runs"]
+    assert re.fullmatch(r"GET /threads/no%0Asuch 404 \d+ ms", requests[1]), log  # the first is of the health check
+    assert re.fullmatch(r"POST /agents/plain/invoke 200 \d+ ms", requests[2])
+    assert len(requests) == 4
+    (run,) = runs
+    assert re.fullmatch(rf"run_\w+ of thread {thread}, agent plain: completed, 1 step, \d+ tokens, \d+ ms", run)
+    assert TOKENS["ada"] not in log and "geheim" not in log and "Hi!" not in log
+    lines = [line for line in log.splitlines() if " INFO " not in line]
+    assert len(lines) == len({*lines}), log
+
+
+async def test_without_verbose_no_request_is_logged(tmp_path: Path) -> None:
+    with run_server(tmp_path) as server:
+        async with open_client(server, TOKENS["ada"]) as ada, ada.get("/threads/none") as answer:
+            assert answer.status == 404
+        assert server.stop() == 0
+        assert " INFO " not in server.log and "/threads" not in server.log

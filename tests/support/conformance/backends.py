@@ -16,7 +16,8 @@ A case does not run on every kind, because most kinds share most of their code (
     kinds("state", "docker-exec")                        on both
     kinds("state", in_turn=(LOCAL, DOCKER))              on State, and each row of parameters on one kind of each group
 
-The marker `needs` names the operations of a case; kinds that do not support one are left out:
+Cases of `wick.testing` do not have this marker; `KINDS_BY_CASE` names the kinds of some of them. The marker
+`wick_needs` names the operations of a case; kinds that do not support one are left out:
 
     needs("grep")                                        not in a container without Python
 """
@@ -27,7 +28,7 @@ import asyncio
 import base64
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,10 @@ from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
 from wick.backends.state import State
-from wick.errors import BackendError
 from wick.protocols import Backend
+from wick.testing.workspace_cases import WorkspaceFiles, assert_refused, needs
+
+__all__ = ["assert_refused", "needs"]
 
 FULL = bool(os.environ.get("WICK_FULL"))
 SECRET = "sk-planted-0123456789"  # in wick's own environment, where no command may see it
@@ -231,7 +234,28 @@ on_both_greps = pytest.mark.kinds(*PRIMARY, "local-bubblewrap")  # in a sandbox,
 rows_in_turn = pytest.mark.kinds("state", in_turn=(PRIMARY[1:],))
 rows_on_both_greps_in_turn = pytest.mark.kinds("state", "local-bubblewrap", in_turn=(PRIMARY[1:],))
 rows_on_host_in_turn = pytest.mark.kinds(in_turn=(LOCAL, DOCKER))
-needs = pytest.mark.needs
+
+# The kinds of cases in `wick.testing`, where they differ from those of the module that runs them.
+KINDS_BY_CASE = {
+    "test_edit_preserves_line_endings_and_encoding": rows_in_turn,
+    "test_glob": rows_in_turn,
+    "test_invalid_paths_are_refused": rows_in_turn,
+    "test_grep_in_many_ways": rows_on_both_greps_in_turn,
+    **dict.fromkeys(
+        (
+            "test_grep",
+            "test_grep_ignores_files_that_glob_ignores",
+            "test_grep_of_an_invalid_pattern",
+            "test_grep_skips_binary_files",
+            "test_grep_of_a_very_long_line",
+            "test_grep_of_too_many_matches",
+            "test_grep_where_nothing_is",
+        ),
+        on_both_greps,
+    ),
+    "test_commands": rows_on_host_in_turn,
+}
+in_module_loop = pytest.mark.asyncio(loop_scope="module")  # a place is opened once for a module
 
 
 @pytest.hookimpl(wrapper=True)
@@ -245,9 +269,10 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def is_selected(item: pytest.Item | pytest.Collector) -> bool:
     """Return True unless this is a conformance case for other kinds of backends than its own."""
     call, mark = getattr(item, "callspec", None), item.get_closest_marker("kinds")
+    mark = KINDS_BY_CASE[item.originalname].mark if getattr(item, "originalname", "") in KINDS_BY_CASE else mark
     if call is None or mark is None:
         return True
-    kind, needs = call.params["opened"], item.get_closest_marker("needs")
+    kind, needs = call.params["opened"], item.get_closest_marker("wick_needs")
     if FULL and kind != "state":
         return bool(_supporting((kind,), needs))
     return kind in select_kinds(mark, find_row(item.get_closest_marker("parametrize"), call.params), needs)
@@ -303,6 +328,42 @@ def place(opened: WorkspaceAccess) -> WorkspaceAccess:
     return opened
 
 
+class PlaceFiles(WorkspaceFiles):
+    """The files of a place, past its backend."""
+
+    def __init__(self, place: WorkspaceAccess) -> None:
+        super().__init__(place.backend)
+        self.place = place
+
+    async def put(self, path: str, content: str | bytes = "") -> None:
+        self.place.put(path, content)
+
+    async def get(self, path: str) -> bytes:
+        return self.place.get(path)
+
+    async def paths(self) -> set[str]:
+        return self.place.paths()
+
+
+class OnPlaces:
+    """Fixtures that run the cases of `wick.testing` on the workspace of a place."""
+
+    @pytest.fixture(autouse=True)
+    def skip_unsupported(self, place: WorkspaceAccess) -> None:
+        self.place = place  # its cases are selected when they are collected
+
+    @pytest.fixture
+    def backend(self, place: WorkspaceAccess) -> Backend:
+        return place.backend
+
+    @pytest.fixture
+    def files(self, place: WorkspaceAccess) -> PlaceFiles:
+        return PlaceFiles(place)
+
+    def supports(self, operation: str) -> bool:
+        return supports(self.place, operation)
+
+
 async def still(place: WorkspaceAccess, path: str = "beat") -> None:
     """Wait until a file is not written any more: ending takes a moment on a busy machine."""
     async with asyncio.timeout(60):
@@ -318,13 +379,3 @@ def supports(place: WorkspaceAccess, operation: str) -> bool:
 def refusal(place: WorkspaceAccess, operation: str, code: str) -> str:
     """Return the code of a refused operation: this one, unless the kind does not support the operation at all."""
     return CANNOT.get(place.kind, {}).get(operation, code)
-
-
-async def assert_refused(code: str, doing: Awaitable[object]) -> BackendError:
-    """Check for a refusal with this code and a message."""
-    with pytest.raises(BackendError) as caught:
-        await doing
-    assert caught.value.code == code, f"{caught.value.code}: {caught.value}"
-    said = str(caught.value)
-    assert " " in said and "Errno" not in said and "Traceback" not in said, said
-    return caught.value

@@ -11,34 +11,22 @@ import pytest
 from conformance.backends import (
     SECRET,
     HostFolder,
+    OnPlaces,
     assert_refused,
+    in_module_loop,
     needs,
     on_every_host,
-    rows_on_host_in_turn,
     still,
 )
 from wick import constants
-from wick.protocols import Backend, Terminal
+from wick.testing.command_cases import SOON, CommandCases, read_until, wait_for_end
 
 # Killing and separating processes differs with the sandbox: those cases are marked `on_every_host`.
-pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec"),
-]
+pytestmark = [in_module_loop, pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec")]
 
-SOON = 60.0  # seconds: an event that did not happen by then does not happen
 
-EXECUTED = {
-    "stdout": str,
-    "stderr": str,
-    "exit_code": int,
-    "error": str,
-    "truncated": bool,
-    "stdout_bytes": int,
-    "stderr_bytes": int,
-    "seconds": float,
-    "moved": list,
-}
+class TestCommands(OnPlaces, CommandCases):
+    pytestmark = in_module_loop
 
 
 async def until(true: Any) -> None:
@@ -51,83 +39,13 @@ async def until(true: Any) -> None:
 BEATS = "while :; do echo beat >> beat; sleep 0.05; done"
 
 
-# -- how a command ends ---------------------------------------------------------------------------------------------
-
-
-async def test_a_command(place: HostFolder) -> None:
-    done = await place.backend.execute("echo out; echo err >&2")
-    assert {key: type(value) for key, value in done.items()} == EXECUTED and [*done] == [*EXECUTED]
-    assert done["seconds"] >= 0
-    expected = {"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "error": "", "truncated": False}
-    assert done == expected | {"stdout_bytes": 4, "stderr_bytes": 4, "seconds": done["seconds"], "moved": []}
-
-
-COMMANDS = [  # a command, its output, and its exit code
-    ("true", "", 0),
-    ("false", "", 1),
-    ("exit 7", "", 7),
-    ("exit 255", "", 255),
-    ("printf 'a b'", "a b", 0),
-    ("echo a | tr a b", "b\n", 0),
-    ("echo one\necho two", "one\ntwo\n", 0),
-    ("for i in 1 2 3; do printf $i; done", "123", 0),
-    ("X='a  b'; echo \"$X\"", "a  b\n", 0),
-    ("echo 'ünï ✓'", "ünï ✓\n", 0),
-    (r"printf '\377\n'", "\ufffd\n", 0),
-    (r"printf 'a\000b'", "a\0b", 0),
-    ("cat", "", 0),
-    ("no-such-command-here 2>/dev/null", "", 127),
-    ("false | true", "", 0),
-    ("# only a comment", "", 0),
-    ("echo $((6 * 7))", "42\n", 0),
-    ("test -t 0 || echo no terminal", "no terminal\n", 0),
-    ("exec sh -c 'echo replaced; exit 3'", "replaced\n", 3),
-]
-
-
-@rows_on_host_in_turn
-@pytest.mark.parametrize(("command", "printed", "code"), COMMANDS)
-async def test_commands(place: HostFolder, command: str, printed: str, code: int) -> None:
-    done = await place.backend.execute(command)
-    assert (done["stdout"], done["exit_code"], done["error"]) == (printed, code, "")
-    assert done["stderr"] == "" and not done["truncated"]
-
-
-async def test_a_command_that_is_killed_by_a_signal(place: HostFolder) -> None:
-    done = await place.backend.execute("echo before; kill -9 $$")
-    assert (done["stdout"], done["exit_code"]) == ("before\n", 137)
-    done = await place.backend.execute("sh -c 'kill -9 $$'; echo $?")
-    assert (done["stdout"], done["exit_code"]) == ("137\n", 0)
-
-
-async def test_invalid_commands_are_refused(place: HostFolder) -> None:
-    for command in ("", "a\0b", "half a pair: \ud800"):
-        await assert_refused("invalid", place.backend.execute(command))
-        await assert_refused("invalid", place.backend.background(command))
-
-
-async def test_a_command_that_is_very_long(place: HostFolder) -> None:
-    done = await place.backend.execute("printf %s " + "x" * 100_000)
-    assert done["stdout"] == "x" * 100_000
-
-
 # -- input ----------------------------------------------------------------------------------------------------------
-
-
-async def test_stdin(place: HostFolder) -> None:
-    done = await place.backend.execute("cat; echo end", stdin=b"a\nb\n")
-    assert done["stdout"] == "a\nb\nend\n"
 
 
 async def test_much_stdin(place: HostFolder) -> None:
     data = bytes(range(256)) * 4_000
     done = await place.backend.execute("cat > copy; wc -c < copy", stdin=data)
     assert done["stdout"].strip() == "1024000" and place.get("copy") == data
-
-
-async def test_unread_stdin(place: HostFolder) -> None:
-    done = await place.backend.execute("echo done", stdin=b"x" * 1_000_000)
-    assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
 
 
 async def test_the_working_directory(place: HostFolder) -> None:
@@ -148,53 +66,13 @@ async def test_a_working_directory_that_cannot_be(place: HostFolder) -> None:
     assert place.paths() == {"a.txt", "out"}
 
 
-async def test_the_environment(place: HostFolder) -> None:
-    values = {"GIVEN": "a 'quoted' value\nwith two lines", "SIGN": "✓"}
-    done = await place.backend.execute("printf '%s|' \"$GIVEN\"; env", env=values)
-    assert done["stdout"].startswith(values["GIVEN"] + "|") and "SIGN=✓\n" in done["stdout"]
-    assert "PATH=/" in done["stdout"]
-
-
 @on_every_host
 async def test_the_environment_of_wick_is_not_the_commands(place: HostFolder) -> None:
     done = await place.backend.execute("env; cat /proc/self/environ | tr '\\000' '\\n'")
     assert "PATH=" in done["stdout"] and SECRET not in done["stdout"] + done["stderr"]
 
 
-async def test_an_environment_that_cannot_be(place: HostFolder) -> None:
-    for env in ({"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A\0": "x"}):
-        await assert_refused("invalid", place.backend.execute("touch ran", env=env))
-        assert place.paths() == set(), env
-
-
 # -- output ---------------------------------------------------------------------------------------------------------
-
-
-async def test_output_is_streamed(place: HostFolder) -> None:
-    """The command waits for a file that is made only when its first words have come."""
-    heard, came = list[tuple[str, bytes]](), asyncio.Event()
-
-    def hear(stream: str, data: bytes) -> None:
-        heard.append((stream, data))
-        came.set()
-
-    command = "echo one; while ! test -e go; do sleep 0.02; done; echo two; echo oops >&2"
-    running = asyncio.create_task(place.backend.execute(command, on_output=hear))
-    async with asyncio.timeout(SOON):
-        await came.wait()
-    assert not running.done() and heard == [("stdout", b"one\n")]
-    await place.backend.write("go", "")
-    done = await running
-    assert b"".join(data for stream, data in heard if stream == "stdout") == b"one\ntwo\n"
-    assert b"".join(data for stream, data in heard if stream == "stderr") == b"oops\n"
-    assert (done["stdout"], done["stderr"]) == ("one\ntwo\n", "oops\n")
-
-
-async def test_all_output_is_streamed_in_order(place: HostFolder) -> None:
-    heard = bytearray()
-    done = await place.backend.execute("seq 1 200000", on_output=lambda stream, data: heard.extend(data))
-    assert heard.decode() == "".join(f"{number}\n" for number in range(1, 200_001))
-    assert done["stdout_bytes"] == len(heard) and done["truncated"]
 
 
 async def test_large_output_keeps_head_and_tail(place: HostFolder) -> None:
@@ -232,17 +110,6 @@ async def test_a_command_that_does_not_want_to_end(place: HostFolder) -> None:
     await still(place)
 
 
-async def test_a_command_that_ends_in_time(place: HostFolder) -> None:
-    done = await place.backend.execute("sleep 0.1; exit 124", timeout=SOON)
-    assert (done["exit_code"], done["error"]) == (124, "")
-
-
-async def test_a_time_limit_that_makes_no_sense(place: HostFolder) -> None:
-    for timeout in (0, -1, float("nan"), float("inf")):
-        await assert_refused("invalid", place.backend.execute("touch ran", timeout=timeout))
-        assert place.paths() == set(), timeout
-
-
 @on_every_host
 async def test_cancelling_ends_the_command(place: HostFolder) -> None:
     running = asyncio.create_task(place.backend.execute(f"({BEATS}) & {BEATS}"))
@@ -270,17 +137,6 @@ async def test_a_detached_child_ends_with_the_command(place: HostFolder) -> None
 
 
 # -- commands and files ---------------------------------------------------------------------------------------------
-
-
-async def test_commands_and_files_see_each_other(place: HostFolder) -> None:
-    backend = place.backend
-    await backend.write("a.txt", "one\n")
-    done = await backend.execute("cat a.txt; echo two >> a.txt; mkdir -p new/deep; echo x > new/deep/b.txt")
-    assert (done["stdout"], done["exit_code"]) == ("one\n", 0)
-    assert (await backend.read("a.txt"))["content"] == "one\ntwo\n"
-    await backend.edit("new/deep/b.txt", "x", "y")
-    assert (await backend.execute("cat new/deep/b.txt; rm -r new a.txt"))["stdout"] == "y\n"
-    assert place.paths() == set()
 
 
 async def test_commands_leave_nothing_else_in_the_workspace(place: HostFolder) -> None:
@@ -326,53 +182,7 @@ async def test_twenty_commands_at_a_time(place: HostFolder) -> None:
     assert await asyncio.gather(*map(run, range(20))) == [f"in{number}\nn{number}\n" for number in range(20)]
 
 
-async def test_a_hanging_command_blocks_only_itself(place: HostFolder) -> None:
-    hanging = asyncio.create_task(place.backend.execute("sleep 60"))
-    done = await asyncio.gather(*(place.backend.execute(f"echo {number}") for number in range(10)))
-    assert [each["stdout"] for each in done] == [f"{number}\n" for number in range(10)]
-    assert (await place.backend.write("a.txt", "a"))["bytes_written"] == 1
-    assert not hanging.done()
-    hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await hanging
-
-
 # -- jobs -----------------------------------------------------------------------------------------------------------
-
-JOB = {"id": str, "command": str, "running": bool, "exit_code": int, "error": str, "started": float}
-
-
-async def wait_for_end(backend: Backend, id: str) -> Any:
-    """The job, once it has ended."""
-    async with asyncio.timeout(SOON):
-        while True:
-            (job,) = [job for job in await backend.jobs() if job["id"] == id]
-            if not job["running"]:
-                return job
-            await asyncio.sleep(0.05)
-
-
-@needs("background")
-async def test_a_job(place: HostFolder) -> None:
-    backend = place.backend
-    job = await backend.background("echo one; while ! test -e go; do sleep 0.02; done; echo two >&2; exit 3")
-    assert {key: type(value) for key, value in job.items()} == JOB and [*job] == [*JOB]
-    assert job["running"] and job["exit_code"] == -1 and job["error"] == "" and "go" in job["command"]
-    assert job["id"] in [each["id"] for each in await backend.jobs()]
-
-    async with asyncio.timeout(SOON):
-        while not (first := await backend.job_output(job["id"]))["output"]:
-            await asyncio.sleep(0.02)
-    assert [*first] == ["id", "output", "offset", "next_offset", "running", "exit_code"]
-    assert (first["output"], first["offset"], first["next_offset"], first["running"]) == ("one\n", 0, 4, True)
-
-    await backend.write("go", "")
-    end = await wait_for_end(backend, job["id"])
-    assert (end["running"], end["exit_code"]) == (False, 3)
-    rest = await backend.job_output(job["id"], offset=first["next_offset"])
-    assert (rest["output"], rest["offset"], rest["next_offset"]) == ("two\n", 4, 8)
-    assert (rest["running"], rest["exit_code"]) == (False, 3)
-    assert (await backend.job_output(job["id"]))["output"] == "one\ntwo\n"
 
 
 @on_every_host
@@ -418,44 +228,7 @@ async def test_jobs_that_are_not_there(place: HostFolder) -> None:
     await assert_refused("escapes", place.backend.background("touch ran", workdir=".."))
 
 
-@needs("background")
-async def test_the_working_directory_of_a_job(place: HostFolder) -> None:
-    place.put("sub/a.txt", "here")
-    job = await place.backend.background("cat a.txt", workdir="sub")
-    await wait_for_end(place.backend, job["id"])
-    assert (await place.backend.job_output(job["id"]))["output"] == "here"
-
-
 # -- a terminal -----------------------------------------------------------------------------------------------------
-
-
-async def read_until(terminal: Terminal, wanted: bytes) -> bytes:
-    seen = b""
-    async with asyncio.timeout(SOON):
-        while wanted not in seen:
-            data = await terminal.read()
-            assert data, f"the terminal ended after {seen!r}"
-            seen += data
-    return seen
-
-
-@needs("terminal")
-async def test_a_terminal(place: HostFolder) -> None:
-    terminal = await place.backend.terminal(rows=30, columns=100)
-    await terminal.write(b"test -t 0 && test -t 1 && echo is-a-$((1 + 1))-terminal\n")
-    await read_until(terminal, b"is-a-2-terminal")
-    await terminal.write(b"stty size; pwd; echo done-$((1 + 1))\n")
-    seen = await read_until(terminal, b"done-2")
-    assert b"30 100" in seen and place.backend.workdir.encode() in seen
-    await terminal.resize(40, 120)
-    await terminal.write(b"stty size; echo again-$((1 + 1))\n")
-    assert b"40 120" in await read_until(terminal, b"again-2")
-    await terminal.write(b"exit\n")
-    async with asyncio.timeout(SOON):
-        while await terminal.read():
-            pass
-    assert await terminal.read() == b""
-    await terminal.close()
 
 
 @needs("terminal")

@@ -83,7 +83,7 @@ def _refuses(code: int, retryable: bool, fault: Fault | None = None, **more: Any
 
 def _grown(data: Any) -> Any:
     """The pieces of text in an event, made long."""
-    keys = ("reasoning_content", "arguments", "delta", "thinking", "partial_json")
+    keys = ("reasoning_content", "arguments", "delta", "thinking", "partial_json", "text", "input")
     if isinstance(data, dict):
         return {k: "x" * 40_000 if k in keys and isinstance(v, str) else _grown(v) for k, v in data.items()}
     return [_grown(item) for item in data] if isinstance(data, list) else data
@@ -255,7 +255,9 @@ FAULTS: dict[str, Kind] = {
     "an error at once": Kind(error_before("start"), "fail", retryable=True),
     "an error in the middle": Kind(error_before("args"), "fail", retryable=True),
     "an error before the finish": Kind(error_before("finish"), "fail", retryable=True),
-    "an error in one word": Kind(before("finish", raw('{"type":"error","error":"overloaded"}')), "fail"),
+    "an error in one word": Kind(
+        before("finish", raw('{"type":"error","error":"overloaded"}')), "fail", differs={"converse": "read"}
+    ),
     # size
     "a line of 20 MB": Kind(instead(*[_LINE[:_MB]] * 20, b"\n\n"), "fail"),
     "a comment of 20 MB": Kind(instead(b":", *[b"x" * _MB] * 20, b"\n\n"), "fail"),

@@ -22,6 +22,7 @@ from typing import Any
 
 from provider.chat import Chat
 from provider.checks import Refused
+from provider.converse import Converse
 from provider.faults import FINE, Fault
 from provider.flow import Act, Flow, Head, frame
 from provider.gemini import Gemini
@@ -30,9 +31,10 @@ from provider.responses import Responses
 from provider.script import Reply, dumps
 from tcp_listener import Listener
 
-Wire = Chat | Responses | Messages | Gemini
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages(), Gemini())}
+Wire = Chat | Responses | Messages | Gemini | Converse
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages(), Gemini(), Converse())}
 JSON = {"Content-Type": "application/json"}
+BINARY = {"Content-Type": "application/vnd.amazon.eventstream"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def _respond(answer: Answer, wire: Wire, body: Any) -> Flow:
     if wire.streams(body):
         items = fault.apply("events", [*wire.events(reply, body)], wire)
         flow: Flow = (item if isinstance(item, Act) else wire.encode(item) for item in items)
-        head = Head()
+        head = Head(headers=BINARY) if wire.name == "converse" else Head()
     else:
         flow, head = [dumps(wire.whole(reply, body)).encode()], Head(200, JSON, "length")
     flow = fault.apply("body", flow, wire)

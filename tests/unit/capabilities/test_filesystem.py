@@ -458,7 +458,6 @@ async def test_written_files_are_stored_with_the_thread(local: Local, folder: Pa
     await use(local, "execute", thread=thread, command="echo x > by_command.txt")
     await use(local, "read_file", thread=thread, path="by_command.txt")
     assert thread.values["files"] == {"a/b.txt": "two"}
-    assert thread.state()["files"] == {"a/b.txt": "two"}
     values = [entry for entry in thread_entries(thread, "value") if entry["key"] == "files"]
     assert values == [
         {"key": "files", "item": "a/b.txt", "value": "one"},

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from kit import thread_entries
-from wick import Agent, Block, FunctionModel, ModelCall, Scripted, Thread, guard
+from wick import Agent, Block, Capability, FunctionModel, ModelCall, Run, Scripted, Thread, before, guard, user
+from wick.capabilities.critique import Critique
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
-from wick.errors import ConfigError, ModelError
+from wick.capabilities.summarization import Summarization
+from wick.errors import ConfigError, HookError, ModelError
 from wick.messages import Message
 from wick.protocols import Finish, Request, TextDelta
 
@@ -157,17 +159,51 @@ def test_a_fallback_needs_models() -> None:
             Fallback(given)  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_keys")
 async def test_another_model_is_asked_by_its_name() -> None:
     thread = Thread()
-    hooks = [
-        Fallback("nobody:knows", {"provider": "no-such", "api_key": "sk-x"}, "demo", Scripted("never", spare=True))
-    ]
+    gateway = {"provider": "gateway", "model": "m", "api_key": "sk-x"}  # it has no address
+    hooks = [Fallback("haiku", gateway, "demo", Scripted("never", spare=True))]
     result = await Agent(Scripted(ModelError("down"), name="ours"), hooks=hooks).run("Hello", thread=thread)
     assert result.text.startswith("Offline demo model")
     told = [row["data"]["model"] for row in thread_entries(thread, "event") if row["name"] == "fallback"]
-    assert told == ["ours", "nobody:knows", "no-such"] and "sk-x" not in str(thread.to_json())
+    assert told == ["ours", "haiku", "gateway:m"] and "sk-x" not in str(thread.to_json())
 
 
-async def test_where_no_name_is_a_model_the_first_error_stays() -> None:
+@pytest.mark.usefixtures("no_keys")
+async def test_where_no_model_has_a_key_the_first_error_stays() -> None:
     with pytest.raises(ModelError, match="down"):
-        await Agent(Scripted(ModelError("down")), hooks=[Fallback("nobody:knows")]).run("hi")
+        await Agent(Scripted(ModelError("down")), hooks=[Fallback("haiku")]).run("hi")
+
+
+@pytest.mark.parametrize(
+    "capability", [Fallback("demo", "antropic:x"), Critique("antropic:x"), Summarization(model="antropic:x")]
+)
+def test_an_unknown_name_is_refused_when_the_agent_is_made(capability: Capability) -> None:
+    with pytest.raises(ConfigError, match="did you mean anthropic:x"):
+        Agent(Scripted(), hooks=[capability])
+
+
+async def test_a_hook_calls_a_model_by_its_name() -> None:
+    @before(Run)
+    async def ask_twice(run: Run) -> None:
+        replies = [await run.call_model([user("Hello")], purpose="test", model="demo") for _ in range(2)]
+        assert all(reply.text.startswith("Offline demo model") for reply in replies)
+        assert await run.find_model("demo") is await run.find_model("demo")
+
+    await Agent(Scripted("Hi."), hooks=[ask_twice]).run("hi")
+
+
+async def test_a_name_in_place_of_a_model_is_refused_with_a_sentence() -> None:
+    @before(ModelCall)
+    def choose(call: ModelCall) -> None:
+        call.model = "haiku"  # type: ignore[assignment]
+
+    with pytest.raises(HookError, match=r"set the model to 'haiku', .* set `await run\.find_model"):
+        await Agent(Scripted(spare=True), hooks=[choose]).run("hi")

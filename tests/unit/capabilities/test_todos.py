@@ -50,7 +50,7 @@ async def test_a_list_is_stored_with_the_thread() -> None:
     result, _ = await run(write(LIST), "ok")
     assert kept(result) == LIST
     assert tool_results(result) == ["The list has 3 todos: 1 done, 1 in_progress, 1 pending."]
-    assert result.thread and result.thread.state()["todos"] == LIST
+    assert result.thread.values["todos"] == LIST
 
 
 async def test_writing_again_replaces_the_whole_list() -> None:

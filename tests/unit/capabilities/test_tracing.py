@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from wick import (
 )
 from wick.capabilities.tracing import Tracing
 from wick.capabilities.tracing.conventions import describe_model
+from wick.config import load
 from wick.errors import ConfigError, ModelError
 from wick.hooks import Next
 from wick.messages import ImagePart, Part, TextPart, user
@@ -261,6 +263,14 @@ async def test_bytes_of_pictures_are_not_in_spans(spans: Spans) -> None:
         {"type": "media", "modality": "image", "mime_type": "image/png", "base64_length": 4},
         {"type": "uri", "modality": "image", "mime_type": "", "uri": "https://a.example/b.png"},
     ]
+
+
+def test_a_configuration_file_turns_content_on(tmp_path: Path) -> None:
+    path = tmp_path / "agents.yaml"
+    path.write_text('model: demo\ntracing: {content: true, redact: "textwrap:dedent"}\n')
+    (part,) = load(path).agents.values()
+    (tracing,) = (part for part in part.agent().capabilities if isinstance(part, Tracing))
+    assert (tracing.content, tracing.redact) == (True, textwrap.dedent)
 
 
 @pytest.mark.parametrize("options", [{"content": "yes"}, {"redact": "x"}])

@@ -63,7 +63,7 @@ def an_operation(event: str) -> Any:
     if "run" in event or event == "user_message_send":
         return Run(input=[user("hello")])
     use = a_use()
-    use.result = use.results.coerce("ran ls")
+    use.result = use.result_rules.coerce("ran ls")
     return use
 
 

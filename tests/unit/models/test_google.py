@@ -236,6 +236,8 @@ def test_a_reply() -> None:
         Usage(10, 5, 4, 2),
         Finish("tool_calls"),
     ]
+    named = read({**parts({"text": "a"}, finishReason="STOP"), "responseId": "r1", "modelVersion": "gemini-3"})[-1]
+    assert (named.response_id, named.response_model) == ("r1", "gemini-3")
     reply = Reply()
     for delta in deltas:
         reply.feed(delta)
@@ -292,3 +294,9 @@ def test_arguments_with_a_repeated_key_are_refused() -> None:
     data = b'{"candidates":[{"content":{"parts":[{"functionCall":{"name":"rm","args":{"p":"a","p":"b"}}}]}}]}'
     with pytest.raises(ModelError, match="cannot be read"):
         _ = [*parser.deltas([data])]
+
+
+def test_the_finish_has_the_id_and_the_model_of_the_reply() -> None:
+    head = {"responseId": "r1", "modelVersion": "gemini-3-pro-001"}
+    end = read(parts({"text": "hi"}) | head, parts({"text": ""}, finishReason="STOP") | head)[-1]
+    assert (end.reason, end.response_id, end.response_model) == ("stop", "r1", "gemini-3-pro-001")

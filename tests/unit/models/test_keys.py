@@ -20,11 +20,13 @@ from wick.errors import ConfigError, ModelError
 from wick.models import _http
 from wick.models._http import ModelServer
 from wick.models.anthropic import Anthropic
+from wick.models.bedrock import Bedrock
+from wick.models.google import Google
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
 
 KEY = 'sk-can"ary/1+2'
-CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
+CLIENTS = (OpenAI, OpenAIResponses, Anthropic, Google, Bedrock)
 ECHO = f"Incorrect API key provided: {KEY}; url-encoded {quote(KEY, safe='')}; upper {KEY.upper()}"
 
 

@@ -171,8 +171,8 @@ async def test_reasoning_in_a_list_of_parts_is_read() -> None:
     model = Mistral("m", api_key="sk-test")
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes."}]
     data = json.dumps({"choices": [{"index": 0, "delta": {"content": parts}, "finish_reason": "stop"}]})
-    from wick.models.openai import _Completion
+    from wick.models.openai import ChatReply
 
-    deltas = [*_Completion(model.server).deltas([data.encode()])]
+    deltas = [*ChatReply(model.server).deltas([data.encode()])]
     assert [getattr(delta, "text", "") for delta in deltas] == ["hm", "Yes."]
     assert [type(delta).__name__ for delta in deltas] == ["ReasoningDelta", "TextDelta"]

@@ -14,6 +14,8 @@ from wick.errors import ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, Message, Part, TextPart
 from wick.models import openai_common
 from wick.models.anthropic import Anthropic
+from wick.models.bedrock import Bedrock
+from wick.models.google import Google
 from wick.models.openai import OpenAI
 from wick.models.openai_hosts import Mistral
 from wick.models.openai_responses import OpenAIResponses
@@ -46,7 +48,8 @@ PARTS: tuple[Part, ...] = (
 
 def models() -> list[Any]:
     known = [client("m", base_url="http://127.0.0.1:9/v1", api_key="k") for client in (OpenAI, OpenAIResponses)]
-    return [*known, Anthropic("m", base_url="http://127.0.0.1:9", api_key="k")]
+    others: tuple[Any, ...] = (Anthropic, Google, Bedrock)
+    return [*known, *(client("m", base_url="http://127.0.0.1:9", api_key="k") for client in others)]
 
 
 def _history(part: Part, place: str) -> tuple[Message, ...]:
@@ -86,13 +89,16 @@ AUDIO = (AudioPart(data="UklGRiQ="), FilePart(data="UklGRiQ=", media_type="audio
 def test_audio_is_sent_or_refused_in_a_sentence(part: Part) -> None:
     """A recording is never dropped silently, and a file with one is a recording, too."""
     message = user([TextPart("Listen:"), part])
-    chat, responses, anthropic = models()
+    chat, responses, anthropic, google, bedrock = models()
     content = json.loads(chat.body(Request((message,))))["messages"][0]["content"]
     assert content[1] == {"type": "input_audio", "input_audio": {"data": "UklGRiQ=", "format": "wav"}}
     mistral = json.loads(Mistral("m", api_key="k").body(Request((message,))))["messages"][0]["content"]
     assert mistral[1] == {"type": "input_audio", "input_audio": "UklGRiQ="}
     with pytest.raises(ModelError, match="has no audio input, .* use openai:MODEL with an audio model"):
         responses.body(Request((message,)))
+    assert "inlineData" in google.body(Request((message,))).decode()
+    with pytest.raises(ModelError, match="Bedrock reads .* and text files, not "):
+        bedrock.body(Request((message,)))
     with pytest.raises(ModelError, match="Anthropic reads pictures, PDFs and text files, not "):
         anthropic.body(Request((message,)))
 

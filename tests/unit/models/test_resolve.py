@@ -477,7 +477,9 @@ def test_other_packages_bring_models(plugin: Path) -> None:
 def test_other_packages_are_listed_with_their_errors(plugin: Path) -> None:
     with pytest.raises(ConfigError, match="candle:MODEL"):
         resolve("nonsense")
-    with pytest.raises(ConfigError, match="the models of broken cannot be loaded from candle:Missing: "):
+    with pytest.raises(
+        ConfigError, match="the model provider 'broken' .candle:Missing of the package candle 1.0. cannot be loaded: "
+    ):
         resolve("broken:x")
     with pytest.raises(ConfigError, match="unexpected keyword argument 'base_url'"):
         resolve({"provider": "candle", "model": "wax", "base_url": "http://x"})

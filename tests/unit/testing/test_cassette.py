@@ -272,6 +272,19 @@ replies:
     ).replace("DIGEST", path.read_text().partition("b: integer) ")[2][:8])
 
 
+async def test_a_system_prompt_and_tools_are_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    agent = Agent(record(path, "one", "two", "three"), tools=[add], system="Be brief.")
+    await agent.run("first"), await agent.run("second")
+    await Agent(agent.model, system="Be rude.").run("second")
+    text = path.read_text()
+    assert text.count("Be brief.") == text.count("add:") == text.count("like: 1") == 1 and "system: Be rude." in text
+    played = Cassette(path)
+    agent = Agent(played, tools=[add], system="Be brief.")
+    assert [(await agent.run(word)).text for word in ("second", "first")] == ["two", "one"]
+    assert (await Agent(played, system="Be rude.").run("second")).text == "three"
+
+
 async def test_an_edited_reply_is_played(tmp_path: Path) -> None:
     path = tmp_path / "it.yaml"
     await Agent(record(path, "I like tea.")).run("What do you like?")
@@ -388,6 +401,14 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 def test_a_missing_cassette_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no cassette .*; record it with: pytest --wick-record 'test_it"):
         Cassette(tmp_path / "it.yaml", "demo")
+
+
+def test_a_test_without_requests_has_an_empty_cassette(tmp_path: Path) -> None:
+    record(tmp_path / "it.yaml").check()
+    played = Cassette(tmp_path / "it.yaml", "acme:one")
+    played.check()
+    with pytest.raises(ModelError, match="it.yaml has no replies; record again with: pytest"):
+        Agent(played).run_sync("Hi.")
 
 
 def test_recording_needs_a_model(tmp_path: Path) -> None:

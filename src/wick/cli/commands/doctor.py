@@ -13,7 +13,7 @@ from wick.cli.root_command import DONE, FAILED
 from wick.cli.terminal.output import JSON, print_json, show_status, strip_controls
 
 SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", "red")}
-GROUPS = ("installed", "programs", "sandbox", "models", "server")  # in this order
+GROUPS = ("installed", "plugins", "programs", "sandbox", "models", "server")  # in this order
 
 
 @click.command("doctor")

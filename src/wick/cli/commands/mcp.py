@@ -149,7 +149,8 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
 def _select_servers(config: Config, name: str) -> list[McpServer]:
     servers = {server.name: server for server, _ in _iter_servers(config)}
     if name and name not in servers:
-        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, servers, 'there are')}")
+        hint = suggest_key(name, servers, "there are") if servers else "its agents have none, add them under `mcp`"
+        raise ConfigError(f"{config.path} has no MCP server {name!r}; {hint}")
     return [servers[name]] if name else [*servers.values()]
 
 

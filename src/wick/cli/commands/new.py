@@ -1,4 +1,4 @@
-"""`wick new`: create a project."""
+"""`wick new`: create a project, or a plugin package."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from wick.cli.plugin_template import render_plugin
 from wick.cli.scaffold import render_project
 from wick.cli.terminal.output import JSON, print_json
 from wick.errors import ConfigError
@@ -18,9 +19,12 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 @click.command("new")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
+@click.option("--plugin", is_flag=True, help="Create a package with models, tools, hooks, a backend and a store.")
 @JSON
-def command(path: Path, as_json: bool) -> None:
+def command(path: Path, plugin: bool, as_json: bool) -> None:
     """Create a folder NAME with an agent, a hook, a tool and tests.
+
+    With --plugin, it is a package that adds models, tools, hooks, backends, stores and commands to wick.
 
     A folder that is not empty is not changed.
     """
@@ -34,7 +38,7 @@ def command(path: Path, as_json: bool) -> None:
     shadowed = spec is not None and spec.origin is not None  # a namespace package has no origin
     if shadowed or module in sys.stdlib_module_names or module == "tests":
         raise ConfigError(f"a Python module {module!r} already exists; choose another name")
-    files = render_project(name, module)
+    files = render_plugin(name, module) if plugin else render_project(name, module)
     for file, text in files.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
         with (path / file).open("x", encoding="utf-8") as created:
@@ -43,4 +47,5 @@ def command(path: Path, as_json: bool) -> None:
         return print_json({"folder": str(path), "files": [*files]})
     for file in files:
         click.echo(str(path / file))
-    click.echo(f"\nnext: cd {path}; pytest; wick agents check; wick chat --agent agents.yaml", err=True)
+    then = "pip install -e '.[test]'; pytest" if plugin else "pytest; wick agents check; wick chat --agent agents.yaml"
+    click.echo(f"\nnext: cd {path}; {then}", err=True)

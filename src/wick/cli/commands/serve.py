@@ -24,13 +24,11 @@ from wick.models import check_model
 @click.option("--store", help="The store of threads: sqlite, postgresql://…, or memory.")
 @click.option(
     "--static",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A folder of static files to serve.",
 )
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="The server.yaml to read.")
-@click.option(
-    "--verbose", is_flag=True, help="Log at level INFO, not only warnings and tracebacks of tools that crash."
-)
+@click.option("--verbose", is_flag=True, help="Log each request and each run, and other messages of level INFO.")
 def command(config: Path | None, file: Path | None, model: str, verbose: bool, **flags: Any) -> None:
     """Serve the agents of CONFIG, or a default agent.
 

@@ -14,14 +14,14 @@ import click
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.completion import complete_agent_specs
+from wick.cli.completion import AGENTS_FILE, complete_agent_specs, list_agent_names
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
 from wick.config.options_schema import suggest_key
-from wick.config.selection import add_rules, split_agent_spec
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home
-from wick.models import resolve
+from wick.models import check_model, resolve
 from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
@@ -59,11 +59,13 @@ class AgentOverrides:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     hooks: bool = True  # False: load no hook programs and no recipes
+    claude: bool = False  # True: use the settings of Claude Code
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
         changed = dict(options)
         if self.model:
+            check_model(self.model)  # here, as an error in the agent would name a line of its file
             changed["model"] = self.model
         if self.steps is not None:
             changed["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
@@ -71,8 +73,10 @@ class AgentOverrides:
             changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
+        if self.claude:
+            changed["claude_settings"] = options.get("claude_settings") or True
         if self.allow or self.deny:
-            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(find_permissions(changed), allow=self.allow, deny=self.deny)
         if not self.hooks:
             changed |= {"executables": False, "recipes": False}
             if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
@@ -87,6 +91,8 @@ class SelectedAgent:
         self.no_workspace = ""  # the reason why the default agent works without a workspace
         self._is_default = not agent
         path, id = split_agent_spec(agent) if agent else (Path(), "")
+        if agent and not id and not path.exists():
+            raise ConfigError(f"there is no file {path}; {_suggest_agent(agent, Path(folder))}")
         self.config = load(path) if agent else build_default_config(Path(folder))
         agents = self.config.agents
         wanted = id or (next(iter(agents)) if len(agents) == 1 else DEFAULT)
@@ -152,6 +158,14 @@ def build_default_config(folder: Path) -> Config:
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
+
+
+def _suggest_agent(name: str, folder: Path) -> str:
+    """Return a hint for an agent that is given by its name alone."""
+    file = folder / AGENTS_FILE
+    if name in list_agent_names(str(file)):
+        return f"did you mean {file}:{name}?"
+    return "--agent takes the path of an agents.yaml, as in agents.yaml or agents.yaml:coder"
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ metadata: a server shows them, but does not resume them.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -42,9 +43,10 @@ from wick.cli.host.local_threads import LocalThreads
 from wick.cli.host.protocol import RunOutcome
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
-from wick.config.selection import add_rules, split_agent_spec
+from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
+from wick.hook_programs.registry import HookRow
 from wick.hooks import Hook
 from wick.protocols import Backend, Summary
 from wick.replay import replay
@@ -102,12 +104,12 @@ class LocalHost(LocalThreads):
             part.options = {**part.options, "sessions": False}
             for agent in self._selected.config.agents.values():
                 agent.private = ProcessFiles({str(self._data): "the data folder of wick"})
-            if part.options.get("permissions"):
+            if (permissions := find_permissions(part.options)) is not None:
                 granted: dict[str, Sequence[Any]] = {
                     "grants": self._grants.list_tool_uses(*key),
                     "allow": self._grants.list_rules(*key),
                 }
-                part.options["permissions"] = add_rules(part.options["permissions"], **granted)
+                part.options["permissions"] = add_rules(permissions, **granted)
         return self._selected
 
     def _agent_key(self, part: AgentConfig) -> str:
@@ -177,13 +179,29 @@ class LocalHost(LocalThreads):
         if skipped := self.selected.skipped_hooks:
             named = to_one_line(", ".join(skipped), SKIPPED_CHARS)
             return [f"--no-hooks leaves out: {named}; permissions, guards and hooks in Python stay"]
-        off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
-        if not off:
-            return []
-        names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
+        rows = [row for part in self.selected.executables for row in part.listed()]
+        problems = {
+            "untrusted hooks are off": [row for row in rows if row.trust == "untrusted"],
+            "hooks changed after they were trusted, and deny": [row for row in rows if row.trust == "changed"],
+        }
+        hint = f"review them, then run: {self._trust_command()}"
+        return [f"{problem}: {self._name_hooks(found)}; {hint}" for problem, found in problems.items() if found]
+
+    def _name_hooks(self, rows: Sequence[HookRow]) -> str:
+        """Return the names of some hooks with their sources, relative to the folder."""
+        names = dict[str, None]()
+        for row in rows:
+            source = row.source.removeprefix(f"{self.folder}/")
+            of_settings = source if row.trust == "changed" else f"{row.name} of {source}"
+            names[of_settings if source.endswith(".json") else f"{source}/{row.name}"] = None
         more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
-        named = to_one_line(", ".join(names[:NAMED_HOOKS]), 200)
-        return [f"untrusted hooks are off: {named}{more}; review them, then run: wick hooks trust"]
+        return to_one_line(", ".join([*names][:NAMED_HOOKS]), 200) + more
+
+    def _trust_command(self) -> str:
+        """Return the command that trusts the hooks of this agent and folder."""
+        agent = ["--agent", self._spec] if self._spec else []
+        folder = ["--folder", str(self.folder)] if self.folder.resolve() != Path.cwd() else []
+        return shlex.join(["wick", "hooks", "trust", *agent, *folder])
 
     async def list_rings(self, id: str = "") -> list[OperationRings]:
         return list_operation_rings(self._find_agent(id))
@@ -280,8 +298,8 @@ class LocalHost(LocalThreads):
         """Store a grant for this folder, and apply it from the next run on."""
         part = self.selected.part
         more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
-        if part.options.get("permissions"):
-            part.options = {**part.options, "permissions": add_rules(part.options["permissions"], **more)}
+        if (permissions := find_permissions(part.options)) is not None:
+            part.options = {**part.options, "permissions": add_rules(permissions, **more)}
             self._agent = self._rebuild_agent() if self._agent is not None else None
         self._grants.add(str(self.folder), self._agent_key(part), rule)
 
@@ -297,7 +315,7 @@ class LocalHost(LocalThreads):
         part = self.selected.part
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
-            part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
+            part.options = {**part.options, "permissions": add_rules(find_permissions(part.options), **more)}
         agent = self.selected.build().with_hooks(*guards) if guards else self.selected.build()
         if threads is None:
             infos = await self.list_threads(limit=10_000, folder=str(self.folder))
@@ -369,7 +387,17 @@ class _LocalRun:
         )
 
 
-_NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
+_NOT_CAPABILITIES = (
+    "name",
+    "model",
+    "system_prompt",
+    "backend",
+    "tools",
+    "settings",
+    "context_window",
+    "sessions",
+    "deps",
+)
 
 
 def _find_backend(agent: Agent) -> Backend | None:

@@ -98,6 +98,7 @@ _OVERRIDE_OPTIONS = (
         is_flag=True,
         help="Leave out hook programs and recipes, and name them; Python guards stay.",
     ),
+    click.option("--claude-settings", is_flag=True, help="Use the settings files of Claude Code."),
 )
 
 
@@ -112,9 +113,11 @@ def with_agent_overrides(command: Callable[..., Any]) -> Any:
         max_steps: int | None,
         budget: float | None,
         no_hooks: bool,
+        claude_settings: bool,
         **others: Any,
     ) -> Any:
-        return command(overrides=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        overrides = AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks, claude_settings)
+        return command(overrides=overrides, **others)
 
     return _apply_options(wrapper, _OVERRIDE_OPTIONS)
 
@@ -134,7 +137,7 @@ async def open_host(
         if overrides is not None and overrides != AgentOverrides():
             raise ConfigError(
                 "the server sets the model, rules, hooks and limits of its agents; "
-                "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
+                "remove --model, --allow, --deny, --max-steps, --budget, --no-hooks and --claude-settings"
             )
         host = RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
     else:

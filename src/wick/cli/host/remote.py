@@ -48,6 +48,8 @@ class RemoteHost:
             if error.status == 401:
                 hint = "use --token-file FILE, or set WICK_TOKEN"
                 raise ServerError(f"{self.name} rejected the token: {error}; {hint}", error.code, 401) from None
+            if error.status in (404, 405, 501):  # every wick server has /auth/me
+                raise ServerError(f"{self.name} is not a wick server: {error}; check --server", "invalid") from None
             raise
         except ValueError:
             raise ServerError(f"{self.name} is not a wick server", "invalid") from None

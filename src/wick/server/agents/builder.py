@@ -6,11 +6,11 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.frozen import canonical_json, digest
+from wick._internal.plugins import find_plugins
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.state import State
@@ -123,7 +123,7 @@ class AgentBuilder:
             self._build(instance, registered, (), State() if template.options.get("backend") else None)
         except Exception as error:  # code of the file may raise anything; the server starts all the same
             return str(error) or repr(error)
-        return instance.agent.find_deps_problem()
+        return "" if instance.agent.deps_factory is not None else instance.agent.find_deps_problem()
 
     def _build(
         self,
@@ -183,6 +183,6 @@ def _split_missing_tools(options: Mapping[str, Any], brought: set[str]) -> tuple
         one for one in named if isinstance(one, str) and ":" not in one and resolve_tool_name(one) not in BUILTIN
     ]
     if missing:  # reading entry points is slow
-        installed = {point.name for point in entry_points(group="wick.tools")}
+        installed = {plugin.name for plugin in find_plugins("wick.tools")}
         missing = [one for one in missing if one not in installed]
     return {**options, "tools": [one for one in named if one not in missing]}, tuple(missing)

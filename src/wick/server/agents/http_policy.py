@@ -84,8 +84,8 @@ PLAIN_KEYS = ("name", "system_prompt", "context_window")
 USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = tuple(  # the providers whose addresses and keys are those of the server
-    "anthropic openai openai-responses google openrouter groq mistral deepseek xai together fireworks nvidia cerebras "
-    "ollama".split()
+    "anthropic openai openai-responses google vertex bedrock azure openrouter groq mistral deepseek xai together "
+    "fireworks nvidia cerebras ollama".split()
 )
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
 _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")

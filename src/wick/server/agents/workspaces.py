@@ -24,6 +24,8 @@ from wick._internal.worker_threads import run_in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.config.files import find_named_files, pin_volumes
+from wick.config.keys import BACKENDS, load_backend_class
+from wick.config.options_schema import read_hints
 from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
@@ -115,7 +117,9 @@ class Workspaces:
             return self._local_options(template, options, user)
         if wanted == "docker":
             return self._docker_options(template, options, overrides, user)
-        return {"type": "state", **options}
+        if wanted in BACKENDS:
+            return {"type": "state", **options}
+        return {"type": wanted, **options, "workspace": self._volume_name(user, template.id)}
 
     async def open(self, wanted: Mapping[str, Any] | None) -> WorkspaceMount | None:
         """Open the workspace with these options, or share the open one. The caller must `close` it."""
@@ -132,7 +136,10 @@ class Workspaces:
                 kind, options = wanted["type"], {name: wanted[name] for name in wanted if name != "type"}
                 if kind == "local":
                     return Local(options.pop("path"), **options)
-                return _import_docker().Docker(**options) if kind == "docker" else State(**options)
+                if kind == "docker":
+                    docker: Backend = _import_docker().Docker(**options)
+                    return docker
+                return State(**options) if kind == "state" else _create_from_plugin(kind, options)
 
             backend = await run_in_thread(create_backend, "workspace")
             self._open.setdefault(key, WorkspaceMount(key, backend))
@@ -246,6 +253,16 @@ def _import_docker() -> ModuleType:
     from wick.backends import docker
 
     return docker
+
+
+def _create_from_plugin(kind: str, options: Mapping[str, Any]) -> Backend:
+    """Return the backend of a plugin. Its parameter `workspace` separates the users of a server."""
+    factory = load_backend_class(kind)
+    if "workspace" not in read_hints(factory):
+        problem = f"the backend {kind!r} cannot be used in a server, as it does not separate users"
+        raise ConfigError(f"{problem}; its factory needs a parameter `workspace`, the name of a workspace")
+    backend: Backend = factory(**options)
+    return backend
 
 
 def _covers_workdir(target: str, workdir: str) -> bool:

@@ -8,6 +8,7 @@ import secrets
 import time
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from fastapi import HTTPException
@@ -19,6 +20,7 @@ from wick.server.errors import ApiError
 from wick.server.ops.metrics import Metrics
 
 logger = logging.getLogger("wick.server")
+access_logger = logging.getLogger("wick.server.access")
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -54,7 +56,7 @@ async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send
 
 
 class RequestIdMiddleware:
-    """Assigns an id to every request, adds the security headers to every response, and counts requests."""
+    """Assigns an id to every request, adds the security headers to every response, counts and logs requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -64,9 +66,11 @@ class RequestIdMiddleware:
             await self._app(scope, receive, send)
             return
         scope["wick.request_id"] = id = secrets.token_hex(8)
-        began = time.perf_counter()
+        began, status = time.perf_counter(), 0
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            status = 101 if message["type"] == "websocket.accept" else message.get("status", status)
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in SECURITY_HEADERS.items():
@@ -79,7 +83,17 @@ class RequestIdMiddleware:
                 self._metrics.count_response(scope.get("method", "WS"), path, message["status"], seconds)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            if access_logger.isEnabledFor(logging.INFO):
+                log_request(scope, status, time.perf_counter() - began)
+
+
+def log_request(scope: Scope, status: int, seconds: float) -> None:
+    """Log a request when its response has ended. The query is left out, since it may contain a token."""
+    method, path = scope.get("method", "WS"), quote(scope["path"], safe="/:@!$&'()*+,;=~")
+    access_logger.info("%s %s %s %.0f ms", method, path, status or "no response", seconds * 1000)
 
 
 class ErrorMiddleware:

@@ -49,7 +49,7 @@ def known_secrets(settings: Settings, local: str, environment: Mapping[str, str]
 def named_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the secrets that an operator chose, each with the name of its setting or variable."""
     yield "token", settings.token
-    if settings.on_postgres and "://" in settings.store:
+    if "://" in settings.store:
         yield "store", unquote(urlsplit(settings.store).password or "")
     yield from named_variables(environment)
 

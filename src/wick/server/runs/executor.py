@@ -35,6 +35,7 @@ from wick.stores.process_identity import has_ended, holder_name
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
+run_logger = logging.getLogger("wick.server.runs")
 
 START_PREFIX = "start:"  # prefix of the keys of starts in a run's record
 RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between retries after a temporary store error
@@ -137,6 +138,7 @@ class RunExecutor:
         """Perform a run to its end. The outcome is recorded first, then sent to readers once."""
         end: HubEnd = "told"
         problem: Exception | None = None
+        began = monotonic()
         try:
             await self._run(running)
         except asyncio.CancelledError:
@@ -149,6 +151,8 @@ class RunExecutor:
             running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
         if end == "told":
             await self._record_outcome(running, problem)
+            if run_logger.isEnabledFor(logging.INFO):
+                _log_run(running, monotonic() - began)
         else:
             await self._clear_start(running)
         key = running.info.owner, running.info.thread
@@ -323,6 +327,15 @@ class RunExecutor:
 
     def _tasks(self) -> list[asyncio.Task[Any]]:
         return [running.task for running in self.running.values() if running.task is not None]
+
+
+def _log_run(running: ActiveRun, seconds: float) -> None:
+    """Log the outcome of a run, without texts of the user or of the model."""
+    info = running.info
+    steps = running.run.progress.step if running.run is not None else 0
+    tokens = sum((info.usage or {}).get(name, 0) for name in ("input_tokens", "output_tokens"))
+    counts = f"{steps} step{'' if steps == 1 else 's'}, {tokens} tokens, {seconds * 1000:.0f} ms"
+    run_logger.info("%s of thread %s, agent %s: %s, %s", info.id, info.thread, info.agent, info.outcome, counts)
 
 
 def start_key() -> str:

@@ -72,6 +72,15 @@ def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
     found = told(done)
     assert found["anthropic"]["state"] == "ok" and found["openai"]["state"] == "missing"
     assert "ANTHROPIC_API_KEY is set" in found["auto"]["says"]
+    assert "groq (GROQ_API_KEY)" in found["other keys"]["says"] and found["other keys"]["state"] == "missing"
+    azure = {"AZURE_OPENAI_ENDPOINT": "https://acme.example", "AZURE_OPENAI_API_KEY": "sk-very-secret"}
+    more = wick("doctor", "--json", GROQ_API_KEY="sk-very-secret", GOOGLE_API_KEY="sk-very-secret", **azure)
+    assert "sk-very-secret" not in more.out
+    found = told(more)
+    assert found["groq"]["says"] == "GROQ_API_KEY is set, for models such as groq:MODEL"
+    assert found["google"]["says"].startswith("GOOGLE_API_KEY is set")
+    assert found["azure"]["says"].startswith("AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY are set")
+    assert "groq" not in found["other keys"]["says"] and "azure" not in found["other keys"]["says"]
     assert "secret" not in done.out + done.err
 
 

@@ -12,7 +12,9 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -395,7 +397,11 @@ def test_file_agents_and_servers_have_separate_threads(wick: WickCommand) -> Non
 WRONG = {
     "a prompt is missing, as in: wick run": ["run"],
     "there is no model named 'nope:nope'": ["run", "hi", "--model", "nope:nope"],
-    "there is no file gone.yaml": ["run", "hi", "--agent", "gone.yaml"],
+    "Error: there is no model named 'sonet'": ["run", "hi", "-m", "sonet"],  # without a line of a file
+    "there is no file gone.yaml; --agent takes the path of": ["run", "hi", "--agent", "gone.yaml"],
+    "/agents.yaml:coder?": ["run", "hi", "--agent", "coder"],
+    "Directory 'gone-too' does not exist": ["serve", "--static", "gone-too"],
+    "its agents have none, add them under `mcp`": ["mcp", "test", "github"],
     "has no agent 'codr'; did you mean 'coder'?": ["run", "hi", "--agent", "several.yaml:codr"],
     "has several agents; choose one, as in several.yaml:coder": ["run", "hi", "--agent", "several.yaml"],
     "there is no key 'modle'; did you mean 'model'?": ["run", "hi", "--agent", "bad.yaml"],
@@ -407,7 +413,8 @@ WRONG = {
 
 @pytest.mark.parametrize("sentence", WRONG)
 def test_a_mistake_is_a_sentence_and_exits_with_2(wick: WickCommand, sentence: str) -> None:
-    wick.write("several.yaml", "agents: {coder: {model: demo}, talker: {model: demo}}")
+    for name in ("several.yaml", "agents.yaml"):
+        wick.write(name, "agents: {coder: {model: demo}, talker: {model: demo}}")
     wick.write("bad.yaml", "modle: demo")
     done = wick(*WRONG[sentence])
     assert done.code == 2
@@ -460,6 +467,45 @@ def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: WickCommand) -> 
     assert wick("hooks", "trust", "--yes").code == 0
     done = wick("run", "What is 2 + 2?", "--model", "demo")
     assert done.code == 3 and "not today" in done.err and "untrusted" not in done.err
+
+
+def test_untrusted_and_changed_handlers_of_settings_are_named_with_their_file(wick: WickCommand) -> None:
+    handler = {"type": "command", "command": "./check.sh"}
+    settings = wick.write(".claude/settings.json", json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [handler]}]}}))
+    wick.write("check.sh", "#!/bin/sh\nexit 0\n", executable=True)
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    named = "./check.sh of .claude/settings.json"
+    assert done.code == 0 and done.err == f"untrusted hooks are off: {named}; review them, then run: wick hooks trust\n"
+    assert wick("hooks", "trust", "--yes").code == 0
+    settings.write_text(settings.read_text() + "\n")
+    done = wick("run", "What is 2 + 2?", "--model", "demo")
+    assert done.code == 3
+    assert "hooks changed after they were trusted, and deny: .claude/settings.json; review them" in done.err
+
+
+def test_settings_of_claude_code_are_used_when_they_are_wanted_and_trusted(wick: WickCommand) -> None:
+    settings = {"permissions": {"allow": ["Bash(printenv*)"]}, "env": {"GREETING": "hello there"}}
+    wick.write(".claude/settings.json", json.dumps(settings))
+    ask = ("run", "run the command: printenv GREETING", "--model", "demo")
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 4 and "untrusted settings are not used" in done.err and "waiting for an answer" in done.err
+    assert wick("hooks", "trust", "--yes").code == 0
+    assert wick(*ask).code == 4
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 0 and "hello there" in done.out and done.err == ""
+    wick.write(".claude/settings.json", "{}")
+    done = wick(*ask, "--claude-settings")
+    assert done.code == 2 and done.err.startswith("Error: /") and "was changed after it was trusted" in done.err
+
+
+def test_the_command_that_trusts_hooks_names_another_folder(wick: WickCommand, tmp_path: Path) -> None:
+    program = tmp_path / "other place" / ".wick" / "hooks" / "one"
+    program.parent.mkdir(parents=True)
+    program.write_text(REFUSES)
+    program.chmod(0o755)
+    folder = program.parents[2]
+    done = wick("run", "What is 2 + 2?", "--model", "demo", "--folder", str(folder))
+    assert done.err.splitlines()[0].endswith(f"then run: wick hooks trust --folder '{folder}'")
 
 
 def test_a_new_hook_leaves_the_trusted_ones_on(wick: WickCommand) -> None:
@@ -522,3 +568,29 @@ def test_continue_resumes_the_last_run(wick: WickCommand) -> None:
     assert wick("approvals", "allow", asked["id"]).code == 0
     assert wick("run", "--continue", "-m", "demo").code == 0
     assert (wick.folder / "new.txt").read_text().strip() == "hello"
+
+
+def test_a_deleted_folder_and_another_server_are_reported(wick: WickCommand) -> None:
+    gone = wick.folder / "gone"
+    gone.mkdir()
+    words = shlex.join([*COMMAND, "run", "hi", "-m", "demo"])
+    environment = {**os.environ, **wick.environment}
+    done = subprocess.run(
+        ["sh", "-c", f"cd gone && rmdir ../gone && {words}"],
+        cwd=wick.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1 and "the current folder does not exist any more" in done.stderr, done.stderr
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers everything with 501
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        other = wick("run", "hi", "--server", url)
+        server.shutdown()
+        thread.join()
+    assert other.code == 2 and f"{url} is not a wick server" in other.err

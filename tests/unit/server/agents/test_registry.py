@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from wick import Agent, Scripted
+from wick import Agent, Run, Scripted
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
 from wick.messages import ToolCall
 from wick.server.agents import registry as registry_module
+from wick.server.agents.http_policy import check_agent
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
@@ -480,3 +481,37 @@ async def test_an_invalid_default_rule_is_reported_at_startup(tmp_path: Path) ->
         assert not (tmp_path / "workspace").exists()
     async with registry(tmp_path, CODER) as there:
         assert await there.find_problems(ADA) == {}
+
+
+SHOP = """
+from wick import Deps, Run, tool
+
+class Shop:
+    def __init__(self, customer: str) -> None:
+        self.customer = customer
+
+@tool
+def greet(shop: Deps[Shop]) -> str:
+    '''Greet the customer.'''
+    return f"Hello, {shop.customer}."
+
+def open_shop(run: Run) -> Shop:
+    return Shop(run.user)
+"""
+
+
+async def test_an_agent_of_the_file_gets_its_deps_from_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "registry_shop.py").write_text(SHOP)
+    closed = {"model": "demo", "tools": ["registry_shop:greet"]}
+    opened = {"model": "demo", "tools": ["registry_shop:greet"], "deps": "registry_shop:open_shop"}
+    agents = {"agents": {"opened": opened, "closed": closed}}
+    async with registry(tmp_path, agents) as there:
+        problems = await there.find_problems(ADA)
+        assert list(problems) == ["closed"] and "the tool greet needs deps of type Shop" in problems["closed"]
+        built = (await there.get_agent(ADA, "opened")).agent
+        assert built.deps_factory is not None and built.deps_factory(Run(user="ada")).customer == "ada"
+        with pytest.raises(ApiError, match="deps cannot be set over HTTP by a user"):
+            check_agent({"model": "demo", "deps": "registry_shop:open_shop"}, ADA, ())

@@ -71,7 +71,7 @@ async def test_a_store_in_memory_has_the_usual_numbers_and_no_file(tmp_path: Pat
         store: Any = server.service.store
         assert isinstance(store._store, InMemory) and store._ttl == TTL_SECONDS
     assert not (tmp_path / "data" / "threads.db").exists()
-    with pytest.raises(ConfigError, match="`sqlite`, `memory` or an address"):
+    with pytest.raises(ConfigError, match="`sqlite`, `memory`, or an address"):
         Settings(store="memroy").check()
 
 

@@ -1,0 +1,61 @@
+"""Credentials and region of AWS, from the environment or from the files of its command line."""
+
+from __future__ import annotations
+
+import os
+from configparser import ConfigParser, Error
+
+from wick.errors import ConfigError
+from wick.models.aws_signature import AwsCredentials
+
+_ADVICE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, or run: aws configure"
+_INDIRECT = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
+
+
+def find_region(profile: str = "") -> str:
+    """Return the region of the environment or of a profile, or an empty text."""
+    found = _variable("AWS_REGION") or _variable("AWS_DEFAULT_REGION")
+    return found or _read_profile(profile)[1].get("region", "")
+
+
+def find_credentials(profile: str = "") -> AwsCredentials:
+    """Return the credentials of a profile, or those of the environment; raise ConfigError if there are none."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    key, secret, token = map(_variable, names)
+    if key and secret and not profile:
+        return AwsCredentials(key, secret, token or None)
+    name, found = _read_profile(profile)
+    if "aws_access_key_id" in found and "aws_secret_access_key" in found:
+        return AwsCredentials(
+            found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token") or None
+        )
+    if indirect := next((way for way in _INDIRECT if way in found), ""):
+        raise ConfigError(
+            f"the profile {name!r} of AWS uses {indirect}, which wick does not follow; run: "
+            'eval "$(aws configure export-credentials --format env)", or give credentials=… as a function'
+        )
+    if profile:
+        raise ConfigError(f"there is no profile {profile!r} with an access key; correct the profile, or {_ADVICE}")
+    raise ConfigError(f"Bedrock needs credentials of AWS: {_ADVICE}")
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _read_profile(profile: str) -> tuple[str, dict[str, str]]:
+    """Return the name and the settings of a profile, from the files of credentials and of settings."""
+    name = profile or _variable("AWS_PROFILE") or "default"
+    shared = _variable("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
+    config = _variable("AWS_CONFIG_FILE") or "~/.aws/config"
+    section = name if name == "default" else f"profile {name}"
+    return name, _read_section(config, section) | _read_section(shared, name)
+
+
+def _read_section(path: str, section: str) -> dict[str, str]:
+    parser = ConfigParser(interpolation=None, strict=False, default_section="\0")
+    try:
+        parser.read(os.path.expanduser(path), encoding="utf-8")
+    except (OSError, Error, UnicodeDecodeError):
+        raise ConfigError(f"the file {path} cannot be read as settings of AWS; correct it") from None
+    return {key: value.strip() for key, value in parser[section].items()} if parser.has_section(section) else {}

@@ -1,0 +1,95 @@
+"""Gemini, through Vertex AI of Google Cloud: the dialect of the Gemini API with tokens in place of a key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+from urllib.parse import quote
+
+from wick.errors import ConfigError
+from wick.models import openai_common
+from wick.models._http import Authorize, ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText
+from wick.models.access_tokens import GoogleTokens, TokenSource, bearer_authorizer
+from wick.models.google import Google, Thinking, check_address
+
+_DEFAULT_FILE = "~/.config/gcloud/application_default_credentials.json"  # of `gcloud auth application-default login`
+
+
+class Vertex(Google):
+    """A Gemini model at Vertex AI.
+
+    `token` is a function that returns an access token, `api_key` is a fixed one. Else GOOGLE_OAUTH_ACCESS_TOKEN, the
+    file in GOOGLE_APPLICATION_CREDENTIALS or the one of `gcloud auth application-default login` is used, for Google's
+    own address only.
+    """
+
+    provider: ClassVar[str] = "vertex"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        project: str = "",
+        location: str = "",
+        base_url: str = "",
+        api_key: str | None = None,
+        token: TokenSource | None = None,
+        headers: Mapping[str, str] | None = None,
+        limits: TimeLimits = openai_common.DEFAULT_LIMITS,
+        thinking: Thinking = None,
+        verify: bool | PathText = True,
+        cert: PathText | Sequence[PathText] = (),
+        trust_env: bool = True,
+    ) -> None:
+        self._set_model(model, thinking)
+        network = NetworkSettings(verify, cert, trust_env)
+        own = not base_url
+        address = base_url or _variable("GOOGLE_VERTEX_BASE_URL")
+        key = (api_key or (_variable("GOOGLE_OAUTH_ACCESS_TOKEN") if own and not token else "")).strip()
+        sent = {"authorization": f"Bearer {key}"} if key else {}
+        sent |= {name.lower(): value for name, value in (headers or {}).items()}
+        self._token = token
+        if own and not token and "authorization" not in sent:
+            self._token = _find_tokens(network, limits)
+        saved = self._token.project if isinstance(self._token, GoogleTokens) else ""
+        project = project or _variable("GOOGLE_CLOUD_PROJECT") or saved
+        location = location or _variable("GOOGLE_CLOUD_LOCATION") or "global"
+        if not project:
+            raise ConfigError("Vertex AI needs a project: set GOOGLE_CLOUD_PROJECT, or give project=…")
+        where = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
+        path = self.model if "/" in self.model else f"publishers/google/models/{quote(self.model, safe='')}"
+        self.server = ModelServer(
+            self.provider,
+            f"{check_address(address or _home(location), 'Vertex AI')}/v1/{where}/{path}:streamGenerateContent?alt=sse",
+            {"content-type": "application/json"} | sent,
+            limits,
+            unreachable="check the network, and the location",
+            unauthorized="check the access token, and that it may use Vertex AI in this project",
+            network=network,
+        )
+
+    def _authorizer(self) -> Authorize | None:
+        return bearer_authorizer(self._token) if self._token else None
+
+
+def _home(location: str) -> str:
+    return f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
+
+
+def _find_tokens(network: NetworkSettings, limits: TimeLimits) -> GoogleTokens:
+    """Return the tokens for the credentials of the environment; raise ConfigError if there are none."""
+    path = _variable("GOOGLE_APPLICATION_CREDENTIALS")
+    if not path and os.path.exists(os.path.expanduser(_DEFAULT_FILE)):
+        path = _DEFAULT_FILE
+    if not path:
+        raise ConfigError(
+            "Vertex AI needs credentials: set GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account, set "
+            "GOOGLE_OAUTH_ACCESS_TOKEN, or run: gcloud auth application-default login"
+        )
+    return GoogleTokens(path, network, limits)
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()

@@ -1,0 +1,102 @@
+"""The test cases of `wick.testing`, on models of wick, and on a store and a backend as a user writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wick.testing
+from provider import Call, Reply, Script, ScriptedServer
+from provider.server import Answer
+from wick import FunctionModel, ToolCall
+from wick.backends.state import State
+from wick.models import _http
+from wick.models.anthropic import Anthropic
+from wick.models.demo import Demo
+from wick.models.openai import OpenAI
+from wick.models.openai_responses import OpenAIResponses
+from wick.protocols import Backend, Model, Request
+from wick.testing import BackendCases, Cassette, ModelCases
+
+CLIENTS: dict[str, tuple[Any, str]] = {
+    "openai": (OpenAI, "gpt-4o"),
+    "openai-responses": (OpenAIResponses, "gpt-5"),
+    "anthropic": (Anthropic, "claude-sonnet-4-5"),
+}
+
+
+class RepliesByRequest:
+    """Replies of a scripted server: a call of the tool that a request offers, or a text."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def __next__(self) -> Answer:
+        sent = json.dumps(self.script.asked[-1].body)
+        results = ('"tool_result"', '"function_call_output"', '"role": "tool"')
+        is_answered = any(sign in sent for sign in results)
+        if '"tools"' in sent and not is_answered:
+            return Answer(Reply(calls=(Call.of("call_1", "add", a=2, b=3),)))
+        return Answer(Reply("It is 5." if is_answered else "Hello, and welcome."))
+
+
+class TestClients(ModelCases):
+    @pytest.fixture(params=CLIENTS)
+    async def model(self, request: pytest.FixtureRequest) -> AsyncIterator[Model]:
+        create, name = CLIENTS[request.param]
+        async with ScriptedServer() as server:
+            script = server.script()
+            script._next = RepliesByRequest(script)  # type: ignore[assignment]
+            yield create(name, base_url=script.url, api_key="k")
+            await _http.close()
+
+
+def reply(request: Request) -> str | ToolCall:
+    if request.messages[-1].role == "tool":
+        return f"It is {request.messages[-1].text}."
+    return ToolCall("1", "add", {"a": 2, "b": 3}) if request.tools else "Hello, and welcome."
+
+
+class TestFunctionModel(ModelCases):
+    @pytest.fixture
+    def model(self) -> Model:
+        return FunctionModel(reply)
+
+
+class TestDemo(ModelCases):
+    uses_tools = False
+
+    @pytest.fixture
+    def model(self) -> Model:
+        return Demo()
+
+
+class TestCassette(ModelCases):
+    """Each case is recorded and played back; a request that is cancelled has no reply."""
+
+    @pytest.fixture
+    async def model(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Model]:
+        recording = Cassette(tmp_path / "it.yaml", FunctionModel(reply), record=True)
+        await getattr(self, request.node.originalname)(recording)
+        recording.check()
+        played = Cassette(tmp_path / "it.yaml")
+        yield played
+        played.check()
+
+
+class TestState(BackendCases):
+    unsupported = frozenset({"execute", "background", "terminal"})
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        return State({})
+
+
+def test_cases_are_imported_when_first_used() -> None:
+    assert {*wick.testing.__all__} == {"BackendCases", "Cassette", "ModelCases", "StoreCases"}
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        wick.testing.Nothing  # noqa: B018
