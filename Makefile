@@ -46,12 +46,13 @@ fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
 
-bench: $(ready) ## measure the loop, the model clients, the backends, hook programs, the stores and the server
+bench: $(ready) ## measure the loop, the model clients, the backends, hook programs, the stores, evals and the server
 	$(python) bench/loop.py
 	$(python) bench/models.py
 	$(python) bench/backends.py
 	$(python) bench/executables.py
 	$(python) bench/threads.py
+	$(python) bench/evals.py
 	$(python) bench/server.py
 
 bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own

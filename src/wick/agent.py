@@ -29,7 +29,7 @@ from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
-from wick.capabilities._model_names import NamedModels
+from wick.capabilities._model_names import NamedModels, model_label
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capability import Capability, check_capability
 from wick.decisions import Asker
@@ -147,6 +147,11 @@ class Agent(Generic[DepsType, Output]):
         """The model. A name is resolved on first use."""
         self._model = resolve(self._model)
         return self._model
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model. A model that is given by its name is not resolved for it."""
+        return model_label(self._model)
 
     def _model_if_ready(self) -> Model | None:
         """Return the model, or None if resolving it would block the event loop: `auto` probes for an Ollama server."""

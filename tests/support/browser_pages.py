@@ -24,6 +24,8 @@ import pytest
 
 from chromium import find_chromium
 from server_process import TOKENS, ServerProcess, run_server
+from wick.evals.report import EvalCaseRow, EvalReport, find_regressions, summarize_variant
+from wick.evals.storage import store_report
 from wick.server.static_files import BUILT_PAGES
 
 try:
@@ -233,6 +235,34 @@ def wait_until_idle(page: Page) -> None:
     """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
     expect(page.locator(".item:not(.pending)")).not_to_have_count(0)
     expect(page.locator(".composer .stop, article[aria-busy=true], .item.pending")).to_have_count(0)
+
+
+def save_report(server: ServerProcess, name: str = "nightly", thread: str = "") -> None:
+    """Store an eval report with a regression in the data folder of a server."""
+    checks = {
+        True: {"name": "blocked", "passed": True, "score": 1.0, "detail": ""},
+        False: {"name": "blocked", "passed": False, "score": 0.0, "detail": "refund was not blocked"},
+    }
+    block = {"decision": "blocked", "hook": "no_large_sums", "reason": "more than 100 needs a person"}
+    calls = {
+        True: {"tool": "refund", "args": {"order": 7, "amount": 2000}, **block, "output": block["reason"]},
+        False: {"tool": "refund", "args": {"order": 7, "amount": 2000}, "decision": "ran", "output": "refunded"},
+    }
+
+    def result(passed: bool) -> dict[str, Any]:
+        figures = {"score": 1.0 if passed else 0.67, "steps": 2, "tokens": 1_240, "cost": 0.0041}
+        answer = {"outcome": "completed", "reason": "completed", "text": "I may not do that." if passed else "Done."}
+        return {"passed": passed, **figures, **answer, "checks": [checks[passed]], "calls": [calls[passed]]}
+
+    passing = {"guarded": result(True), "unguarded": result(True)}
+    failing = {"guarded": result(True), "unguarded": result(False)}
+    large = {"id": "large-refund", "input": "Refund 2,000 dollars for order 7.", "thread": thread, "results": failing}
+    rows = [{"id": "small-refund", "input": "Refund order 7.", "results": passing}, large]
+    cases = [EvalCaseRow.model_validate(row) for row in rows]
+    names = {"guarded": "shop:agent", "unguarded": "shop:unguarded"}
+    variants = [summarize_variant(variant, agent, cases) for variant, agent in names.items()]
+    report = EvalReport(suite="refunds", planned=4, variants=variants, cases=cases)
+    store_report(server.folder / "data", name, report.model_copy(update={"regressions": find_regressions(report)}))
 
 
 def open_panel(page: Page, panel: str) -> Any:

@@ -9,7 +9,7 @@ from wick import Agent, Ask, Block, ToolUse, after, guard, tool
 from wick.evals.report import EvalReport
 from wick.evals.runner import EvalOptions, run_suite
 from wick.evals.suite import EvalSuite
-from wick.evals.transcript import Transcript
+from wick.evals.transcript import EvalTranscript
 
 executed: list[str] = []
 MODEL = "openai:no-such-model"  # no request reaches it: replies are recorded
@@ -49,20 +49,24 @@ def make_agent() -> Agent:
     return agent
 
 
-def quick_scorer(done: Transcript) -> bool:
+def quick_scorer(done: EvalTranscript) -> bool:
     return done.steps <= 3
 
 
-async def half_scorer(done: Transcript) -> float:
+async def half_scorer(done: EvalTranscript) -> float:
     return 0.4
 
 
-def broken_scorer(done: Transcript) -> float:
+def broken_scorer(done: EvalTranscript) -> float:
     raise RuntimeError("no score")
 
 
 def make_deps() -> dict[str, int]:
     return {"limit": 5}
+
+
+def broken_deps() -> object:
+    raise RuntimeError("no deps")
 
 
 SMALL: dict[str, Any] = {

@@ -20,6 +20,7 @@ const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   usage: { title: "Usage", View: lazy(() => import("./panels/Usage")) },
   approvals: { title: "Approvals", View: lazy(() => import("./panels/Approvals")) },
   replay: { title: "Replay", View: lazy(() => import("./panels/Replay")) },
+  evals: { title: "Evals", View: lazy(() => import("./panels/Evals")) },
 };
 const NAMES = Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title }));
 

@@ -14,4 +14,4 @@ from wick.evals.runner import run_suite as run_suite
 from wick.evals.scorers import Score as Score
 from wick.evals.suite import EvalSuite as EvalSuite
 from wick.evals.suite import load_suite as load_suite
-from wick.evals.transcript import Transcript as Transcript
+from wick.evals.transcript import EvalTranscript as EvalTranscript

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wick._internal.frozen import thaw
+from wick._internal.safe_yaml import load_yaml
 from wick.capabilities.sessions import LOCAL
 from wick.config.keys import load_own
 from wick.errors import ConfigError
@@ -215,11 +216,16 @@ def _distinct(names: Iterator[str]) -> list[str]:
 
 
 def format_suite(cases: Sequence[EvalCase], suffix: str) -> str:
-    """Return the text of a suite file with these cases, in YAML or JSONL."""
+    """Return the text of a suite file with these cases, in YAML or JSONL; raise a ConfigError if YAML is too large."""
     rows = [case.model_dump(exclude_unset=True) for case in cases]
     if suffix == ".jsonl":
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-    return _dump_yaml({"tools": "recorded", "cases": rows})
+    text = _dump_yaml({"tools": "recorded", "cases": rows})
+    try:
+        load_yaml(text, "the suite")
+    except ConfigError:
+        raise ConfigError("the cases are too large for a YAML file; choose a name that ends with .jsonl") from None
+    return text
 
 
 _PLAIN = re.compile(r"[A-Za-z][\w ]*[\w.!?]")
@@ -230,7 +236,9 @@ def _dump_yaml(data: Any) -> str:
     """Return data as YAML in block style. Texts that a version of YAML reads as another type are quoted."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # a PyYAML built without libyaml lacks the first
+
+    class Dumper(base):  # type: ignore[misc]
         def ignore_aliases(self, data: Any) -> bool:
             return True
 

@@ -13,7 +13,7 @@ from wick.constants import CRITIQUE_CHARS
 from wick.evals.recordings import EvalSubstitution, RecordedModel, Tape
 from wick.evals.report import EvalCheck
 from wick.evals.suite import ExpectedVerdict, JudgeOptions
-from wick.evals.transcript import Transcript
+from wick.evals.transcript import EvalTranscript
 from wick.messages import Messages
 
 SYSTEM = """\
@@ -31,7 +31,9 @@ class JudgeVerdict(BaseModel):
     reason: str
 
 
-async def judge_transcript(done: Transcript, expected: ExpectedVerdict, options: JudgeOptions, tape: Tape) -> EvalCheck:
+async def judge_transcript(
+    done: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, tape: Tape
+) -> EvalCheck:
     """Return the check of a judge. A judge that fails, or whose reply is invalid, is a failed check."""
     recorded = not tape.live_model
     model = RecordedModel(tape, "judge") if recorded else options.model
@@ -48,7 +50,7 @@ async def judge_transcript(done: Transcript, expected: ExpectedVerdict, options:
     return EvalCheck(name="judge", passed=verdict.score >= threshold, score=round(verdict.score, 4), detail=detail)
 
 
-def format_question(done: Transcript, rubric: str) -> str:
+def format_question(done: EvalTranscript, rubric: str) -> str:
     """Return the question to a judge. Long texts are cut; tags inside of them cannot close their fence."""
     asked = _cut(Messages(done.input).pretty())
     calls = "\n".join(

@@ -20,9 +20,9 @@ from wick.decisions import Block
 from wick.errors import ConfigError, ModelError, ToolError
 from wick.evals.suite import (
     EvalCase,
+    EvalReply,
     EvalSuite,
     RecordedCall,
-    RecordedReply,
     RecordedResult,
     Replies,
     RequestFingerprint,
@@ -75,7 +75,7 @@ def describe_difference(
 class Tape:
     """The recorded replies and results of one case, and the problems of replaying them."""
 
-    replies: Sequence[RecordedReply] = ()
+    replies: Sequence[EvalReply] = ()
     results: Sequence[RecordedResult] = ()
     compared: Sequence[RequestPart] = ()
     live_model: bool = False  # call the model, and record its replies
@@ -83,24 +83,30 @@ class Tape:
     requests: list[RequestFingerprint] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # requests that differ from the recorded ones
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
-    new_replies: list[RecordedReply] = field(default_factory=list)
+    new_replies: list[EvalReply] = field(default_factory=list)
     new_results: list[RecordedResult] = field(default_factory=list)
     _used_replies: set[int] = field(default_factory=set)
     _used_results: set[int] = field(default_factory=set)
     _answered: dict[str, RecordedResult] = field(default_factory=dict)  # by call id, for other attempts
 
-    def next_reply(self, purpose: str, request: Request) -> RecordedReply:
-        """Return the next recorded reply for a purpose, and compare the request with the recorded one."""
-        self.requests.append(fingerprint_request(request))
-        for index, reply in enumerate(self.replies):
-            if index not in self._used_replies and reply.purpose == purpose:
-                self._used_replies.add(index)
-                self._compare(index, reply)
-                return reply
-        self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
-        raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+    def next_reply(self, purpose: str, request: Request) -> EvalReply:
+        """Return the next recorded reply for a purpose, and compare the request with the recorded one.
 
-    def _compare(self, index: int, reply: RecordedReply) -> None:
+        A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
+        """
+        sent = fingerprint_request(request)
+        self.requests.append(sent)
+        left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
+        left = [index for index in left if index not in self._used_replies]
+        if not left:
+            self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
+            raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+        chosen = next((index for index in left if self.replies[index].request == sent), left[0])
+        self._used_replies.add(chosen)
+        self._compare(chosen, self.replies[chosen])
+        return self.replies[chosen]
+
+    def _compare(self, index: int, reply: EvalReply) -> None:
         if reply.request is not None and (
             differs := describe_difference(reply.request, self.requests[-1], self.compared)
         ):
@@ -148,7 +154,7 @@ class RecordedModel:
         yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
 
 
-def estimate_usage(request: Request, reply: RecordedReply) -> Usage:
+def estimate_usage(request: Request, reply: EvalReply) -> Usage:
     """Return the estimated tokens of a recorded reply that has no usage."""
     calls = tuple(ToolCall(str(index), call.tool, call.args) for index, call in enumerate(reply.calls))
     sent = sum(message.tokens for message in request.messages) + Message("system", request.system).tokens
@@ -170,7 +176,7 @@ class RecordingModel:
             reply.feed(delta)
             yield delta
         message = reply.message()
-        recorded = RecordedReply(
+        recorded = EvalReply(
             text=message.text,
             calls=[RecordedCall(tool=call.name, args=thaw(call.args), id=call.id) for call in message.tool_calls],
             purpose=self.purpose,
@@ -228,10 +234,11 @@ class EvalSubstitution(Capability):
     def replace_model(self, call: ModelCall) -> None:
         if not self.replaces_model:
             return
+        purpose = call.purpose or (f"subagent {call.run.agent}" if call.run.depth else "")
         if self.tape.live_model:
-            call.model = RecordingModel(self.tape, call.model, call.purpose)
+            call.model = RecordingModel(self.tape, call.model, purpose)
         else:
-            call.model = RecordedModel(self.tape, call.model.name, call.purpose)
+            call.model = RecordedModel(self.tape, call.model.name, purpose)
 
     @before(ToolUse, inherit=True)
     def replace_tool(self, use: ToolUse) -> None:
@@ -296,7 +303,7 @@ def write_recordings(path: Path, recordings: Recordings, suite: EvalSuite) -> No
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def find_replies(case: EvalCase, recording: Recording | None) -> list[RecordedReply]:
+def find_replies(case: EvalCase, recording: Recording | None) -> list[EvalReply]:
     """Return the replies for a case: its own, with the recorded fingerprints, or those of the recording."""
     if not case.replies:
         return [] if recording is None else recording.replies

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
-from wick.evals.transcript import Decided, Transcript, TranscriptCall
+from wick.evals.transcript import Decided, EvalTranscript, TranscriptCall
 
 
 class _ReportModel(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
 
 
 class EvalCheck(_ReportModel):
@@ -111,7 +111,7 @@ class EvalReport(_ReportModel):
         return self.model_dump_json(indent=2) + "\n"
 
 
-def build_case_result(transcript: Transcript, checks: Sequence[EvalCheck]) -> EvalCaseResult:
+def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -> EvalCaseResult:
     """Return the result of a case. Its score is the mean of the scores of its checks."""
     score = sum(check.score for check in checks) / len(checks) if checks else 1.0
     return EvalCaseResult(

@@ -36,7 +36,7 @@ from wick.evals.report import (
 )
 from wick.evals.scorers import Scorer, apply_scorer, score_recording, score_transcript
 from wick.evals.suite import Answer, EvalCase, EvalSuite, EvalVariant, Expectations
-from wick.evals.transcript import Transcript, build_transcript
+from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
 from wick.threads import Thread
 
@@ -88,7 +88,10 @@ class _SuiteRunner:
             self.agents.build(name, variant)
         for case in self.suite.cases:
             for name in self._expectations(case).scorers:
-                self.scorers[name] = load_python_name(name, self.agents.folder)
+                try:
+                    self.scorers[name] = load_python_name(name, self.agents.folder)
+                except ConfigError as error:
+                    raise ConfigError(f"case {case.id!r}: scorers: {error}") from error
 
     async def run_all(self) -> None:
         """Run the cases with a bounded number of workers."""
@@ -117,7 +120,7 @@ class _SuiteRunner:
                 checks += await self._judge(case, name, done, expected)
                 checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
         except TimeoutError:
-            done = Transcript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
+            done = EvalTranscript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
             checks = [EvalCheck(name="timeout", passed=False, score=0.0, detail=done.reason)]
         return build_case_result(done, checks)
 
@@ -132,32 +135,31 @@ class _SuiteRunner:
             live_tools=self.options.record,
         )
 
-    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> Transcript:
+    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
         if not tape.live_model:
-            label = next((reply.model for reply in tape.replies if reply.model), "recorded")
-            changes["model"] = RecordedModel(tape, label)
+            recorded = next((reply.model for reply in tape.replies if reply.model and variant.model is None), "")
+            changes["model"] = RecordedModel(tape, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
         substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
         agent = agent.with_options(**changes).with_hooks(substitution)
-        deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
         input = case.build_input()
         try:
+            deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
             stream = agent.stream(input, thread=Thread(), **deps)
         except Exception as error:
-            return Transcript(case.id, input, reason=f"{type(error).__name__}: {error}")
+            return EvalTranscript(case.id, input, reason=f"{type(error).__name__}: {error}")
         try:
             await stream.finish()
         except Exception as error:
             return replace(build_transcript(case.id, input, stream.result), reason=f"{type(error).__name__}: {error}")
-        finally:
-            if self.options.record:
-                self._store_recording(case, name, tape)
+        if self.options.record:
+            self._store_recording(case, name, tape)
         return build_transcript(case.id, input, stream.result)
 
-    async def _judge(self, case: EvalCase, name: str, done: Transcript, expected: Expectations) -> list[EvalCheck]:
+    async def _judge(self, case: EvalCase, name: str, done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
         if expected.judge is None:
             return []
         recording = self.options.recordings.get((case.id, name))

@@ -14,7 +14,7 @@ from wick.errors import ConfigError
 from wick.evals.recordings import Tape
 from wick.evals.report import EvalCheck
 from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText
-from wick.evals.transcript import Transcript, TranscriptCall
+from wick.evals.transcript import EvalTranscript, TranscriptCall
 
 PASSING_SCORE = 0.5  # of own scorers that return a number
 SHOWN_CHARS = 200
@@ -29,10 +29,10 @@ class Score:
     threshold: float = PASSING_SCORE
 
 
-Scorer = Callable[[Transcript], "Score | float | bool | Awaitable[Score | float | bool]"]
+Scorer = Callable[[EvalTranscript], "Score | float | bool | Awaitable[Score | float | bool]"]
 
 
-def score_transcript(done: Transcript, expected: Expectations) -> list[EvalCheck]:
+def score_transcript(done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
     """Return a check for each expectation that needs no model and no code of the user."""
     return [*_check_run(done, expected), *_check_calls(done, expected), *_check_limits(done, expected)]
 
@@ -53,7 +53,7 @@ def _make_check(name: str, problems: Iterable[str]) -> EvalCheck:
     return EvalCheck(name=name, passed=not found, score=0.0 if found else 1.0, detail="; ".join(found))
 
 
-def _check_run(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+def _check_run(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
     wrong = [] if done.outcome == expected.outcome else [f"{done.outcome} ({done.reason}), not {expected.outcome}"]
     yield _make_check("outcome", wrong)
     if expected.text is not None:
@@ -74,7 +74,7 @@ def _shorten(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _check_calls(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
     names = [call.tool for call in done.calls]
     if expected.calls is not None:
         wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
@@ -143,7 +143,7 @@ def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequenc
     return _make_check(name, problems)
 
 
-def _check_limits(done: Transcript, expected: Expectations) -> Iterator[EvalCheck]:
+def _check_limits(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
     tokens, price = done.usage.total_tokens, done.price
     if expected.max_steps is not None:
         over = done.steps > expected.max_steps
@@ -161,7 +161,7 @@ def _check_limits(done: Transcript, expected: Expectations) -> Iterator[EvalChec
 # -- own scorers -----------------------------------------------------------------------------------------------------
 
 
-async def apply_scorer(name: str, scorer: Scorer, done: Transcript) -> EvalCheck:
+async def apply_scorer(name: str, scorer: Scorer, done: EvalTranscript) -> EvalCheck:
     """Return the check of an own scorer, which may be async. An exception is a failed check."""
     try:
         given = scorer(done)

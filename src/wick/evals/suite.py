@@ -76,7 +76,7 @@ class RecordedCall(StrictEvalModel):
     id: str = ""
 
 
-class RecordedReply(StrictEvalModel):
+class EvalReply(StrictEvalModel):
     """A recorded reply of a model; a text in place of the map is its `text`."""
 
     text: str = ""
@@ -98,7 +98,7 @@ class RecordedResult(StrictEvalModel):
     data: Any = None
 
 
-Replies = list[Annotated[RecordedReply, _as_map("text")]]
+Replies = list[Annotated[EvalReply, _as_map("text")]]
 
 
 # -- expectations ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class TranscriptCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class EvalTranscript:
     """What an agent did in one case. Own scorers get it."""
 
     case: str
@@ -47,10 +47,10 @@ class Transcript:
     messages: Sequence[Message] = ()
 
 
-def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -> Transcript:
+def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -> EvalTranscript:
     """Return the transcript of a finished run, from its log."""
     entries = _entries_of_run(result.thread.entries)
-    return Transcript(
+    return EvalTranscript(
         case,
         input,
         result.text,

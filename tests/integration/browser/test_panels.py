@@ -16,6 +16,7 @@ from browser_pages import (
     open_page,
     open_panel,
     open_thread_id,
+    save_report,
     send_and_wait,
     send_message,
     wait_for,
@@ -434,6 +435,31 @@ def test_replay_shows_calls_that_other_guards_would_block(ada: Page, api: ApiCli
     expect(panel.get_by_role("heading", name="No changes")).to_be_visible()
 
 
+def test_an_eval_report_shows_variants_and_what_was_done(browser: Browser, server: ServerProcess) -> None:
+    olga = open_api_client(server, "olga")
+    olga.ask("echo", "The conversation of a case", thread_id="eval-thread")
+    save_report(server, thread="eval-thread")
+    with open_page(browser, server, "olga") as page:
+        panel = open_panel(page, "Evals")
+        expect(panel.get_by_label("Report")).to_have_value("nightly")
+        assert [one["name"] for one in olga("GET", "/evals")["reports"]] == ["nightly"]
+        table = panel.get_by_role("region", name="Table of cases")
+        expect(table.get_by_role("columnheader")).to_have_text(["case", "guarded", "unguarded"])
+        expect(table.get_by_text("regressed")).to_have_count(1)
+        panel.get_by_role("button", name="Failed", exact=True).click()
+        expect(table.get_by_role("row")).to_have_count(2)
+        table.get_by_role("button", name="large-refund").focus()
+        page.keyboard.press("Enter")
+        case = panel.get_by_role("region", name="Case large-refund")
+        expect(case.get_by_role("heading", level=3)).to_be_focused()
+        expect(case).to_contain_text("blocked by no_large_sums: more than 100 needs a person")
+        expect(case).to_contain_text("refund was not blocked")
+        case.get_by_text("Arguments and result").first.click()
+        expect(case.get_by_label("Arguments").first).to_contain_text("2000")
+        case.get_by_role("button", name="Open the thread").click()
+        expect(page.locator("article.said")).to_contain_text("The conversation of a case")
+
+
 @pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])
 def test_a_panel_that_fails_to_load_shows_it_and_retries(
     browser: Browser, server: ServerProcess, panel: str, asked: str
@@ -458,6 +484,7 @@ EMPTY = {
     "Usage": "No usage in this period.",
     "Approvals": "No pending questions.",
     "Replay": "No tool is run, no question is asked",
+    "Evals": "Only operators can see them.",
 }
 
 

@@ -182,6 +182,12 @@ def test_server_costs_are_measured(server: tuple[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.long
+def test_evals_are_measured(tmp_path: Path) -> None:
+    printed, report = run("evals.py", tmp_path / "evals.json")
+    assert len(rows(report, "evals")) == 4 and all(row["per_minute"] > 0 for row in report["rows"])
+    assert "goal 1,000 in a minute" in printed
+
+
 def test_every_way_to_a_hook_program_is_measured(executables: tuple[str, dict[str, Any]]) -> None:
     _, report = executables
     assert Counter(row["group"] for row in report["rows"]) == {"call": 12, "goal": 2}

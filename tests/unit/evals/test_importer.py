@@ -201,6 +201,15 @@ async def test_stores_are_opened_by_path(tmp_path: Path) -> None:
             """Never reached."""
 
 
+def test_large_cases_need_jsonl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wick._internal.safe_yaml.YAML_VALUES", 100)
+    calls = [{"tool": "t", "args": {"numbers": [*range(101)]}}]
+    large = EvalCase.model_validate({"id": "large", "input": "Hi.", "replies": [{"calls": calls}]})
+    with pytest.raises(ConfigError, match="too large for a YAML file; choose a name that ends with .jsonl"):
+        format_suite([large], ".yaml")
+    assert format_suite([large], ".jsonl").count("\n") == 1
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     [
         "1e5",
@@ -222,7 +231,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.samp
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS, st.dictionaries(TEXTS, st.none() | st.booleans() | st.integers() | TEXTS, max_size=3))
 def test_any_text_survives_a_yaml_file(tmp_path_factory: Any, text: str, args: dict[str, Any]) -> None:
     data = {"id": "a", "input": "x" + text, "replies": [{"text": text, "calls": [{"tool": "t", "args": args}]}]}

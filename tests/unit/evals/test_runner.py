@@ -10,10 +10,12 @@ import pytest
 
 import eval_shop
 from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cases
-from wick import Agent, Deps, Scripted, ToolCall, ToolUse, before, tool
-from wick.errors import ConfigError
+from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, guard, tool
+from wick.capabilities.subagents import Subagents
+from wick.errors import ConfigError, ModelError
 from wick.evals.recordings import Recordings, read_recordings, recordings_path, write_recordings
 from wick.evals.runner import EvalOptions, run_suite
+from wick.protocols import Request
 
 FOLDER = Path(eval_shop.__file__).parent
 
@@ -136,6 +138,27 @@ async def test_variants_change_model_prompt_guards_and_rules() -> None:
     }
 
 
+async def test_guards_see_the_name_of_the_model_and_its_price_is_known() -> None:
+    seen = list[str]()
+
+    @guard(ModelCall)
+    def note_model(call: ModelCall) -> None:
+        seen.append(call.model.name)
+
+    eval_shop.noted = eval_shop.agent.with_hooks(note_model)  # type: ignore[attr-defined]
+    variants = {"base": "eval_shop:noted", "other": {"agent": "eval_shop:noted", "model": "openai:gpt-4o"}}
+    usage = {"input_tokens": 1_000_000}
+    for reply, names in (
+        ({}, {eval_shop.MODEL, "openai:gpt-4o"}),
+        ({"model": "openai:o3"}, {"openai:o3", "openai:gpt-4o"}),
+    ):
+        hello = {"id": "hello", "input": "Hi.", "replies": [{"text": "Hello.", "usage": usage, **reply}]}
+        report = await run_cases(hello, variants=variants)
+        assert {*seen} == names
+        assert report.cases[0].results["other"].cost == 2.5
+        seen.clear()
+
+
 async def test_agents_of_a_file_are_variants(tmp_path: Path) -> None:
     (tmp_path / "agents.yaml").write_text(
         "agents:\n  calm: {model: demo, builtins: [calculate], sessions: true}\n"
@@ -192,6 +215,16 @@ async def test_deps_come_from_a_factory() -> None:
     assert not (await run_cases(limits, variants=variants)).failed and seen == [{"limit": 5}]
     report = await run_cases(limits, variants={"base": "eval_shop:deep"})
     assert "needs deps" in failed_checks(report, "limit")["outcome"]
+
+
+async def test_a_factory_of_deps_that_fails_fails_the_case() -> None:
+    report = await run_cases(variants={"base": {"agent": "eval_shop:agent", "deps": "eval_shop:broken_deps"}})
+    assert failed_checks(report)["outcome"].startswith("failed (RuntimeError: no deps)")
+
+
+async def test_a_scorer_that_cannot_be_loaded_names_its_case() -> None:
+    with pytest.raises(ConfigError, match="case 'small': scorers: eval_shop:none cannot be loaded"):
+        await run_cases({**SMALL, "expect": {"scorers": "eval_shop:none"}})
 
 
 async def test_a_case_has_a_time_limit() -> None:
@@ -264,6 +297,40 @@ async def test_requests_of_recorded_replies_are_recorded(tmp_path: Path) -> None
     changed.requests = ["tools", "messages"]
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
     assert not report.failed
+
+
+async def test_a_failed_run_is_not_recorded(tmp_path: Path) -> None:
+    eval_shop.failing = eval_shop.agent.with_options(model=Scripted(ModelError("no")))  # type: ignore[attr-defined]
+    options = EvalOptions(folder=FOLDER, record=True)
+    suite = make_suite({"id": "fails", "input": "Hi."}, variants={"base": "eval_shop:failing"})
+    report = await run_suite(suite, options)
+    assert failed_checks(report, "fails")["outcome"] == "failed (ModelError: no), not completed"
+    assert options.recordings == {}
+
+
+async def test_parallel_subagents_are_recorded_and_replayed() -> None:
+    def reply(request: Request) -> str | list[ToolCall]:
+        text = request.messages[-1].text
+        if text == "Research both.":
+            tasks = ("tea", "coffee")
+            return [ToolCall(task, "task", {"agent": "reader", "prompt": task}) for task in tasks]
+        return f"about {text}" if text in ("tea", "coffee") else "Done."
+
+    reader = {"reader": {"description": "Reads.", "prompt": "You read."}}
+    children = Subagents(reader)
+    eval_shop.parent = Agent(FunctionModel(reply), hooks=[children])  # type: ignore[attr-defined]
+    both = {"id": "both", "input": "Research both.", "tools": "real", "expect": {"text": "Done."}}
+    suite = make_suite(both, variants={"base": "eval_shop:parent"})
+    options = EvalOptions(folder=FOLDER, record=True)
+    report = await run_suite(suite, options)
+    assert not report.failed, report
+    recorded = options.recordings["both", "base"].replies
+    assert sorted(one.text for one in recorded if one.purpose) == ["about coffee", "about tea"]
+    recorded.reverse()  # whatever the order of the subagents was
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=options.recordings))
+    assert not report.failed, report
+    outputs = [call.output for call in report.cases[0].results["base"].calls]
+    assert ["tea" in outputs[0], "coffee" in outputs[1]] == [True, True]
 
 
 def test_an_invalid_recording_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ export type Budget = Schemas["BudgetInfo"];
 export type ThreadRun = Schemas["ThreadRun"];
 export type ReplayRequest = Schemas["ReplayRequest"];
 export type ReplayReport = Schemas["ReplayReport"];
+export type EvalReportInfo = Schemas["EvalReportInfo"];
+export type EvalReport = Schemas["EvalReport"];
+export type EvalCaseRow = Schemas["EvalCaseRow"];
+export type EvalCaseResult = Schemas["EvalCaseResult"];
+export type EvalCall = Schemas["EvalCall"];
 export type FileListing = Schemas["FileListing"];
 export type FileContent = Schemas["FileContent"];
 
@@ -114,6 +119,11 @@ export const usage = {
 };
 
 export const replay = (body: ReplayRequest) => call<ReplayReport>("POST", "/replay", { body });
+
+export const evals = {
+  list: () => call<Schemas["EvalReportList"]>("GET", "/evals"),
+  get: (name: string) => call<EvalReport>("GET", buildPath`/evals/${name}`),
+};
 
 /** Changes of agents, as events. */
 export async function openAgentEvents(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {

@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/evals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Eval Reports
+         * @description Return the stored eval reports without their cases.
+         */
+        get: operations["list_eval_reports_evals_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -430,6 +450,26 @@ export interface paths {
          * @description Answer a question; the run continues. Only the first answer counts.
          */
         post: operations["answer_approvals__id__post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/evals/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Eval Report
+         * @description Return a stored eval report, with secrets of the server redacted.
+         */
+        get: operations["get_eval_report_evals__name__get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1696,6 +1736,222 @@ export interface components {
             code: string;
             /** Message */
             message: string;
+        };
+        /**
+         * EvalCall
+         * @description One tool call of a run.
+         */
+        EvalCall: {
+            /** Tool */
+            tool: string;
+            /** Args */
+            args: {
+                [key: string]: unknown;
+            };
+            /**
+             * Decision
+             * @enum {string}
+             */
+            decision: "ran" | "blocked" | "denied" | "invalid";
+            /**
+             * Asked
+             * @default false
+             */
+            asked: boolean;
+            /**
+             * Hook
+             * @default
+             */
+            hook: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
+            /**
+             * Output
+             * @default
+             */
+            output: string;
+            /**
+             * Failed
+             * @default false
+             */
+            failed: boolean;
+        };
+        /**
+         * EvalCaseResult
+         * @description The result of one case with one variant.
+         */
+        EvalCaseResult: {
+            /** Passed */
+            passed: boolean;
+            /** Score */
+            score: number;
+            /** Checks */
+            checks: components["schemas"]["EvalCheck"][];
+            /** Outcome */
+            outcome: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason: string;
+            /**
+             * Text
+             * @default
+             */
+            text: string;
+            /** Calls */
+            calls: components["schemas"]["EvalCall"][];
+            /**
+             * Steps
+             * @default 0
+             */
+            steps: number;
+            /**
+             * Tokens
+             * @default 0
+             */
+            tokens: number;
+            /** Cost */
+            cost: number | null;
+        };
+        /**
+         * EvalCaseRow
+         * @description The results of one case, by variant.
+         */
+        EvalCaseRow: {
+            /** Id */
+            id: string;
+            /** Input */
+            input: string;
+            /**
+             * Thread
+             * @default
+             */
+            thread: string;
+            /** Results */
+            results: {
+                [key: string]: components["schemas"]["EvalCaseResult"];
+            };
+        };
+        /**
+         * EvalCheck
+         * @description The result of one expectation.
+         */
+        EvalCheck: {
+            /** Name */
+            name: string;
+            /** Passed */
+            passed: boolean;
+            /**
+             * Score
+             * @default 1
+             */
+            score: number;
+            /**
+             * Detail
+             * @default
+             */
+            detail: string;
+        };
+        /**
+         * EvalRegression
+         * @description A case that fails with a variant, and passes with the first variant or in the baseline report.
+         */
+        EvalRegression: {
+            /** Case */
+            case: string;
+            /** Variant */
+            variant: string;
+            /**
+             * Against
+             * @enum {string}
+             */
+            against: "variant" | "baseline";
+            /** Reference */
+            reference: string;
+            /** Detail */
+            detail: string;
+        };
+        /**
+         * EvalReport
+         * @description The results of a suite. The same recordings give the same bytes of JSON.
+         */
+        EvalReport: {
+            /**
+             * Version
+             * @default 1
+             * @constant
+             */
+            version: 1;
+            /** Suite */
+            suite: string;
+            /**
+             * Partial
+             * @default false
+             */
+            partial: boolean;
+            /**
+             * Planned
+             * @default 0
+             */
+            planned: number;
+            /** Variants */
+            variants: components["schemas"]["EvalVariantSummary"][];
+            /** Regressions */
+            regressions: components["schemas"]["EvalRegression"][];
+            /** Cases */
+            cases: components["schemas"]["EvalCaseRow"][];
+        };
+        /**
+         * EvalReportInfo
+         * @description A stored report, without its cases.
+         */
+        EvalReportInfo: {
+            /** Name */
+            name: string;
+            /** Suite */
+            suite: string;
+            /** Updated */
+            updated: number;
+            /** Partial */
+            partial: boolean;
+            /** Cases */
+            cases: number;
+            /** Regressions */
+            regressions: number;
+            /** Variants */
+            variants: components["schemas"]["EvalVariantSummary"][];
+        };
+        /**
+         * EvalReportList
+         * @description The stored eval reports, the latest first.
+         */
+        EvalReportList: {
+            /** Reports */
+            reports: components["schemas"]["EvalReportInfo"][];
+        };
+        /**
+         * EvalVariantSummary
+         * @description The totals of one variant.
+         */
+        EvalVariantSummary: {
+            /** Name */
+            name: string;
+            /** Agent */
+            agent: string;
+            /** Passed */
+            passed: number;
+            /** Failed */
+            failed: number;
+            /** Score */
+            score: number;
+            /** Tokens */
+            tokens: number;
+            /** Cost */
+            cost: number | null;
         };
         /**
          * FileContent
@@ -3381,6 +3637,44 @@ export interface operations {
             };
         };
     };
+    list_eval_reports_evals_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvalReportList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     health_health_get: {
         parameters: {
             query?: never;
@@ -4284,6 +4578,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApprovalReceipt"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_eval_report_evals__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvalReport"];
                 };
             };
             /** @description The request was refused; see the error. */

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,12 +25,12 @@ from wick.evals.recordings import read_recordings, recordings_path, write_record
 from wick.evals.redaction import TextRedactor
 from wick.evals.report import EvalCaseResult, EvalReport, describe_check, read_report
 from wick.evals.runner import EvalOptions, run_suite
+from wick.evals.storage import check_report_name, store_report
 from wick.evals.suite import EvalSuite, load_suite
 from wick.evals.variants import name_variants
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SHOWN_FAILURES = 20
-_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
 @click.group("eval")
@@ -75,8 +74,8 @@ def run(
 
     With --baseline, cases that fail in that report may fail again.
     """
-    if save and not _NAME.fullmatch(save):
-        raise ConfigError(f"{save!r} is not a name; use letters, digits, `_`, `.` and `-`")
+    if save:
+        check_report_name(save)
     suite = _select_parts(load_suite(path), path, agents, cases, variants)
     stored = recordings_path(path)
     options = EvalOptions(
@@ -92,7 +91,13 @@ def run(
     if record:
         write_recordings(stored, options.recordings, suite)
         click.echo(f"recorded in {stored}", err=True)
-    _write_report(report, output, html, data_folder() / "evals" / f"{save}.json" if save else None)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(report.to_json(), encoding="utf-8")
+    if html is not None:
+        html.write_text(render_html(report), encoding="utf-8")
+    if save:
+        store_report(data_folder(), save, report)
     if as_json:
         click.echo(report.to_json(), nl=False)
     else:
@@ -117,14 +122,6 @@ def _select_parts(
             raise ConfigError(f"{path} has no case {' or '.join(map(repr, cases))}")
         suite = suite.model_copy(update={"cases": found})
     return suite
-
-
-def _write_report(report: EvalReport, output: Path | None, html: Path | None, saved: Path | None) -> None:
-    for path in filter(None, (output, saved)):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(report.to_json(), encoding="utf-8")
-    if html is not None:
-        html.write_text(render_html(report), encoding="utf-8")
 
 
 def _exit_code(report: EvalReport, has_baseline: bool) -> int:

@@ -59,6 +59,8 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("POST", "/auth/session", "public"),
     ("POST", "/auth/tickets", "user"),
     ("GET", "/docs", "user"),
+    ("GET", "/evals", "operator"),  # reports may quote threads of any user
+    ("GET", "/evals/{name}", "operator"),
     ("GET", "/health", "public"),
     ("GET", "/metrics", "operator"),
     ("GET", "/openapi.json", "user"),
