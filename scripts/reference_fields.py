@@ -121,6 +121,8 @@ FIELDS = {
     "n": "refused unless it is 1",
     "name": "the name",
     "StreamEvent.name": "the tool, the model or the agent",
+    "ThreadMessage.cut": "true for a reply whose run was cancelled before its end",
+    "ThreadMessage.denied_by": "the hook or the user that denied the tool call",
     "ThreadMessage.name": "the tool of a tool message, or the hook that added it",
     "next": "the cursor of the next page; empty at the end",
     "now": "the verdict of the other guards: `allow`, `ask` or `block`",

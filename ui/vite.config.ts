@@ -7,6 +7,7 @@ const routes = ["/agents", "/auth", "/threads", "/runs", "/approvals", "/usage",
 const common = { environment: "jsdom", setupFiles: ["src/each.test-setup.ts"], testTimeout: 20_000 };
 
 export default defineConfig({
+  base: "./", // the page may be mounted below a path
   plugins: [react()],
   build: { outDir: "../src/wick/server/ui", emptyOutDir: true, sourcemap: false, assetsInlineLimit: 0 },
   server: {

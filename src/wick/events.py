@@ -85,15 +85,16 @@ class ChatModelRestart(Event):
 
 @dataclass(slots=True)
 class ChatModelEnd(Event):
-    """The reply is complete and logged."""
+    """The reply is complete and logged. `cut` marks the beginning of a reply whose run was cancelled."""
 
     event = "on_chat_model_end"
 
     message: dict[str, Any] = field(default_factory=dict)  # the whole reply, as logged
     usage: dict[str, int] = field(default_factory=dict)  # tokens; empty if the model reports none
+    cut: bool = False  # the run was cancelled before the end of the reply
 
     def data(self) -> dict[str, Any]:
-        return {"message": self.message, "usage": self.usage}
+        return {"message": self.message, "usage": self.usage} | ({"cut": True} if self.cut else {})
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ of wick's own: the recorder saves the result (`wick.run_log`), and the announcer
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Sequence
 from types import MappingProxyType
 
@@ -116,6 +117,10 @@ async def _call_model(call: ModelCall) -> Message:
                 reply.feed(delta)
                 if emit is not None:
                     emit(delta)
+    except CancelledError:
+        if reply.text and not reply.usage.total_tokens:  # the provider charges for it all the same
+            reply.usage = call.estimate_usage(reply.text)
+        raise
     finally:
         call.state.stream.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # without a reply there is nothing to pay for

@@ -25,6 +25,7 @@ from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, th
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
 from wick._internal.worker_threads import run_in_thread
+from wick.constants import CHARS_PER_TOKEN
 from wick.decisions import Ask, Asker, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
@@ -476,6 +477,11 @@ class ModelCall(Operation[Message]):
             _check_types(Message, self.messages, "the messages of a model call")
             _check_types(Tool, self.tools, "the tools of a model call")
         return changed
+
+    def estimate_usage(self, reply: str) -> Usage:
+        """Estimate the tokens of an attempt that was cancelled before the model reported them."""
+        sent = sum(message.tokens for message in self.messages) + len(self.system) // CHARS_PER_TOKEN
+        return Usage(sent, len(reply) // CHARS_PER_TOKEN)
 
     def charge(self, usage: Usage) -> None:
         """Count the tokens of an attempt. All copies of this call share the charges."""

@@ -7,6 +7,7 @@ after its intent is saved. The announcer of `wick.run_events` wraps the recorder
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from wick._internal.frozen import FrozenDict, digest
 from wick.constants import UNHEARD_RUNS
 from wick.decisions import Continue, Stop
 from wick.errors import TEMPORARY, ConfigError, Paused, StoreError, public_text
-from wick.hooks import Next
+from wick.hooks import Hook, Next
 from wick.messages import Message, ToolResult, result_message
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
@@ -28,7 +29,8 @@ from wick.resume import (
     resume_data,
     shelve_input,
 )
-from wick.run_state import unheard_messages
+from wick.run_state import CutReply, unheard_messages
+from wick.threads import Thread
 from wick.threads.state import AttemptStatus
 
 logger = logging.getLogger(__name__)
@@ -67,7 +69,14 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     if not thread.messages:
         return Stop("blocked: all messages were refused, and there is nothing else to answer")
     last = thread.messages[-1]
-    return Stop("completed") if last.role == "assistant" and not last.tool_calls else Continue()
+    is_answer = last.role == "assistant" and not last.tool_calls and not _is_cut(thread, last)
+    return Stop("completed") if is_answer else Continue()
+
+
+def _is_cut(thread: Thread, reply: Message) -> bool:
+    """Return whether a reply was cut off because its run was cancelled."""
+    about = next((entry.about for entry in reversed(thread.entries) if entry.data is reply), None)
+    return bool(about and about.get("cut"))
 
 
 def _write_run_start(run: Run, about_input: dict[str, Any]) -> None:
@@ -121,7 +130,15 @@ async def _screen_inbox(run: Run) -> None:
 
 async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     """Save the reply of a model call, unless the call was refused, or serves a capability."""
-    reply, thread, usage = await next(call), call.run.thread, call.usage
+    call.run.progress.extensions.cut_reply = None
+    try:
+        reply = await next(call)
+    except CancelledError:
+        text = "".join(call.state.stream.sent)
+        if text.strip() and not call.purpose and not _may_change_reply(call.run.loop.hooks):
+            call.run.progress.extensions.cut_reply = CutReply(text, call.last_sealed("model").name, call.usage)
+        raise
+    thread, usage = call.run.thread, call.usage
     if call.purpose or call.prevented is not None or not (reply.text or reply.tool_calls):
         return reply
     # A reply closes the open questions of its run, but not those of background children.
@@ -132,6 +149,12 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
         thread.append("asked", question)
     await thread.saved()
     return reply
+
+
+def _may_change_reply(hooks: Sequence[Hook]) -> bool:
+    """Return whether a hook that is not wick's own could have changed a reply, for example to redact it."""
+    after_reply = (hook for hook in hooks if hook.operation is ModelCall and hook.position in ("wrap", "after"))
+    return any(not hook.fn.__module__.startswith("wick.") for hook in after_reply)
 
 
 async def record_intent(use: ToolUse) -> str:
@@ -203,9 +226,20 @@ async def record_run(next: Next[Result], run: Run) -> Result:
     except BaseException:
         released = run.root.progress.resumption.released  # this process shuts down; another one resumes the run
         end: tuple[Outcome, str] = ("interrupted", "interrupted") if released else ("cancelled", "user requested")
+        if not released:
+            _keep_cut_reply(run)
         await _end_run(run, build_result(run, *end))
         raise
     return await _end_run(run, result)
+
+
+def _keep_cut_reply(run: Run) -> None:
+    """Log the part of a reply that the user has seen before they cancelled the run. It is marked as cut."""
+    cut = run.progress.extensions.cut_reply
+    if cut is None or run.progress.over or not run.progress.started:
+        return
+    usage = {"usage": cut.usage.to_json()} if cut.usage != Usage() else {}
+    run.thread.append("message", Message("assistant", cut.text), {"model": cut.model, **usage, "cut": True})
 
 
 def result_from_stop(run: Run, stop: Stop) -> Result:

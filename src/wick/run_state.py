@@ -143,6 +143,15 @@ class Resumption:
     released: bool = False  # a cancellation leaves it open, since this process is shutting down; `server`
 
 
+@dataclass(frozen=True, slots=True)
+class CutReply:
+    """The part of a reply that was shown before its model call was cancelled."""
+
+    text: str
+    model: str
+    usage: Usage
+
+
 @dataclass(eq=False, slots=True)
 class Extensions:
     """Objects that hooks, capabilities and tools leave with a run. Each list is only appended to."""
@@ -151,6 +160,7 @@ class Extensions:
     delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user; `hook_programs`
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary; `hook_programs`
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # custom events; `Run.record`
+    cut_reply: CutReply | None = None  # the reply during which the run was cancelled; `run_log`
     crashes: deque[BaseException] = field(default_factory=lambda: deque(maxlen=CRASHES_KEPT))  # of tools; `run_log`
     scratch: dict[Any, Any] = field(default_factory=dict)  # state of capabilities, by capability; `capabilities`
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wick.constants import PREVIEW_CHARS
 from wick.decisions import Block, Stop
-from wick.events import Emit, Event
+from wick.events import ChatModelStream, Emit, Event
 from wick.messages import Message, ToolResult
 from wick.protocols import Finish, Usage
 
@@ -44,6 +44,7 @@ class StreamState:
     shown: bool = False  # events were emitted
     holds: int = 0  # the number of `after` hooks that hold the stream
     held: list[Event] = field(default_factory=list)  # buffered while a hook holds the stream
+    sent: list[str] = field(default_factory=list)  # the text of the reply that was emitted
 
     def show(self, event: Event, emit: Emit) -> None:
         """Emit a delta, or buffer it while a hook holds the stream."""
@@ -51,6 +52,8 @@ class StreamState:
             self.held.append(event)
         else:
             self.shown = True
+            if isinstance(event, ChatModelStream) and event.kind == "text":
+                self.sent.append(event.delta)
             emit(event)
 
     def release(self, unchanged: bool, emit: Emit) -> None:
@@ -66,6 +69,7 @@ class StreamState:
     def retract(self) -> bool:
         """Drop the buffered deltas. Return True if others were emitted, which subscribers must discard."""
         self.held.clear()
+        self.sent.clear()
         shown, self.shown = self.shown, False
         return shown
 

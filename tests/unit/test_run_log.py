@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -24,12 +24,14 @@ from wick import (
     Ask,
     Block,
     FunctionModel,
+    ModelCall,
     Run,
     Scripted,
     Thread,
     ToolCall,
     ToolUse,
     after,
+    assistant,
     before,
     guard,
     tool,
@@ -37,11 +39,13 @@ from wick import (
     wrap,
 )
 from wick._internal.frozen import thaw
+from wick.capabilities.fallback import Fallback
 from wick.capabilities.sessions import Sessions
-from wick.constants import UNHEARD_RUNS
+from wick.constants import CHARS_PER_TOKEN, UNHEARD_RUNS
 from wick.errors import TEMPORARY, ConfigError, ModelError, StoreError
 from wick.events import Event
 from wick.hooks import Next
+from wick.protocols import Delta, Request, TextDelta, Usage
 from wick.stores.in_memory import InMemory
 
 
@@ -345,6 +349,91 @@ async def test_that_a_run_failed_is_logged_with_why() -> None:
     with pytest.raises(RuntimeError):
         await Agent(Scripted(RuntimeError("no tea"))).run("go", thread=thread)
     assert thaw(thread.entries[-1].data)["error"] == {"code": "runtime_error", "message": "no tea"}
+
+
+class Halting:
+    """A model that says two pieces of a reply, and then never ends it."""
+
+    name = "halting"
+
+    def __init__(self, *last: Usage) -> None:
+        self.said, self.last = asyncio.Event(), last
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        for piece in (TextDelta("Once upon "), TextDelta("a time"), *self.last):
+            yield piece
+        self.said.set()
+        await asyncio.Event().wait()
+
+
+async def cancel_reply(model: Halting, *hooks: Any, emit: Any = lambda event: None) -> Thread:
+    """Cancel a run while its model replies."""
+    thread = Thread("th_1")
+    task = asyncio.create_task(Agent(model, hooks=hooks).stream("Tell me.", thread=thread, emit=emit).finish())
+    await model.said.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return thread
+
+
+async def test_a_cancelled_reply_is_kept_marked_as_cut_and_counted() -> None:
+    thread = await cancel_reply(Halting(Usage(7, 3)))
+    assert [message.text for message in thread.messages] == ["Tell me.", "Once upon a time"]
+    (reply,) = [entry for entry in thread.entries if entry.about]
+    assert reply.about is not None and reply.about["cut"] is True and reply.about["usage"]["output_tokens"] == 3
+    assert thread.entries[-1].data["outcome"] == "cancelled"
+    assert thread.entries[-1].data["usage"]["output_tokens"] == 3
+    assert copy(thread).entries == thread.entries and copy(thread).to_json() == thread.to_json()
+
+
+async def test_the_tokens_of_a_cancelled_reply_are_estimated_if_the_model_has_not_reported_them() -> None:
+    thread = await cancel_reply(Halting())
+    assert thread.entries[-1].data["usage"]["output_tokens"] == len("Once upon a time") // CHARS_PER_TOKEN
+
+
+async def test_a_run_without_input_goes_on_after_a_cut_reply() -> None:
+    thread = await cancel_reply(Halting())
+    result = await Agent(Scripted(" there was tea.")).run(thread=thread)
+    assert result.text == " there was tea." and result.outcome == "completed"
+
+
+async def test_a_cancelled_reply_that_a_hook_could_have_changed_is_not_kept() -> None:
+    @after(ModelCall)
+    def redact(call: ModelCall) -> None:
+        call.result = assistant("[redacted]")
+
+    thread = await cancel_reply(Halting(), redact)
+    assert [message.text for message in thread.messages] == ["Tell me."]
+
+
+async def test_a_reply_that_timed_out_is_not_kept_when_its_run_is_cancelled_later() -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    class Impatient(Halting):
+        async def stream(self, request: Request) -> AsyncIterator[Delta]:
+            try:
+                async with asyncio.timeout(0.05):
+                    async for delta in super().stream(request):
+                        yield delta
+            except TimeoutError:
+                raise ModelError("the model is too slow", retryable=True) from None
+
+    other = Scripted(tool_calls_reply(tool_call("wait", id="c1")))
+    agent, thread = Agent(Impatient(), tools=[wait], hooks=[Fallback(other)]), Thread("th_1")
+    task = asyncio.create_task(agent.stream("Tell me.", thread=thread, emit=lambda event: None).finish())
+    await asyncio.wait({task, waiting := asyncio.create_task(begun.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [message.role for message in thread.messages] == ["user", "assistant", "tool"]
+    assert "Once upon a time" not in [message.text for message in thread.messages]
 
 
 async def test_a_stream_that_is_seen_through_is_not_read() -> None:

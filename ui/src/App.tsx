@@ -9,7 +9,7 @@ import { Overlays } from "./shell/Overlays";
 import { SignIn } from "./shell/SignIn";
 import { Threads } from "./shell/Threads";
 import { TopBar } from "./shell/TopBar";
-import { type Panel, patchApp, useApp } from "./state/app";
+import { app, openConversation, type Panel, patchApp, useApp } from "./state/app";
 
 const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
@@ -40,6 +40,7 @@ function Desk() {
   const panel = useApp((state) => state.panel);
   const drawer = useApp((state) => state.drawer);
   const commands = useCommands(NAMES);
+  useWrittenFiles();
   useShortcuts(commands);
   useTitle();
   useNoDrops();
@@ -77,6 +78,15 @@ function Side({ panel }: { panel: Panel }) {
       </div>
     </aside>
   );
+}
+
+/** The canvas of a thread that is opened again shows the files that the agent wrote last, if it shows nothing yet. */
+function useWrittenFiles(): void {
+  const thread = useApp((state) => state.thread);
+  const opened = useApp((state) => state.panel === "canvas" && openConversation(state).last > 0 && !state.files.length);
+  useEffect(() => {
+    if (thread && opened) void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));
+  }, [thread, opened]);
 }
 
 /** A file that is dropped where nothing takes it would replace the page. */

@@ -111,7 +111,8 @@ class MessageReasoning(ResponseModel):
 class ThreadMessage(ResponseModel):
     """A message of a conversation; `seq` is its entry in the thread's log, `at` the time in seconds since 1970.
 
-    `run` is the run of the message. For the result of a tool, `failed` marks an error and `ms` is the duration.
+    `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
+    user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -121,6 +122,8 @@ class ThreadMessage(ResponseModel):
     name: str = ""
     reasoning: list[MessageReasoning] = []
     failed: bool = False
+    denied_by: str = ""
+    cut: bool = False
     seq: int | None = None
     at: float = 0.0
     run: str = ""

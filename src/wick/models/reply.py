@@ -67,6 +67,11 @@ class Reply:
             raise ModelError(f"a model yielded {delta!r}, which is not a delta")
 
     @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    @property
     def withheld(self) -> tuple[str, ...]:
         """The names of the dropped tool calls of a reply that was refused or filtered."""
         if self.finish.lower() not in _WITHHELD:
@@ -83,7 +88,7 @@ class Reply:
         calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
         if len({call.id for call in calls}) < len(calls):
             raise ModelError("the model gave two tool calls the same id")
-        return Message("assistant", "".join(self._text), calls, reasoning=self._join_reasoning())
+        return Message("assistant", self.text, calls, reasoning=self._join_reasoning())
 
     def _count_chars(self, text: str) -> None:
         self._size += len(text) or 1  # an endless stream of empty deltas must end, too

@@ -16,6 +16,7 @@ from wick.errors import StoreError, WickError
 from wick.protocols import Protection, Store
 from wick.server.agents.default_agent import EMBEDDED
 from wick.server.agents.registry import AgentRegistry
+from wick.server.agents.terminal_sessions import TerminalSessions
 from wick.server.auth.browser_sessions import BrowserSessions
 from wick.server.auth.identity import LOCAL_USER
 from wick.server.auth.middleware import Authenticator
@@ -61,6 +62,7 @@ class Service:
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
         self.limits = QuotaLimiter(settings.quotas)
+        self.terminals = TerminalSessions()
         self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
@@ -144,6 +146,7 @@ class Service:
         """Drain, and close all components."""
         await self.drain()
         self.loop_monitor.stop()
+        await self.terminals.close_all()
         await self.registry.stop()
         await self.authenticator.verifier.close()
         await self.store.close()

@@ -15,6 +15,9 @@ export class ApiError extends Error {
   }
 }
 
+/** The address of a path of the server, which may be mounted below another path. */
+export const serverUrl = (path: string): string => new URL(".", location.href).pathname.replace(/\/$/, "") + path;
+
 export interface Options {
   body?: unknown;
   raw?: BodyInit;
@@ -35,7 +38,7 @@ export async function request(method: string, path: string, options: Options = {
   }
   let response: Response;
   try {
-    response = await fetch(path, init);
+    response = await fetch(serverUrl(path), init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError(0, "offline", "The server cannot be reached. Check that it is running, then try again.");

@@ -1,6 +1,6 @@
 /** Everything the UI asks of the server, with the types of its OpenAPI document. */
 
-import { call, buildPath, buildQuery, request } from "./http";
+import { call, buildPath, buildQuery, request, serverUrl } from "./http";
 import type { components } from "./schema";
 import { type Frame, readFrames } from "./sse";
 
@@ -74,13 +74,13 @@ export const threads = {
   get: (id: string) => call<ThreadDetail>("GET", buildPath`/threads/${id}`),
   rename: (id: string, title: string) => call<Thread>("PATCH", buildPath`/threads/${id}`, { body: { title } }),
   remove: (id: string) => call<void>("DELETE", buildPath`/threads/${id}`),
-  fork: (id: string, at?: number) => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
+  fork: (id: string, at?: number, agent = "") => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) } }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
   say: (id: string, messages: MessageIn[], key: string) =>
     call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
   why: (id: string, callId: string) => call<Reasons>("GET", buildPath`/threads/${id}/calls/${callId}/why`),
   runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", buildPath`/threads/${id}/runs`),
-  exportUrl: (id: string, format: "json" | "markdown") => buildPath`/threads/${id}/export` + buildQuery({ format }),
+  exportUrl: (id: string, format: "json" | "markdown") => serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
 };
 
 export const runs = {
@@ -99,13 +99,15 @@ export const files = {
   list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", buildPath`/agents/${agent}/files/list` + buildQuery({ path: at, thread_id: thread })),
   read: (agent: string, at: string, thread = "") => call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread })),
   size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread, limit: 0 }))).size,
-  bytes: async (agent: string, at: string, thread = "") => (await request("GET", files.downloadUrl(agent, at, thread))).blob(),
+  bytes: async (agent: string, at: string, thread = "") => (await request("GET", downloadPath(agent, at, thread))).blob(),
   write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", buildPath`/agents/${agent}/files/write`, { body }),
   upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", buildPath`/agents/${agent}/files/upload` + buildQuery({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
   move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", buildPath`/agents/${agent}/files/move`, { body: { source, target } }),
   remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", buildPath`/agents/${agent}/files` + buildQuery({ path: at, recursive })),
-  downloadUrl: (agent: string, at: string, thread = "") => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread }),
+  downloadUrl: (agent: string, at: string, thread = "") => serverUrl(downloadPath(agent, at, thread)),
 };
+
+const downloadPath = (agent: string, at: string, thread: string): string => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread });
 
 export const slides = {
   /** A deck as PowerPoint; its pictures are looked for beside `path`. */

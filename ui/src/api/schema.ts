@@ -2059,6 +2059,12 @@ export interface components {
              * @default
              */
             title?: string;
+            /**
+             * Agent Id
+             * @description the agent that continues it; that of the thread by default
+             * @default
+             */
+            agent_id?: string;
         };
         /**
          * Grant
@@ -3260,7 +3266,8 @@ export interface components {
          * ThreadMessage
          * @description A message of a conversation; `seq` is its entry in the thread's log, `at` the time in seconds since 1970.
          *
-         *     `run` is the run of the message. For the result of a tool, `failed` marks an error and `ms` is the duration.
+         *     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
+         *     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
          */
         ThreadMessage: {
             /**
@@ -3295,6 +3302,16 @@ export interface components {
              * @default false
              */
             failed?: boolean;
+            /**
+             * Denied By
+             * @default
+             */
+            denied_by?: string;
+            /**
+             * Cut
+             * @default false
+             */
+            cut?: boolean;
             /** Seq */
             seq?: number | null;
             /**

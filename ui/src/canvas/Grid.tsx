@@ -120,12 +120,15 @@ function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page
   );
 }
 
-/** Focus the current cell once the focus is in the table. */
+/** Focus the current cell once the focus is in the table, or when a cell that had it is not edited any more. */
 function useFocus(at: Cell, editing: boolean) {
   const body = useRef<HTMLTableSectionElement>(null);
+  const edited = useRef(false);
   useEffect(() => {
-    if (editing || !body.current?.contains(document.activeElement ?? null)) return;
-    body.current.querySelector<HTMLElement>(`[data-cell="${at.row},${at.column}"]`)?.focus();
+    const lost = edited.current && document.activeElement === document.body; // the field was removed with its focus
+    edited.current = editing;
+    if (editing || (!lost && !body.current?.contains(document.activeElement ?? null))) return;
+    body.current?.querySelector<HTMLElement>(`[data-cell="${at.row},${at.column}"]`)?.focus();
   }, [at, editing]);
   return body;
 }

@@ -1,10 +1,12 @@
 /** Open something on the canvas: a file of the agent's workspace, or a text out of an answer. */
 
 import { app, patchApp } from "../state/app";
+import type { Conversation } from "../state/fold";
 import { fenceName } from "./fences";
 import { idOf, loadTab, refreshTab } from "./tabFiles";
 import { kindOf, viewsOf } from "./kind";
 import { activateTab, addTab, canvas, createTab, type Place, rememberVersion, type Tab, tabOf, updateTab } from "./tabs";
+import { writtenFiles } from "./watch";
 
 export interface How {
   before?: (now: string) => string | undefined; // the old file content, for a comparison
@@ -27,6 +29,21 @@ export async function openFile(path: string, how: How = {}): Promise<void> {
     await refreshTab(id);
   }
   updateTab(id, (tab) => withComparison(tab, how.before?.(tab.saved)));
+}
+
+const MOST_WRITTEN = 5; // tabs to begin with
+
+/** Open the files that an agent wrote last in a conversation. */
+export async function openWritten(talk: Conversation): Promise<void> {
+  const paths = writtenFiles(talk.items).slice(-MOST_WRITTEN);
+  if (!canvas.get().tabs.length) await openFiles(paths, paths.at(-1) ?? "");
+}
+
+/** Open files as they were before a reload; the one that was shown comes to the front. */
+export async function openFiles(paths: string[], shown: string): Promise<void> {
+  for (const path of paths) await openFile(path, { show: false });
+  const id = idOf({ agent: app.get().agent, path: shown, thread: "" });
+  if (tabOf(id)) activateTab(id);
 }
 
 function withComparison(tab: Tab, before: string | undefined): Tab {

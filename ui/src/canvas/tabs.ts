@@ -1,6 +1,6 @@
 /** Tabs of the canvas: their texts and changes. */
 
-import { app } from "../state/app";
+import { app, patchApp } from "../state/app";
 import { createStore, useStore } from "../state/store";
 import { bytesKind, type Kind, type View, viewsOf } from "./kind";
 import { PLAIN, type Spelling } from "./lineFormat";
@@ -120,6 +120,14 @@ export function fittingView(view: View, kind: Kind): View {
 /** Leaving the page with unsaved changes asks first. */
 addEventListener("beforeunload", (event) => {
   if (canvas.get().tabs.some(isUnsaved)) event.preventDefault();
+});
+
+/** The address has the files of the agent that are open. */
+canvas.subscribe(() => {
+  const { tabs, active } = canvas.get();
+  const [{ agent, files, file }, paths] = [app.get(), tabs.flatMap((tab) => (tab.file?.agent === app.get().agent ? [tab.file.path] : []))];
+  const shown = tabs.find((tab) => tab.id === active && tab.file?.agent === agent)?.file?.path ?? "";
+  if (shown !== file || paths.join("\n") !== files.join("\n")) patchApp({ files: paths, file: shown });
 });
 
 /** Another user does not see the tabs; the same user does after a new sign-in. */

@@ -72,6 +72,14 @@ export class Seen {
   }
 }
 
+/** The files that were written in a conversation, each once, in the order of the last write. */
+export function writtenFiles(items: Item[]): string[] {
+  const calls = items.flatMap((item) => (item.kind === "reply" ? item.calls : []));
+  const done = calls.filter((call) => WRITERS.has(call.name) && call.state === "done" && typeof call.args["path"] === "string");
+  const paths = done.map((call) => String(call.args["path"]).replace(/^\.\//, ""));
+  return paths.filter((path, at) => paths.lastIndexOf(path) === at);
+}
+
 /** The file before an edit, if the edit can be reverted. */
 function revertEdit(now: string, args: Record<string, unknown>): string | undefined {
   const [old, made] = [args["old_text"], args["new_text"]];

@@ -16,9 +16,9 @@ it("is open while it works and shows what it has printed", () => {
   expect(screen.getByLabelText("Output so far").textContent).toBe("cc a.c\n");
 });
 
-it("is closed when all went well, and opens", () => {
+it("is closed when it is over, tells its exit code, and opens", () => {
   render(<CallCard call={call({ state: "done", output: '{"stdout":"ok\\n","stderr":"warned","exit_code":3}', ms: 1_500 })} />);
-  expect(screen.getByRole("button", { name: /execute/ }).textContent).toBe("execute make1.5 s");
+  expect(screen.getByRole("button", { name: /execute/ }).textContent).toBe("execute makeexit code 3, 1.5 s");
   fireEvent.click(screen.getByRole("button", { name: /execute/ }));
   expect([screen.getByLabelText("Output").textContent, screen.getByLabelText("Error output").textContent]).toEqual(["ok\n", "warned"]);
   expect(screen.getByText("Exit code 3.")).toBeTruthy();
@@ -63,4 +63,9 @@ it("shows what outsiders wrote as text", () => {
   const { container } = render(<CallCard call={call({ state: "failed", name: "<b>x</b>", args: { path: "<img src=x onerror=alert(1)>" }, error: "<script>1</script>" })} />);
   expect(container.querySelector("script, img, b b")).toBeNull();
   expect(screen.getByLabelText("Error").textContent).toBe("<script>1</script>");
+});
+
+it("names the hook that denied it", () => {
+  render(<CallCard call={call({ state: "failed", error: "no", deniedBy: "permissions.check" })} />);
+  expect(screen.getByRole("group", { name: "execute: denied by permissions.check" })).toBeTruthy();
 });

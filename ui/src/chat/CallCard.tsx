@@ -1,13 +1,14 @@
 /** A tool call: arguments, live output, result, and reasons. */
 
-import { memo, useEffect, useState } from "react";
+import { memo, useEffect, useMemo, useState } from "react";
 
+import { OutputText } from "../parts/OutputText";
 import { formatDuration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
 import type { Call } from "../state/fold";
 import { AboutCall } from "./AboutCall";
-import { summarizeArguments, formatResult } from "./result";
+import { failedExit, formatResult, summarizeArguments } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
 
@@ -17,9 +18,18 @@ const WRITES = new Set(["write_file", "edit_file"]);
 
 const byHand = new Map<string, boolean>(); // a manual open or close survives scrolling away
 
+/** The state in words, with the reason of a failure. */
+function describeState(call: Call, state: State): string {
+  if (state === "failed" && call.deniedBy) return `denied by ${call.deniedBy}`;
+  const code = state === "done" ? failedExit(call.output) : 0;
+  return code ? `exit code ${code}` : STATES[state];
+}
+
 export const CallCard = memo(function CallCard({ call }: { call: Call }) {
   const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id && one.thread_id === state.thread));
   const state: State = asked ? "asking" : call.state;
+  const words = useMemo(() => describeState(call, state), [call, state]);
+  const bad = state === "done" && words !== STATES.done;
   const [opened, setOpened] = useState(byHand.get(call.id) ?? null); // null: as it is by itself
   const shown = opened ?? (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));
   const toggle = () => {
@@ -27,11 +37,11 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
     setOpened(!shown);
   };
   return (
-    <div className={`call ${state}`} role="group" aria-label={`${call.name || "tool"}: ${STATES[state]}`}>
+    <div className={`call ${bad ? "failed" : state}`} role="group" aria-label={`${call.name || "tool"}: ${words}`}>
       <button className="call-head" aria-expanded={shown} onClick={toggle}>
         <span className="mark" aria-hidden="true" />
         <b>{call.name || "tool"}</b> <code className="gist">{summarizeArguments(call.args)}</code>
-        <small><Took call={call} state={state} /></small>
+        <small><Took call={call} state={state} words={words} /></small>
       </button>
       {shown && <Inside call={call} />}
     </div>
@@ -39,7 +49,7 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
 });
 
 /** How long it took, or takes so far. */
-function Took({ call, state }: { call: Call; state: State }) {
+function Took({ call, state, words }: { call: Call; state: State; words: string }) {
   const live = state === "running" && call.began > 0;
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
@@ -49,7 +59,8 @@ function Took({ call, state }: { call: Call; state: State }) {
   }, [live]);
   if (live && now - call.began > 1_500) return <>{formatDuration(now - call.began)}</>;
   const ms = call.ms || (call.began && call.ended ? call.ended - call.began : 0);
-  return <>{(state === "done" || state === "failed") && ms ? `${state === "failed" ? "failed, " : ""}${formatDuration(ms)}` : STATES[state]}</>;
+  const told = words === STATES.done ? "" : `${words}, `;
+  return <>{(state === "done" || state === "failed") && ms ? `${told}${formatDuration(ms)}` : words}</>;
 }
 
 function Inside({ call }: { call: Call }) {
@@ -76,12 +87,13 @@ function Arguments({ call }: { call: Call }) {
 }
 
 function Output({ call }: { call: Call }) {
-  const { text, error, exit } = formatResult(call.output);
-  if (!call.output) return call.live ? <pre className="output live" aria-label="Output so far" tabIndex={0}>{call.live}</pre> : null;
+  const { text, error, exit, note } = useMemo(() => formatResult(call.output), [call.output]);
+  if (!call.output) return call.live ? <pre className="output live" aria-label="Output so far" tabIndex={0}><OutputText text={call.live} /></pre> : null;
   return (
     <>
-      {text && <pre className="output" aria-label="Output" tabIndex={0}>{text}</pre>}
-      {error && <pre className="output failed" aria-label="Error output" tabIndex={0}>{error}</pre>}
+      {text && <pre className="output" aria-label="Output" tabIndex={0}><OutputText text={text} /></pre>}
+      {error && <pre className="output failed" aria-label="Error output" tabIndex={0}><OutputText text={error} /></pre>}
+      {note && <p className="exit">Shortened: {note}.</p>}
       {exit !== null && (exit !== 0 || (!text && !error)) && <p className="exit">{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>}
     </>
   );

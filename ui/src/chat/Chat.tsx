@@ -2,6 +2,7 @@
 
 import { useState } from "react";
 
+import { serverUrl } from "../api/http";
 import { Trouble } from "../panels/States";
 import { openConversation, useApp } from "../state/app";
 import { readThread } from "../state/threads";
@@ -9,6 +10,7 @@ import { attachFiles } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
 import { List } from "./List";
+import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
 
@@ -22,6 +24,7 @@ export function Chat() {
         <Tasks />
         <Todos />
         <Dialogs />
+        <OtherAgent />
         <Composer />
       </div>
     </section>
@@ -68,7 +71,7 @@ function Welcome() {
   const agent = useApp((state) => state.agents.find((one) => one.agent_id === state.agent));
   return (
     <div className="welcome middle-of">
-      <img src="/wick.svg" alt="" width="52" height="52" />
+      <img src={serverUrl("/wick.svg")} alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
       <p>Send a message to start. Each tool use and the verdicts of hooks are shown here.</p>
       <p className="keys only-large"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>

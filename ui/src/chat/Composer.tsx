@@ -4,8 +4,9 @@ import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { openConversation, setAttached, setDraft, useApp } from "../state/app";
+import { app, openConversation, setAttached, setDraft, useApp } from "../state/app";
 import { sendMessage, spoken, stopRun } from "../state/talk";
+import { continueWithAgent, otherAgent } from "../state/threads";
 import { attachFiles, isPicture } from "./attach";
 import { matchSkills, typedSlash, expandSkill } from "./slash";
 import { SkillList } from "./SkillList";
@@ -27,7 +28,7 @@ export function Composer() {
     if (!ready) return;
     write("");
     setAttached(thread, []);
-    void sendMessage(spoken(expandSkill(text, skills), media), { thread, agent });
+    void sendSpoken(spoken(expandSkill(text, skills), media), { thread, agent });
   };
   return (
     <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
@@ -44,6 +45,13 @@ export function Composer() {
       </div>
     </form>
   );
+}
+
+/** Send a message; if another agent was chosen, to a fork of the thread. */
+async function sendSpoken(message: api.MessageIn, at: { thread: string; agent: string }): Promise<void> {
+  const thread = otherAgent(app.get()) ? await continueWithAgent() : at.thread;
+  if (thread === undefined) setDraft(at.thread, typeof message.content === "string" ? message.content : "");
+  else await sendMessage(message, { thread, agent: at.agent });
 }
 
 interface FieldProps {

@@ -19,5 +19,21 @@ function Asked({ children }: { children: React.ReactNode }) {
     const idle = document.activeElement === document.body || !(document.activeElement as HTMLTextAreaElement | null)?.value?.trim();
     if (idle && !document.querySelector("dialog[open], .side :focus")) box.current?.focus();
   }, []);
+  useReturnedFocus(box);
   return <section ref={box} id="question" className="ask-box" role="alertdialog" aria-label="Question from the agent" aria-describedby="asked" tabIndex={-1}>{children}</section>;
+}
+
+/** When an answered question goes, the focus that was in it goes to the composer. */
+function useReturnedFocus(box: React.RefObject<HTMLElement | null>): void {
+  useEffect(() => {
+    let within = box.current!.contains(document.activeElement);
+    const section = box.current!;
+    const enter = () => void (within = true);
+    const leave = ({ relatedTarget }: FocusEvent) => void (within = relatedTarget === null || section.contains(relatedTarget as Node)); // null: a button was disabled
+    section.addEventListener("focusin", enter);
+    section.addEventListener("focusout", leave);
+    return () => {
+      if (within) requestAnimationFrame(() => document.activeElement === document.body && document.getElementById("message")?.focus());
+    };
+  }, [box]);
 }

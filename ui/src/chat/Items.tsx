@@ -8,7 +8,7 @@ import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
 import { openConversation, patchApp, useApp, useDraft } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
-import { askedBefore, copyText, retryRun, runAfter } from "../state/talk";
+import { askAndRetry, askedBefore, copyText, retryRun, runAfter } from "../state/talk";
 import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
 import { splitSettled } from "./blocks";
@@ -35,7 +35,7 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   return (
     <div className="actions">
       <Action icon="pen" name="Edit" off={running} act={edit} />
-      <Action icon="again" name="Retry" off={running} act={() => void retryRun(said)} />
+      <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
       <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
       <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
@@ -87,6 +87,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
       {reply.reasoning && <Reasoning reply={reply} />}
       {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
       {empty && <p className="dots" role="status" aria-label="The agent is thinking"><i /><i /><i /></p>}
+      {reply.cut && <p className="cut">The reply was cut off here.</p>}
       {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
@@ -126,7 +127,7 @@ function ReplyActions({ reply }: { reply: Reply }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const again = () => {
     const asked = askedBefore(reply.seq);
-    if (asked) void retryRun(asked);
+    if (asked) void askAndRetry(asked);
   };
   return (
     <div className="actions">

@@ -23,11 +23,15 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     getItemKey: (at) => all[at]!.key,
   });
   const [atEnd, toEnd, leave] = useEnd(place);
+  useOwnMessage(pending, toEnd);
   useGoal(all, (at) => {
     leave();
     virtual.scrollToIndex(at, { align: "center" });
   });
-  useMoves(place, all.length, (at) => virtual.scrollToIndex(at, { align: "auto" }));
+  useMoves(place, all.length, (at) => {
+    leave();
+    virtual.scrollToIndex(at, { align: "auto" });
+  });
   return (
     <div className="list">
       <div className="items" ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
@@ -50,7 +54,10 @@ function Show({ item, waits }: { item: Item; waits: boolean }) {
   return <EndedView ended={item} />;
 }
 
-/** Stay at the end while content grows, unless the user scrolled up. */
+const INPUT_MS = 1_000; // a scroll within this time after an input is of the user
+const INPUTS = ["wheel", "touchmove", "pointerdown", "pointermove", "keydown"] as const;
+
+/** Stay at the end while the content or the space changes, unless the user scrolled up. */
 function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void, () => void] {
   const [atEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
@@ -61,10 +68,15 @@ function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => 
   useLayoutEffect(() => {
     const box = place.current!;
     let before = box.scrollTop;
+    let input = -Infinity;
+    const note = (event: Event) => {
+      if (event.type !== "pointermove" || (event as PointerEvent).buttons) input = performance.now();
+    };
     const look = () => {
       const near = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
+      const byUser = performance.now() - input < INPUT_MS;
       if (near) follows.current = true;
-      else if (box.scrollTop < before) follows.current = false; // only scrolling up leaves the end
+      else if (byUser && box.scrollTop < before) follows.current = false; // a reflow scrolls up too, and leaves nothing
       before = box.scrollTop;
       setAtEnd(near || follows.current);
     };
@@ -72,9 +84,22 @@ function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => 
     grow.observe(box);
     grow.observe(box.firstElementChild!);
     box.addEventListener("scroll", look, { passive: true });
-    return () => (grow.disconnect(), box.removeEventListener("scroll", look));
+    for (const kind of INPUTS) box.addEventListener(kind, note, { passive: true });
+    return () => {
+      grow.disconnect();
+      box.removeEventListener("scroll", look);
+      for (const kind of INPUTS) box.removeEventListener(kind, note);
+    };
   }, [place]);
   return [atEnd, toEnd, () => void (follows.current = false)];
+}
+
+/** Show a message that is sent from here, wherever the user has scrolled to. */
+function useOwnMessage(pending: Said[], toEnd: () => void): void {
+  const sent = pending.findLast((one) => one.key.startsWith("sent-"))?.key;
+  useEffect(() => {
+    if (sent) toEnd();
+  }, [sent]);
 }
 
 /** Go to the entry that is looked for, once it is there. */

@@ -62,7 +62,7 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
       <thead><tr><th>Hook</th><th>Position</th><th>Verdict</th><th>Reason</th><th>ms</th></tr></thead>
       <tbody>
         {rows.map((row, at) => (
-          <tr key={at} className={row.verdict}>
+          <tr key={at} className={`verdict-${row.verdict}`}>
             <td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason || describeChanges(row.changed)}</td><td>{(row.ms ?? 0).toFixed(2)}</td>
           </tr>
         ))}

@@ -4,19 +4,21 @@ export interface Shown {
   text: string;
   error: string; // stderr of a command
   exit: number | null; // of a command
+  note: string; // where the rest of a long output is
 }
 
 /** The result of a command has its outputs apart; all else that is JSON is laid out. */
 export function formatResult(output: string): Shown {
   const value = parseJson(output);
-  if (isCommand(value)) return { text: value.stdout, error: value.stderr, exit: value.exit_code };
-  return { text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output, error: "", exit: null };
+  if (isCommand(value)) return { text: value.stdout, error: value.stderr, exit: value.exit_code, note: value.note ?? "" };
+  return { text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output, error: "", exit: null, note: "" };
 }
 
 interface CommandResult {
   stdout: string;
   stderr: string;
   exit_code: number | null;
+  note?: string;
 }
 
 function isCommand(value: unknown): value is CommandResult {
@@ -34,6 +36,12 @@ function parseJson(text: string): unknown {
   } catch {
     return null;
   }
+}
+
+/** The exit code of a command that failed; 0 otherwise. */
+export function failedExit(output: string): number {
+  const code = /^\s*\{"stdout":/.test(output) ? formatResult(output).exit : null;
+  return code ?? 0;
 }
 
 /** Summarize a call in a few words. */

@@ -5,12 +5,14 @@ import draw, { type Components } from "react-markdown";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 
+import { openRelativeLink } from "../canvas/links";
+import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
 /** Maths and code in colours load when a text has any of it. */
-const WANTS_MORE = /```|\$\$|\\\(|\\\[/;
+const isRich = (text: string): boolean => text.includes("```") || hasMath(text);
 
 export const SCHEMA = {
   ...defaultSchema,
@@ -26,7 +28,7 @@ export const PLAIN = { handlers: { html: (_: unknown, node: { value: string }) =
 
 export const COMPONENTS: Components = {
   a: ({ href, children }) => (
-    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow" onClick={openRelativeLink}>
       {children}
     </a>
   ),
@@ -43,5 +45,5 @@ export const KEPT = 300;
 const renderPlain = cacheRecent((text) => draw({ children: text, remarkRehypeOptions: PLAIN, remarkPlugins: [remarkGfm], rehypePlugins: [[rehypeSanitize, SCHEMA]], components: COMPONENTS }), KEPT);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  return <div className="markdown">{WANTS_MORE.test(text) ? <Suspense fallback={renderPlain(text)}><Rich text={text} /></Suspense> : renderPlain(text)}</div>;
+  return <div className="markdown">{isRich(text) ? <Suspense fallback={renderPlain(text)}><Rich text={text} /></Suspense> : renderPlain(text)}</div>;
 });

@@ -11,13 +11,14 @@ import remarkGfm from "remark-gfm";
 import remarkMath from "remark-math";
 
 import { COMPONENTS, KEPT, PLAIN, SCHEMA } from "./Markdown";
+import { normalizeMath } from "./math";
 import { cacheRecent } from "./recent";
 
 /** User text is sanitized first; highlighting and maths are added afterwards. */
 const rich = cacheRecent(
   (text) =>
     draw({
-      children: text,
+      children: normalizeMath(text),
       remarkRehypeOptions: PLAIN,
       remarkPlugins: [remarkGfm, remarkMath],
       rehypePlugins: [

@@ -1,6 +1,7 @@
 import { useState } from "react";
 
-import { signIn } from "../state/session";
+import { serverUrl } from "../api/http";
+import { signIn, signInByLink } from "../state/session";
 
 export function SignIn() {
   const [token, setToken] = useState("");
@@ -8,15 +9,15 @@ export function SignIn() {
   const submit = async (event: React.FormEvent) => {
     event.preventDefault();
     setBusy(true);
-    await signIn(token.trim());
+    await (token.includes("#ticket=") ? signInByLink(token.slice(token.indexOf("#"))) : signIn(token.trim()));
     setBusy(false);
   };
   return (
     <main className="sign-in">
-      <img src="/wick.svg" alt="" width="64" height="64" />
+      <img src={serverUrl("/wick.svg")} alt="" width="64" height="64" />
       <h1>wick</h1>
       <form onSubmit={(event) => void submit(event)}>
-        <label htmlFor="token">Access token</label>
+        <label htmlFor="token">Access token or sign-in link</label>
         <input id="token" type="password" autoComplete="current-password" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} />
         <button className="main" disabled={busy || !token.trim()}>{busy ? "Signing in…" : "Sign in"}</button>
       </form>

@@ -1,3 +1,4 @@
+import { serverUrl } from "../api/http";
 import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
 import { signOut } from "../state/session";
 import { chooseAgent } from "../state/threads";
@@ -11,7 +12,7 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
   return (
     <header className="top">
       <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patchApp({ drawer: !drawer })}><Icon name="menu" /></button>
-      <strong className="brand"><img src="/wick.svg" alt="" width="22" height="22" /> <span>wick</span></strong>
+      <strong className="brand"><img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span></strong>
       <Agents />
       <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
       <span className="grow" />

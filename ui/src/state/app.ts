@@ -29,6 +29,8 @@ export interface AppState {
   attached: Record<string, api.Media[]>; // and their attachments
   approvals: api.Approval[]; // of all threads
   panel: Panel | null;
+  files: string[]; // paths of the agent's files that are open on the canvas
+  file: string; // and the one that is shown
   run: string; // the run that the trace shows
   online: boolean;
   notices: Notice[];
@@ -38,7 +40,7 @@ export interface AppState {
 }
 
 /** State of a user, removed at sign-out. */
-export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", trouble: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, run: "", overlay: null, drawer: false };
+export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", trouble: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, files: [], file: "", run: "", overlay: null, drawer: false };
 
 export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: storedTheme() });
 

@@ -43,7 +43,12 @@ function keyName(event: KeyboardEvent): string {
   if (event.ctrlKey || event.metaKey) parts.push("mod");
   if (event.altKey) parts.push("alt");
   if (event.shiftKey && event.key.length > 1) parts.push("shift");
-  return [...parts, event.key.toLowerCase()].join("+");
+  return [...parts, event.altKey ? keyWithoutAlt(event) : event.key.toLowerCase()].join("+");
+}
+
+/** On a Mac, Alt with a key types another character: the place of the key tells which one was meant. */
+function keyWithoutAlt({ code, key }: KeyboardEvent): string {
+  return (/^(?:Digit|Key)(\w)$/.exec(code)?.[1] ?? key).toLowerCase();
 }
 
 export function shortcut(keys: string, mac = /Mac|iPhone|iPad/.test(navigator.userAgent)): string {

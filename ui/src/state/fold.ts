@@ -9,6 +9,7 @@ export interface Why {
   reason?: string;
   ms?: number;
   changed?: Record<string, string> | null;
+  shadow?: boolean; // a guard that only records its verdict
 }
 
 export interface Call {
@@ -20,6 +21,7 @@ export interface Call {
   state: "waiting" | "running" | "asking" | "done" | "failed";
   output: string;
   error: string;
+  deniedBy: string; // the hook or the user that denied it
   why: Why[];
   began: number; // as it was seen here; 0 if it was not
   ended: number;
@@ -55,6 +57,7 @@ export interface Reply {
   reasoning: string;
   calls: Call[];
   open: boolean;
+  cut: boolean; // the run was cancelled before the end of the reply
 }
 
 export interface Ended {
@@ -193,7 +196,7 @@ function eachCall(items: Item[], change: (call: Call) => Call): Item[] {
 }
 
 function open(event: Event): Reply {
-  return { kind: "reply", key: `open-${event.run_id ?? ""}`, seq: 0, run: event.run_id ?? "", text: "", reasoning: "", calls: [], open: true };
+  return { kind: "reply", key: `open-${event.run_id ?? ""}`, seq: 0, run: event.run_id ?? "", text: "", reasoning: "", calls: [], open: true, cut: false };
 }
 
 function closed(items: Item[]): Item[] {
@@ -234,12 +237,12 @@ function completeReply(reply: Reply, event: Event, seq: number): Reply {
   const calls = (message.tool_calls ?? []).map((call) => ({ ...createCall(call.id, call.name), args: call.args ?? {} }));
   const words = message.content === undefined ? reply.text : toUserItem(seq, message.content).text;
   const thought = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { ...reply, key: `m${seq}`, seq, run: event.run_id ?? reply.run, text: words, reasoning: thought || reply.reasoning, calls, open: false };
+  return { ...reply, key: `m${seq}`, seq, run: event.run_id ?? reply.run, text: words, reasoning: thought || reply.reasoning, calls, open: false, cut: event.data?.["cut"] === true };
 }
 
 export function createCall(id: string, name: string): Call {
   return {
-    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", why: [], began: 0, ended: 0, ms: 0, child: null,
+    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", deniedBy: "", why: [], began: 0, ended: 0, ms: 0, child: null,
   }; // prettier-ignore
 }
 
@@ -261,7 +264,13 @@ function onAnyCall(items: Item[], event: Event, change: (call: Call) => Call): I
 function completeCall(call: Call, event: Event, now: number): Call {
   const error = text(event, "error");
   const why = (event.data?.["why"] ?? []) as Why[];
-  return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, why, ended: now };
+  return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, deniedBy: error ? whoDenied(why) : "", why, ended: now };
+}
+
+/** The hook or the user that denied a call; the user answers after the hooks. */
+function whoDenied(why: Why[]): string {
+  const denials = why.filter((one) => ["block", "stop", "refused"].includes(one.verdict) && !one.shadow);
+  return (denials.find((one) => one.verdict === "refused") ?? denials[0])?.hook ?? "";
 }
 
 /** Replace the sent message that is delivered now. */
@@ -314,11 +323,14 @@ function updateTask(one: Task, event: Event): Task {
   return { ...one, status: text(event, "status") || one.status, text: text(event, "text") || text(event, "message") || one.text };
 }
 
+/** The reason of a run that goes on in the original thread. */
+export const FORKED = "the thread was forked";
+
 function endRun(old: Conversation, event: Event, seq: number, outcome: string, reason: string, error: string): Conversation {
   const run = event.run_id ?? old.run;
   const items = closed(old.items).map((item) => (item.kind === "reply" && item.open ? { ...item, open: false } : item));
   const end: Ended = { kind: "ended", key: `e${seq || run}`, seq, run, outcome, reason, error };
-  const plain = outcome === "completed";
+  const plain = outcome === "completed" || reason === FORKED;
   return { ...old, run: "", items: plain ? items : [...items, end] };
 }
 

@@ -8,13 +8,16 @@ import type { Conversation } from "./fold";
 import { followNothing, isFollowed, settle } from "./runStream";
 import { listThreads, refreshLists, refreshAgents, refreshApprovals } from "./lists";
 import { sendNothing } from "./talk";
-import { keepAddress, openThread, threadInAddress, handleMissing } from "./threads";
+import { readAddress } from "./address";
+import { keepAddress, openThread, handleMissing } from "./threads";
 
 const PULSE_MS = 4_000;
 let beats = 0;
 
+const ticketIn = (hash: string): string => new URLSearchParams(hash.slice(1)).get("ticket") ?? "";
+
 export async function startSession(): Promise<void> {
-  const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
+  const ticket = ticketIn(location.hash);
   if (ticket) history.replaceState(null, "", location.pathname); // it is valid once, and must not be shared
   try {
     await enterSession(ticket ? await api.auth.signIn({ ticket }) : await api.auth.me());
@@ -38,15 +41,23 @@ export async function signIn(token: string): Promise<void> {
   await api.auth.signIn({ token }).then(enterSession).catch(refused);
 }
 
+/** Sign in with the part of a one-time link after `#`. */
+export async function signInByLink(hash: string): Promise<void> {
+  const refused = (error: unknown) => notify(error instanceof Error ? error.message : String(error), "error");
+  await api.auth.signIn({ ticket: ticketIn(hash.trim()) }).then(enterSession).catch(refused);
+}
+
 let whose = ""; // the user whose data is on the page
 
 async function enterSession(me: api.Me): Promise<void> {
   if (whose && whose !== me.id) clearSession();
   whose = me.id;
-  const wanted = threadInAddress() || app.get().thread;
-  patchApp({ me, thread: wanted, opening: wanted, drafts: { ...loadDrafts(me.id), ...app.get().drafts } });
+  const { thread, panel, files, file } = readAddress();
+  const wanted = thread || app.get().thread;
+  patchApp({ me, thread: wanted, opening: wanted, panel: panel ?? app.get().panel, files, file, drafts: { ...loadDrafts(me.id), ...app.get().drafts } });
   await refreshLists();
   if (wanted) await openThread(wanted);
+  if (files.length) await (await import("../canvas/open")).openFiles(files, file);
 }
 
 export async function signOut(): Promise<void> {
@@ -67,6 +78,7 @@ function clearSession(): void {
 export function startUpdates(): void {
   keepAddress();
   saveDrafts();
+  addEventListener("hashchange", () => ticketIn(location.hash) && void startSession()); // a sign-in link pasted into an open page
   setInterval(() => void pollOnce(), PULSE_MS);
   addEventListener("online", () => void pollOnce());
   addEventListener("visibilitychange", () => (isHidden() ? followNothing() : void pollOnce()));

@@ -133,6 +133,13 @@ export async function stopRun(): Promise<void> {
   if (run) await runOnce(`stop ${run}`, () => tryRequest(() => api.runs.cancel(run)));
 }
 
+/** Retry a message; if others follow it, the user is asked first. */
+export async function askAndRetry(message: Said): Promise<void> {
+  const later = openConversation(app.get()).items.filter((item) => item.kind === "user" && !item.by && item.seq > message.seq).length;
+  const question = `Retry this message and remove ${later === 1 ? "the later message" : `the ${later} later messages`} with all replies from the conversation? Fork the thread to keep them.`;
+  if (!later || confirm(question)) await retryRun(message);
+}
+
 /** Rewind to before a message and send another one, or the same; return true on success. */
 export async function retryRun(message: Said, words = message.text): Promise<boolean> {
   const { thread, agent } = app.get();

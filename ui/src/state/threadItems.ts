@@ -1,7 +1,7 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
-import { type Call, type Child, type Conversation, EMPTY, type Ended, createCall, type Item, type Reply, toUserItem, type Said } from "./fold";
+import { type Call, type Child, type Conversation, EMPTY, type Ended, createCall, FORKED, type Item, type Reply, toUserItem, type Said } from "./fold";
 
 export function toConversation(thread: ThreadDetail): Conversation {
   const items: Item[] = [];
@@ -73,7 +73,7 @@ function reply(message: Message, seq: number, running: boolean): Reply {
     child: call.child ? storedChild(call.child, call.args) : null,
   }));
   const reasoning = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: messageText(message), reasoning, calls, open: false };
+  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: messageText(message), reasoning, calls, open: false, cut: message.cut ?? false };
 }
 
 /** A subagent with its own thread, which is read on demand. */
@@ -89,6 +89,7 @@ function answer(items: Item[], message: Message): void {
     if (!call) continue;
     call.state = message.failed ? "failed" : "done";
     call.ms = message.ms ?? 0;
+    call.deniedBy = message.denied_by ?? "";
     if (message.failed) call.error = messageText(message);
     else call.output = messageText(message);
     return;
@@ -96,7 +97,7 @@ function answer(items: Item[], message: Message): void {
 }
 
 function ends(thread: ThreadDetail): Ended[] {
-  const told = (thread.ends ?? []).filter((end) => end.outcome !== "completed" && end.run !== thread.run_id);
+  const told = (thread.ends ?? []).filter((end) => end.outcome !== "completed" && end.reason !== FORKED && end.run !== thread.run_id);
   return told.map((end) => ({ kind: "ended", key: `e${end.seq}`, seq: end.seq, run: end.run, outcome: end.outcome, reason: end.reason, error: end.error?.message ?? "" }));
 }
 

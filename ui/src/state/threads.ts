@@ -2,7 +2,8 @@
 
 import * as api from "../api";
 import { ApiError } from "../api/http";
-import { app, tryRequest, openConversation, updateConversation, NEW, notify, runOnce, patchApp, setDraft } from "./app";
+import { readAddress, writeAddress } from "./address";
+import { app, tryRequest, openConversation, updateConversation, NEW, notify, type AppState, runOnce, patchApp, setDraft } from "./app";
 import { EMPTY } from "./fold";
 import { followRun, followOnlyRun, settle } from "./runStream";
 import { listAgain } from "./lists";
@@ -51,10 +52,24 @@ export function newThread(): void {
   if (!openConversation(app.get()).pending.length) updateConversation(NEW, () => EMPTY);
 }
 
-/** Talk to another agent; that is another conversation. */
-export function chooseAgent(agent: string): void {
-  patchApp({ agent });
-  newThread();
+/** Choose the agent of the next message; the open thread stays where it is. */
+export const chooseAgent = (agent: string): void => patchApp({ agent });
+
+/** The agent of the open thread, if another one is chosen; else empty. */
+export function otherAgent(state: AppState): string {
+  const { agent } = openConversation(state);
+  return state.thread && agent && agent !== state.agent ? agent : "";
+}
+
+/** Continue the open thread with the chosen agent, in a fork; return the fork. */
+export async function continueWithAgent(): Promise<string | undefined> {
+  const { thread, agent } = app.get();
+  return runOnce("fork", () => tryRequest(async () => {
+    const made = await api.threads.fork(thread, undefined, agent);
+    await listAgain();
+    await openThread(made.id);
+    return made.id;
+  }));
 }
 
 export const forkAt = (seq: number): Promise<void | undefined> => runOnce("fork", () => tryRequest(() => fork(app.get().thread, seq)));
@@ -95,17 +110,19 @@ function closeThread(id: string): void {
 
 // -- the address -------------------------------------------------------------------------------------------------
 
-export const threadInAddress = (): string => new URLSearchParams(location.hash.slice(1)).get("thread") ?? NEW;
-
-/** The address follows the thread that is open, and the thread follows the address. */
+/** The address follows the page, and the page follows the address. Only another thread is a step to go back from. */
 export function keepAddress(): void {
   app.subscribe(() => {
-    const { thread, me } = app.get();
-    if (!me || thread === threadInAddress()) return;
-    history.pushState(null, "", thread ? `#thread=${encodeURIComponent(thread)}` : location.pathname);
+    const state = app.get();
+    const [wanted, current] = [writeAddress(state), readAddress()];
+    if (!state.me || wanted === writeAddress(current)) return;
+    const change = state.thread === current.thread ? "replaceState" : "pushState";
+    history[change](null, "", wanted || location.pathname);
   });
   addEventListener("popstate", () => {
-    const wanted = threadInAddress();
-    if (app.get().me && wanted !== app.get().thread) void openThread(wanted);
+    const { thread, panel } = readAddress();
+    if (!app.get().me) return;
+    patchApp({ panel });
+    if (thread !== app.get().thread) void openThread(thread);
   });
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -261,15 +261,23 @@ class Filesystem(Capability):
         result, text = use.result, _replace_surrogates(use.result.text)
         if len(text) <= self._result_chars:
             return
-        whole = text
-        if self._is_ours(use) and result.data and not result.error:  # the output of a command
-            stdout, stderr = result.data["stdout"], result.data["stderr"]
-            whole = stdout + (f"\n--- stderr ---\n{stderr}" if stderr else "")
-        short = f"{truncate_text(text)}\n\n({await self._store_result(use, whole)})"
+        if self._is_ours(use) and result.data and not result.error:
+            await self._keep_command_output(use, result.data)
+            return
+        short = f"{truncate_text(text)}\n\n({await self._store_result(use, text)})"
         if result.error:
             result.error = short
         else:
             result.output = short
+
+    async def _keep_command_output(self, use: ToolUse, executed: Mapping[str, Any]) -> None:
+        """Truncate both outputs of a command. The result stays JSON with the exit code, and a note with the path."""
+        outputs = {name: executed[name] for name in ("stdout", "stderr")}
+        whole = outputs["stdout"] + (f"\n--- stderr ---\n{outputs['stderr']}" if outputs["stderr"] else "")
+        note = await self._store_result(use, whole)
+        most = constants.CUT_HEAD_CHARS + constants.CUT_TAIL_CHARS
+        shortened = {name: truncate_text(output) for name, output in outputs.items() if len(output) > most}
+        use.result.output = _encode_result({**executed, **shortened, "note": note})
 
     async def _store_result(self, use: ToolUse, text: str) -> str:
         """Store a result in the workspace, or else with the thread; return a sentence with its path."""
@@ -313,8 +321,12 @@ def _build_link_options(use: ToolUse, path: str) -> dict[str, bool]:
 
 
 def _build_json_result(data: Any) -> ToolResult:
-    text = _replace_surrogates(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+    text = _encode_result(data)
     return ToolResult(text, data=json.loads(text))
+
+
+def _encode_result(data: Any) -> str:
+    return _replace_surrogates(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
 
 
 def _replace_surrogates(text: str) -> str:

@@ -1,28 +1,37 @@
 """Terminals: a shell in an agent's workspace over a WebSocket, which carries raw bytes in both directions.
 
 A message that starts with the byte 0x01 is a control message in JSON: `{"type": "resize", "rows": 40, "columns": 120}`.
+With `session`, a name of the client's choice, a shell outlives a connection that breaks off by a minute. The first
+message of the server is then a text, `{"type": "session", "kept": true}`, and the recent output follows it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import Literal
+import json
+from contextlib import ExitStack, suppress
+from typing import Annotated, Any, Literal
+from uuid import uuid4
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wick.errors import BackendError, WickError
-from wick.protocols import Terminal
+from wick.protocols import Backend, Terminal
+from wick.server.agents.builder import AgentInstance
+from wick.server.agents.terminal_sessions import SessionKey, TerminalSession, TerminalSessions
+from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
+from wick.server.service import Service
 
 router = APIRouter(tags=["terminal"])
 
 CONTROL = 0x01
 INPUT_BYTES = 1_000_000  # in one message
-CLOSE_SECONDS = 1.0  # for a shell to exit
+BROKEN_OFF = (1001, 1006)  # the page was closed or reloaded, or the network failed
+TAKEN_OVER = 4001
 
 
 class Resize(BaseModel):
@@ -37,31 +46,82 @@ class Resize(BaseModel):
 
 @router.websocket("/agents/{id}/terminal")
 async def open_terminal(
-    socket: WebSocket, id: str, caller: Caller, wick: Wick, rows: int = 24, columns: int = 80
+    socket: WebSocket,
+    id: str,
+    caller: Caller,
+    wick: Wick,
+    rows: int = 24,
+    columns: int = 80,
+    session: Annotated[str, Query(max_length=100)] = "",
 ) -> None:
-    """Open a shell in the workspace of your agent."""
+    """Open a shell in the workspace of your agent, or return to the one of `session` whose connection broke off."""
+    size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
+    key = (caller.id, id, session or f"once {uuid4().hex}")
     try:
         instance = await wick.registry.get_agent(caller, id)
-        backend = instance.backend
-        if backend is None or backend.name == "state":
-            raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
-        protection = backend.protection
-        if (protection.level == "none" or protection.asks) and not caller.has_role("operator"):  # a shell on the host
-            raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
-        size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
-        with wick.limits.hold("terminals", caller.id), instance.hold():
-            terminal = await backend.terminal(**size, approved=caller.has_role("operator"))
-            try:
-                if await _accept(socket):
-                    await _relay(socket, terminal)
-            finally:
-                with suppress(BackendError, TimeoutError):
-                    async with asyncio.timeout(CLOSE_SECONDS):
-                        await terminal.close()
+        backend = _check_terminal(instance.backend, id, caller)
+        shell = await wick.terminals.take(key, instance)
+        if kept := shell is not None:
+            await shell.terminal.resize(**size)
+        else:
+            shell = await _start_shell(wick, instance, backend, caller, size)
+            wick.terminals.add(key, shell)
+        greeting = json.dumps({"type": "session", "kept": kept}) if session else ""
+        await _serve_shell(socket, wick.terminals, key, shell, greeting)
     except (ApiError, WickError) as error:
         refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
         with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
             await socket.send_denial_response(refusal.response())
+
+
+def _check_terminal(backend: Backend | None, agent: str, caller: User) -> Backend:
+    """Return the backend of an agent if this user may open a shell there."""
+    if backend is None or backend.name == "state":
+        raise ApiError(409, "conflict", f"the agent {agent!r} has no workspace with commands")
+    protection = backend.protection
+    if (protection.level == "none" or protection.asks) and not caller.has_role("operator"):  # a shell on the host
+        raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
+    return backend
+
+
+async def _start_shell(
+    wick: Service, instance: AgentInstance, backend: Backend, caller: User, size: dict[str, int]
+) -> TerminalSession:
+    with ExitStack() as held:
+        held.enter_context(wick.limits.hold("terminals", caller.id))
+        held.enter_context(instance.hold())
+        terminal = await backend.terminal(**size, approved=caller.has_role("operator"))
+        return TerminalSession(terminal, instance, held.pop_all())
+
+
+async def _serve_shell(
+    socket: WebSocket, shells: TerminalSessions, key: SessionKey, shell: TerminalSession, greeting: str
+) -> None:
+    """Relay until one side closes. A shell whose named connection broke off is kept for the next one."""
+    shell.relay = relay = asyncio.ensure_future(_run_relay(socket, shell, greeting))
+    try:
+        await asyncio.wait({relay})
+    except asyncio.CancelledError:
+        relay.cancel()
+        await shells.close(key)
+        raise
+    if shell.relay is not relay:
+        return await _close_socket(socket, TAKEN_OVER, "the shell is open in another window")
+    if greeting and not relay.cancelled() and relay.exception() is None and relay.result():
+        shells.keep(key)
+    else:
+        await shells.close(key)
+
+
+async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str) -> bool:
+    """Relay bytes between a client and a shell; return True if the connection broke off."""
+    if not await _accept(socket):
+        return True
+    if greeting:
+        await socket.send_text(greeting)
+    if shell.recent:
+        await socket.send_bytes(bytes(shell.recent))
+    return await _relay(socket, shell)
 
 
 async def _accept(socket: WebSocket) -> bool:
@@ -73,9 +133,10 @@ async def _accept(socket: WebSocket) -> bool:
     return True
 
 
-async def _relay(socket: WebSocket, terminal: Terminal) -> None:
-    """Relay bytes in both directions until one side closes. Each direction reads only after its write has finished."""
-    ways = {asyncio.create_task(_relay_input(socket, terminal)), asyncio.create_task(_relay_output(socket, terminal))}
+async def _relay(socket: WebSocket, shell: TerminalSession) -> bool:
+    """Relay in both directions until one side closes. Each direction reads only after its write has finished."""
+    client = asyncio.create_task(_relay_input(socket, shell.terminal))
+    ways: set[asyncio.Task[Any]] = {client, asyncio.create_task(_relay_output(socket, shell))}
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -86,16 +147,19 @@ async def _relay(socket: WebSocket, terminal: Terminal) -> None:
         if not way.cancelled() and isinstance(error := way.exception(), BackendError):
             await _close_socket(socket, 1011, str(error))
     await _close_socket(socket, 1000, "")
+    return done == {client} and client.exception() is None and client.result() in BROKEN_OFF
 
 
-async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
+async def _relay_input(socket: WebSocket, terminal: Terminal) -> int:
+    """Relay what the client sends; return the code with which it disconnected."""
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
-            return
+            return int(message.get("code") or 1006)
         data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
         if len(data) > INPUT_BYTES:
-            return await _close_socket(socket, 1009, f"a message may have at most {INPUT_BYTES:,} bytes")
+            await _close_socket(socket, 1009, f"a message may have at most {INPUT_BYTES:,} bytes")
+            return 1009
         if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A from the keyboard
             with suppress(ValidationError):  # ignored: a terminal of the wrong size still works
                 wanted = Resize.model_validate_json(data[1:])
@@ -104,8 +168,9 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
             await terminal.write(data)
 
 
-async def _relay_output(socket: WebSocket, terminal: Terminal) -> None:
-    while data := await terminal.read():
+async def _relay_output(socket: WebSocket, shell: TerminalSession) -> None:
+    while data := await shell.terminal.read():
+        shell.add_output(data)
         await socket.send_bytes(data)
 
 

@@ -48,6 +48,7 @@ class Fork(StrictModel):
 
     at: int | None = Field(None, ge=0, le=2**53)
     title: str = Field("", max_length=500)
+    agent_id: str = Field("", max_length=200, description="the agent that continues it; that of the thread by default")
 
 
 class Rewind(StrictModel):
@@ -124,7 +125,9 @@ async def delete(id: str, caller: Caller, wick: Wick) -> None:
 @router.post("/{id}/fork", status_code=201)
 async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadInfo:
     """Fork a thread: copy it up to an entry."""
-    return make_thread_info(await wick.runs.fork(caller, id, body.at, body.title))
+    if body.agent_id:
+        await wick.registry.get_agent(caller, body.agent_id)
+    return make_thread_info(await wick.runs.fork(caller, id, body.at, body.title, body.agent_id))
 
 
 @router.post("/{id}/rewind", response_model=ThreadDetail)

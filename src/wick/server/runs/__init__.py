@@ -480,13 +480,13 @@ class Runs:
         except StoreError as error:  # the answer is stored: the run is resumed later
             logger.warning("the answered run of thread %s is resumed later: %s", thread, error)
 
-    async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
+    async def fork(self, user: User, thread: str, at: int | None, title: str, new_agent: str = "") -> Summary:
         """Fork a thread after an entry. A run that was open there is ended as cancelled in the fork."""
         forked, agent = await self.threads.fork(user, thread, at, title)
         if forked.run:
             result = Result(outcome="cancelled", reason="the thread was forked")
             await self.executor.end_abandoned(RunInfo(forked.run, user.id, forked.id, agent), result)
-        return await self.threads.assign_agent(forked, agent)
+        return await self.threads.assign_agent(forked, new_agent or agent)
 
     async def delete_thread(self, user: User, thread: str) -> None:
         """Delete a thread and those of its subagents. A run in progress is cancelled first."""

@@ -96,7 +96,7 @@ class FrameBuilder:
     pause: Frame | None = None  # frame of an interruption, sent only if nothing follows
     text: str = ""  # the last reply of the model
     why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # decisions of hooks, by call
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, str] = field(default_factory=dict)  # open questions, with the call they are about
 
     def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
         """Return the frames of a log entry that come after a position."""
@@ -124,7 +124,8 @@ class FrameBuilder:
             message, about = split_reply_row(message)
             about = about or {}
             usage = {name: int(count) for name, count in about.get("usage", {}).items()}
-            return [ChatModelEnd(name=about.get("model", ""), message=dict(message), usage=usage), *starts]
+            cut = bool(about.get("cut"))
+            return [ChatModelEnd(name=about.get("model", ""), message=dict(message), usage=usage, cut=cut), *starts]
         if message["role"] != "tool":
             return [UserMessage(message=message)]
         call, text = message["tool_call_id"], message_text(message)
@@ -146,14 +147,17 @@ class FrameBuilder:
     def _asked(self, data: Any) -> list[Event]:
         if data["id"] in self.asked:  # an entry repeats the question so that the store keeps it
             return []
-        self.asked.add(data["id"])
+        self.asked[data["id"]] = data.get("call_id", "")
         about = {key: value for key, value in data.items() if key not in QUESTION_FIELDS}
         event = ApprovalRequest(data.get("run", ""), data.get("operation", ""), data["id"], data["question"], about)
         return [event]
 
     def _answered(self, data: Any) -> list[Event]:
-        self.asked.discard(data["id"])
-        return [ApprovalResponse(id=data["id"], allowed=data["allowed"], reason=data.get("reason", ""))]
+        call, reason = self.asked.pop(data["id"], ""), data.get("reason", "")
+        if call and not data["allowed"]:
+            denial = {"hook": data.get("by") or "user", "position": "gate", "verdict": "refused", "reason": reason}
+            self.why.setdefault(call, []).append(denial)
+        return [ApprovalResponse(id=data["id"], allowed=data["allowed"], reason=reason)]
 
     def _end(self, data: Any) -> list[Event]:
         outcome, reason = data["outcome"], data["reason"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ class MessageFact:
     at: float
     run: str = ""
     ms: float | None = None
+    cut: bool = False  # a reply whose run was cancelled before its end
+    denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
 
 
@@ -38,6 +41,8 @@ class ThreadHistory:
     _took: dict[str, float] = field(default_factory=dict)
     # by call id: the requesting message and the tool
     _asked: dict[str, tuple[MessageFact, str]] = field(default_factory=dict)
+    _denied: dict[str, str] = field(default_factory=dict)  # by call id: the hook or the user that denied it
+    _questions: dict[str, str] = field(default_factory=dict)  # by question id: the call
 
     @classmethod
     def from_thread(cls, thread: Thread) -> ThreadHistory:
@@ -49,6 +54,7 @@ class ThreadHistory:
     def add_entry(self, entry: Entry) -> None:
         if isinstance(entry.data, Message):
             message, fact = entry.data, MessageFact(entry.seq, entry.at, self._run)
+            fact.cut = bool(entry.about and entry.about.get("cut"))
             self.facts[id(message)] = fact
             if message.role == "user":
                 self._unassigned.append(fact)
@@ -58,6 +64,8 @@ class ThreadHistory:
                 self._asked[call.id] = (fact, call.name)
             if message.role == "tool":
                 fact.ms = self._took.pop(message.tool_call_id, None)
+                denied_by = self._denied.pop(message.tool_call_id, "")
+                fact.denied_by = denied_by if message.failed else ""
         elif entry.kind == "run_start":
             run = entry.data["run"]
             for fact in self._unassigned if run != self._run else ():
@@ -76,6 +84,12 @@ class ThreadHistory:
             if asked is not None and tool in DELEGATES:
                 place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
                 asked.children[call] = f"{self.thread[:150]}.{place}"
+        elif entry.kind == "decision" and is_denial(entry.data):
+            self._denied.setdefault(entry.data["call"], entry.data["hook"])
+        elif entry.kind == "asked":
+            self._questions[entry.data["id"]] = entry.data.get("call_id", "")
+        elif entry.kind == "answered" and not entry.data["allowed"]:
+            self._denied[self._questions.pop(entry.data["id"], "")] = entry.data.get("by") or "user"
         elif entry.kind == "done" and entry.data["call"] in self._begun:
             self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
 
@@ -86,4 +100,14 @@ class ThreadHistory:
             return row
         if fact.children:
             row["tool_calls"] = [call | {"child": fact.children.get(call["id"], "")} for call in row["tool_calls"]]
+        if fact.denied_by:
+            row["denied_by"] = fact.denied_by
+        if fact.cut:
+            row["cut"] = True
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}
+
+
+def is_denial(decision: Mapping[str, Any]) -> bool:
+    """Return whether a logged decision prevented a tool call or withheld its result."""
+    denies = decision["verdict"] in ("block", "stop") and not decision.get("shadow")
+    return denies and decision.get("operation") == "tool_use" and "call" in decision

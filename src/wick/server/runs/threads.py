@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from wick.server.errors import ApiError
 from wick.server.ops.quotas import QuotaLimiter
 from wick.stores.held_thread import LEASE_SECONDS
 from wick.stores.process_identity import holder_name
+from wick.stores.rows import TITLE_CHARS
 from wick.threads import Thread
 
 PAGE = 500
@@ -93,6 +95,7 @@ class UserThreads:
         agent, place = thread_agent(head), head.last if at is None else at
         await self.check_room(user)
         about = {"forked_from": id, "forked_at": place}
+        title = title or name_fork(head.title)
         forked = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
         self._counts[user.id] += 1
         return forked, agent
@@ -124,3 +127,13 @@ def thread_agent(head: Summary) -> str:
     if "parent" in head.meta or not isinstance(agent, str):
         raise ApiError(409, "conflict", f"thread {head.id} belongs to a subagent; send messages to its parent thread")
     return agent
+
+
+def name_fork(title: str) -> str:
+    """Return the title of a fork: `tea (fork)`, and `tea (fork 2)` for a fork of that one."""
+    if not title:
+        return ""
+    found = re.fullmatch(r"(.*) \(fork(?: (\d{1,6}))?\)", title, re.DOTALL)
+    name, number = (found[1], int(found[2] or 1) + 1) if found else (title, 1)
+    ending = f" (fork {number})" if number > 1 else " (fork)"
+    return name[: TITLE_CHARS - len(ending)].rstrip() + ending

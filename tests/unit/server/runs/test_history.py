@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
+from wick import Agent, Ask, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
 from wick.api.types import ThreadContent
 from wick.capabilities.subagents import Subagents
 from wick.server.schemas import thread_content
@@ -96,3 +96,19 @@ async def test_a_call_has_the_thread_of_its_subagent() -> None:
     (asked,) = (one for one in told(parent).messages if one.tool_calls)
     (made,) = asked.tool_calls
     assert seen == ["parent", made.child]
+
+
+async def test_a_denied_call_names_the_hook_or_the_user_that_denied_it() -> None:
+    @guard(ToolUse)
+    def ask_first(use: ToolUse) -> Ask | None:
+        return Ask("Add them?") if use.args.get("a") == 7 else None
+
+    thread, calls = Thread(), [ToolCall(f"c{a}", "add", {"a": a, "b": 2}) for a in (1, 7, 500)]
+    model, hooks = Scripted(assistant("", *calls), "done"), [small, ask_first]
+    await Agent(model, tools=[add], hooks=hooks, ask=lambda question: Block("not now")).run("go", thread=thread)
+    results = [message for message in told(thread).messages if message.role == "tool"]
+    assert [(message.failed, message.denied_by) for message in results] == [
+        (False, ""),
+        (True, "user"),
+        (True, "small"),
+    ]

@@ -4,7 +4,7 @@ import { FitAddon } from "@xterm/addon-fit";
 import { Terminal } from "@xterm/xterm";
 
 import * as api from "../../api";
-import { ApiError, buildPath, buildQuery } from "../../api/http";
+import { ApiError, buildPath, buildQuery, serverUrl } from "../../api/http";
 import { app, patchApp } from "../../state/app";
 
 export type Status = "connecting" | "open" | "lost" | "ended" | "refused";
@@ -13,6 +13,7 @@ const CONTROL = "\x01";
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10_000;
 const MOST_REFUSALS = 6;
+const TAKEN_OVER = 4001; // by another window, which has a copy of this one's session
 
 /** How long to wait before the next try. */
 export const waitFor = (tries: number): number => Math.min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT);
@@ -30,7 +31,10 @@ export class Session {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private where = ""; // the backend that the shell runs on
 
+  private readonly key: string; // of the shell's name in the storage of this window
+
   constructor(readonly agent: string) {
+    this.key = `wick-shell ${agent}`;
     this.screen.loadAddon(this.fit);
     this.screen.onData((text) => this.type(text));
     this.screen.onBinary((text) => this.send(Uint8Array.from(text, (sign) => sign.charCodeAt(0))));
@@ -58,6 +62,7 @@ export class Session {
 
   /** A new shell on an empty screen, whatever became of the old one. */
   restart(): void {
+    sessionStorage.removeItem(this.key);
     this.screen.reset();
     this.tries = 0;
     this.again();
@@ -91,8 +96,8 @@ export class Session {
       const why = refusalReason(backend);
       if (why) return this.say("refused", why);
       this.where = backendKey(backend);
-      const size = buildQuery({ ticket, rows: this.screen.rows, columns: this.screen.cols });
-      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${buildPath`/agents/${this.agent}/terminal`}${size}`));
+      const size = buildQuery({ ticket, session: this.name(), rows: this.screen.rows, columns: this.screen.cols });
+      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${serverUrl(buildPath`/agents/${this.agent}/terminal`)}${size}`));
     } catch (error) {
       if (turn !== this.turn) return;
       if (error instanceof ApiError && error.status === 401) return this.say("lost"), patchApp({ me: null }); // it continues after the next sign-in
@@ -108,25 +113,44 @@ export class Session {
     socket.onopen = () => {
       if (this.socket !== socket) return;
       opened = true;
-      if (this.tries) this.screen.write("\r\n\x1b[2m— reconnected, with a new shell —\x1b[0m\r\n");
-      [this.tries, this.refusals] = [0, 0];
+      this.refusals = 0;
       this.say("open");
       this.refit();
       this.sendSize(); // it may have become another meanwhile
     };
     socket.onmessage = ({ data }: MessageEvent<ArrayBuffer | string>) => {
-      if (this.socket === socket) this.screen.write(typeof data === "string" ? data : new Uint8Array(data));
+      if (this.socket !== socket) return;
+      if (typeof data === "string") this.greet(JSON.parse(data) as { kept: boolean });
+      else this.screen.write(new Uint8Array(data));
     };
     socket.onclose = ({ code, reason }) => {
       if (this.socket !== socket) return;
       this.socket = null;
-      if (code === 1000) this.ended(reason);
+      if (code === TAKEN_OVER) this.say("refused", "This shell is open in another window.");
+      else if (code === 1000) this.ended(reason);
       else if (opened) this.retry();
       else this.denied();
     };
   }
 
+  /** A shell that was kept sends its recent output again. */
+  private greet({ kept }: { kept: boolean }): void {
+    if (kept) this.screen.reset();
+    else if (this.tries) this.screen.write("\r\n\x1b[2m— reconnected, with a new shell —\x1b[0m\r\n");
+    this.tries = 0;
+  }
+
+  /** The name of the shell, which a reloaded page still knows. */
+  private name(): string {
+    const known = sessionStorage.getItem(this.key);
+    if (known) return known;
+    const made = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    sessionStorage.setItem(this.key, made);
+    return made;
+  }
+
   private ended(reason: string): void {
+    sessionStorage.removeItem(this.key);
     this.screen.write(`\r\n\x1b[2m— shell exited${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`);
     this.say("ended");
   }

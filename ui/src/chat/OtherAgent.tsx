@@ -1,0 +1,20 @@
+import { patchApp, useApp } from "../state/app";
+import { continueWithAgent, newThread, otherAgent } from "../state/threads";
+
+/** Another agent was chosen while a thread is open: what that means, and what can be done. */
+export function OtherAgent() {
+  const other = useApp(otherAgent);
+  const agents = useApp((state) => state.agents);
+  const agent = useApp((state) => state.agent);
+  if (!other) return null;
+  const nameOf = (id: string) => agents.find((one) => one.agent_id === id)?.name ?? id;
+  const [before, chosen] = [nameOf(other), nameOf(agent)];
+  return (
+    <div className="other-agent" role="status">
+      <span>This thread is with {before}. Your next message continues it with {chosen}, in a fork.</span>
+      <button onClick={() => void continueWithAgent()}>Fork it now</button>
+      <button onClick={newThread}>New thread with {chosen}</button>
+      <button className="plain" onClick={() => patchApp({ agent: other })}>Back to {before}</button>
+    </div>
+  );
+}
