@@ -14,7 +14,10 @@ from wick.errors import ConfigError
 from wick.protocols import Model
 
 if TYPE_CHECKING:
+    from wick.models._http import TimeLimits
     from wick.models.anthropic import Anthropic
+    from wick.models.azure import Azure
+    from wick.models.bedrock import Bedrock
     from wick.models.demo import Demo
     from wick.models.google import Google
     from wick.models.local import Local
@@ -22,23 +25,32 @@ if TYPE_CHECKING:
     from wick.models.openai_hosts import XAI, Cerebras, DeepSeek, Fireworks, Groq, Mistral, Nvidia, OpenRouter, Together
     from wick.models.openai_responses import OpenAIResponses
     from wick.models.scripted import FunctionModel, Scripted
+    from wick.models.vertex import Vertex
 
 __all__ = [
-    "Anthropic", "Cerebras", "DeepSeek", "Demo", "Fireworks", "FunctionModel", "Google", "Groq", "Local",
-    "Mistral", "Nvidia", "OpenAI", "OpenAIResponses", "OpenRouter", "Scripted", "Together", "XAI",
-    "check_model", "resolve",
+    "Anthropic", "Azure", "Bedrock", "Cerebras", "DeepSeek", "Demo", "Fireworks", "FunctionModel", "Google", "Groq",
+    "Local", "Mistral", "Nvidia", "OpenAI", "OpenAIResponses", "OpenRouter", "Scripted", "TimeLimits", "Together", "Vertex",
+    "XAI", "check_model", "close_connections", "resolve",
 ]  # fmt: skip
 
 _MODULES = {
-    "Anthropic": "anthropic", "Cerebras": "openai_hosts", "DeepSeek": "openai_hosts", "Demo": "demo",
+    "Anthropic": "anthropic", "Azure": "azure", "Bedrock": "bedrock", "Cerebras": "openai_hosts",
+    "DeepSeek": "openai_hosts", "Demo": "demo",
     "Fireworks": "openai_hosts", "FunctionModel": "scripted", "Google": "google", "Groq": "openai_hosts",
     "Local": "local", "Mistral": "openai_hosts", "Nvidia": "openai_hosts", "OpenAI": "openai",
     "OpenAIResponses": "openai_responses", "OpenRouter": "openai_hosts", "Scripted": "scripted",
-    "Together": "openai_hosts", "XAI": "openai_hosts",
+    "TimeLimits": "_http", "Together": "openai_hosts", "Vertex": "vertex", "XAI": "openai_hosts",
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers read the imports above
     __getattr__, __dir__ = lazy_names(__name__, _MODULES, MODEL_NAMES)
+
+
+async def close_connections() -> None:
+    """Close the connections of all model clients of this event loop now, not when the loop ends."""
+    from wick.models import _http  # imported late, as only clients over HTTP need it
+
+    await _http.close()
 
 
 def check_model(spec: str | Mapping[str, Any]) -> None:
