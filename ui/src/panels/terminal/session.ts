@@ -82,7 +82,7 @@ export class Session {
   private hangUp(): void {
     this.turn++;
     clearTimeout(this.timer);
-    this.socket?.close();
+    this.socket?.close(1000); // another code keeps the shell for a while
     this.socket = null;
   }
 
