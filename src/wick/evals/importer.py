@@ -20,10 +20,11 @@ from wick._internal.safe_yaml import load_yaml
 from wick.capabilities.sessions import LOCAL
 from wick.config.keys import load_own
 from wick.errors import ConfigError
+from wick.evals.recordings import record_call, record_reasoning
 from wick.evals.redaction import TextRedactor
 from wick.evals.suite import EvalCase
 from wick.evals.transcript import TranscriptCall, collect_calls
-from wick.messages import Message
+from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import load
 from wick.stores.sqlite import Sqlite
@@ -183,11 +184,26 @@ def _is_reply(entry: Entry) -> bool:
 
 def _describe_reply(entry: Entry) -> dict[str, Any]:
     message: Message = entry.data
-    calls = [{"tool": call.name, "args": thaw(call.args), "id": call.id} for call in message.tool_calls]
+    calls = [_describe_call(call) for call in message.tool_calls]
+    reasoning = [thought.model_dump(exclude_defaults=True) for thought in record_reasoning(message)]
     about: dict[str, Any] = thaw(entry.about) if entry.about is not None else {}
     usage = {name: count for name, count in about.get("usage", {}).items() if count}
-    reply = {"text": message.text, "calls": calls, "model": about.get("model", ""), "usage": usage}
+    reply = {
+        "text": message.text,
+        "calls": calls,
+        "reasoning": reasoning,
+        "model": about.get("model", ""),
+        "usage": usage,
+    }
     return {key: value for key, value in reply.items() if value}
+
+
+def _describe_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call of a stored reply. A thread does not store arguments that are not JSON; other ones replace them."""
+    recorded = record_call(call)
+    if call.invalid and not call.raw:
+        recorded = recorded.model_copy(update={"raw": "{"})
+    return recorded.model_dump(exclude_defaults=True)
 
 
 def _describe_result(call: TranscriptCall) -> dict[str, Any]:

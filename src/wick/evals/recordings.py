@@ -18,11 +18,13 @@ from wick._internal.frozen import canonical_json, digest, thaw
 from wick.capability import Capability
 from wick.decisions import Block
 from wick.errors import ConfigError, ModelError, ToolError
+from wick.evals.redaction import TextRedactor
 from wick.evals.suite import (
     EvalCase,
     EvalReply,
     EvalSuite,
     RecordedCall,
+    RecordedReasoning,
     RecordedResult,
     Replies,
     RequestFingerprint,
@@ -31,22 +33,36 @@ from wick.evals.suite import (
 )
 from wick.hooks import before, guard
 from wick.messages import Message, ToolCall, ToolResult
-from wick.models.reply import Reply
+from wick.models.reply import UNNAMED, Reply
 from wick.operations import ModelCall, ToolUse
-from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
+from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool, run_tool
 
 _HASH_CHARS = 16
 NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
 
 
-def fingerprint_request(request: Request) -> RequestFingerprint:
-    """Return the hashes of a request: of its system prompt, of each tool, and of its messages."""
+def fingerprint_request(request: Request, redactor: TextRedactor | None = None) -> RequestFingerprint:
+    """Return the hashes of a request: of its system prompt, of each tool, and of its messages.
+
+    Secrets are redacted first. Otherwise a replay, whose replies and results are redacted, would differ.
+    """
+    redactor = redactor or TextRedactor()
+    redact = redactor.redact_json
     return RequestFingerprint(
-        system=_hash_json(request.system),
-        tools={tool.name: _hash_json(tool.schema) for tool in request.tools},
-        messages=_hash_json([message.digest for message in request.messages]),
+        system=_hash_json(redact(request.system)),
+        tools={tool.name: _hash_json(redact(thaw(tool.schema))) for tool in request.tools},
+        messages=_hash_json([_hash_message(message, redactor) for message in request.messages]),
     )
+
+
+def _hash_message(message: Message, redactor: TextRedactor) -> str:
+    """Return the hash of a redacted message. It is computed once: later requests repeat the message."""
+    known = message.cache.get("redacted_digest")
+    if known is None or known[0] is not redactor:
+        redacted = redactor.redact_json(message.to_json())
+        known = message.cache["redacted_digest"] = (redactor, digest(canonical_json(redacted)))
+    return str(known[1])
 
 
 def _hash_json(value: Any) -> str:
@@ -80,6 +96,7 @@ class Tape:
     compared: Sequence[RequestPart] = ()
     live_model: bool = False  # call the model, and record its replies
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
+    redactor: TextRedactor = field(default_factory=TextRedactor)
     requests: list[RequestFingerprint] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # requests that differ from the recorded ones
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
@@ -87,14 +104,15 @@ class Tape:
     new_results: list[RecordedResult] = field(default_factory=list)
     _used_replies: set[int] = field(default_factory=set)
     _used_results: set[int] = field(default_factory=set)
-    _answered: dict[str, RecordedResult] = field(default_factory=dict)  # by call id, for other attempts
+    # Results by the identity of a call, for other attempts: ids of calls may repeat in later replies.
+    _answered: dict[int, tuple[ToolCall, RecordedResult]] = field(default_factory=dict)
 
     def next_reply(self, purpose: str, request: Request) -> EvalReply:
         """Return the next recorded reply for a purpose, and compare the request with the recorded one.
 
         A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
         """
-        sent = fingerprint_request(request)
+        sent = fingerprint_request(request, self.redactor)
         self.requests.append(sent)
         left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
         left = [index for index in left if index not in self._used_replies]
@@ -114,13 +132,16 @@ class Tape:
 
     def find_result(self, use: ToolUse) -> RecordedResult | None:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""
-        if (found := self._answered.get(use.call.id)) is not None:
-            return found
+        if (found := self._answered.get(id(use.call))) is not None:
+            return found[1]
         names, args = use.names, thaw(use.args)
+        redacted = self.redactor.redact_json(args)  # a hook may add a secret, which the recording does not have
         for index, result in enumerate(self.results):
-            if index not in self._used_results and result.tool in names and _has_args(args, result.args):
+            if index in self._used_results or result.tool not in names:
+                continue
+            if _has_args(args, result.args) or _has_args(redacted, result.args):
                 self._used_results.add(index)
-                self._answered[use.call.id] = result
+                self._answered[id(use.call)] = use.call, result
                 return result
         return None
 
@@ -145,11 +166,13 @@ class RecordedModel:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         reply = self.tape.next_reply(self.purpose, request)
+        for thought in reply.reasoning:
+            yield ReasoningDelta(thought.text, thought.signature, thought.provider)
         if reply.text:
             yield TextDelta(reply.text)
         for index, call in enumerate(reply.calls):
             yield CallStart(index, call.id or f"call_{len(self.tape.requests)}_{index + 1}", call.tool)
-            yield CallArgs(index, json.dumps(call.args))
+            yield CallArgs(index, json.dumps(call.args) if call.raw is None else call.raw)
         yield Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
         yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
 
@@ -171,14 +194,15 @@ class RecordingModel:
         return getattr(self.model, name)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply, fingerprint = Reply(), fingerprint_request(request)
+        reply, fingerprint = Reply(), fingerprint_request(request, self.tape.redactor)
         async for delta in self.model.stream(request):
             reply.feed(delta)
             yield delta
         message = reply.message()
         recorded = EvalReply(
             text=message.text,
-            calls=[RecordedCall(tool=call.name, args=thaw(call.args), id=call.id) for call in message.tool_calls],
+            calls=[record_call(call) for call in message.tool_calls],
+            reasoning=record_reasoning(message),
             purpose=self.purpose,
             model=self.name,
             usage={name: count for name, count in reply.usage.to_json().items() if count},
@@ -187,6 +211,21 @@ class RecordingModel:
         )
         self.tape.requests.append(fingerprint)
         self.tape.new_replies.append(recorded)
+
+
+def record_call(call: ToolCall) -> RecordedCall:
+    """Return a call for a recording. Arguments that could not be parsed are recorded as the model wrote them."""
+    if call.invalid:
+        return RecordedCall(tool="" if call.invalid == UNNAMED else call.name, id=call.id, raw=call.raw)
+    return RecordedCall(tool=call.name, args=thaw(call.args), id=call.id)
+
+
+def record_reasoning(message: Message) -> list[RecordedReasoning]:
+    """Return the reasoning of a message for a recording."""
+    return [
+        RecordedReasoning(text=thought.text, signature=thought.signature, provider=thought.provider)
+        for thought in message.reasoning
+    ]
 
 
 class RecordedTool(Tool[..., Any]):
@@ -295,12 +334,25 @@ def read_recordings(path: Path) -> Recordings:
     return found
 
 
-def write_recordings(path: Path, recordings: Recordings, suite: EvalSuite) -> None:
-    """Write recordings, one per line, in the order of the suite; those of other cases and variants follow."""
+def write_recordings(
+    path: Path, recordings: Recordings, suite: EvalSuite, redactor: TextRedactor | None = None
+) -> None:
+    """Write recordings with secrets redacted, one per line, in the order of the suite; those of other cases follow.
+
+    The file is replaced as a whole, so that an interrupted write leaves the old one.
+    """
     first = [(case.id, variant) for case in suite.cases for variant in suite.variants]
     keys = dict.fromkeys([*(key for key in first if key in recordings), *recordings])
-    lines = [recordings[key].model_dump_json(exclude_defaults=True) for key in keys]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lines = [_dump_recording(recordings[key], redactor or TextRedactor()) for key in keys]
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _dump_recording(recording: Recording, redactor: TextRedactor) -> str:
+    data = redactor.redact_json(recording.model_dump(mode="json", exclude_defaults=True))
+    names = {"case": recording.case, "variant": recording.variant}  # they find the recording again
+    return json.dumps({**data, **names}, ensure_ascii=False, separators=(",", ":"))
 
 
 def find_replies(case: EvalCase, recording: Recording | None) -> list[EvalReply]:

@@ -13,9 +13,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml
 from wick.config.options_schema import suggest_key
@@ -36,7 +36,8 @@ class StrictEvalModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
 
-def _check_pattern(pattern: str) -> str:
+def check_pattern(pattern: str) -> str:
+    """Return a regular expression; raise a ValueError if it is not one."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -54,7 +55,7 @@ def _as_map(key: str) -> BeforeValidator:
 
 
 Texts = Annotated[list[str], BeforeValidator(_as_list)]
-Pattern = Annotated[str, AfterValidator(_check_pattern)]
+Pattern = Annotated[str, AfterValidator(check_pattern)]
 
 
 # -- recordings ------------------------------------------------------------------------------------------------------
@@ -69,11 +70,20 @@ class RequestFingerprint(StrictEvalModel):
 
 
 class RecordedCall(StrictEvalModel):
-    """A tool call of a recorded reply."""
+    """A tool call of a recorded reply. `raw` replaces `args` if they are not valid: the text that the model wrote."""
 
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     id: str = ""
+    raw: str | None = None
+
+
+class RecordedReasoning(StrictEvalModel):
+    """A block of reasoning of a recorded reply."""
+
+    text: str = ""
+    signature: str = ""
+    provider: str = ""
 
 
 class EvalReply(StrictEvalModel):
@@ -81,6 +91,7 @@ class EvalReply(StrictEvalModel):
 
     text: str = ""
     calls: list[RecordedCall] = Field(default_factory=list)
+    reasoning: list[RecordedReasoning] = Field(default_factory=list)
     purpose: str = ""
     model: str = ""
     usage: dict[str, int] = Field(default_factory=dict)
@@ -119,6 +130,12 @@ class ExpectedArguments(StrictEvalModel):
     tool: str
     args: dict[str, Any]
     match: Literal["subset", "exact", "regex"] = "subset"
+
+    @model_validator(mode="after")
+    def _check_patterns(self) -> Self:
+        for pattern in self.args.values() if self.match == "regex" else ():
+            check_pattern(str(pattern))
+        return self
 
 
 class ExpectedOutput(ExpectedText):
@@ -266,7 +283,12 @@ def _parse_lines(text: str, name: str) -> YamlSource:
         else:
             lines[("cases", len(cases))] = number
             cases.append(row)
-    return YamlSource(name, {**data, "cases": [*data.get("cases", []), *cases]}, lines)
+    first = data.get("cases", [])
+    if not isinstance(first, list):
+        raise ConfigLineError(
+            name, lines[()], ("cases",), "`cases` must be a list; leave it out if each line is a case"
+        )
+    return YamlSource(name, {**data, "cases": [*first, *cases]}, lines)
 
 
 def validate_suite(source: YamlSource) -> EvalSuite:
