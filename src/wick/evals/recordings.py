@@ -1,6 +1,6 @@
 """Recorded replies and tool results: a model and tools that replay them, and the file beside a suite.
 
-A `Tape` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
+A `Replay` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
 where a tool would be executed. All hooks and guards of the agent run as they do without recordings.
 """
 
@@ -88,7 +88,7 @@ def describe_difference(
 
 
 @dataclass(slots=True)
-class Tape:
+class Replay:
     """The recorded replies and results of one case, and the problems of replaying them."""
 
     replies: Sequence[EvalReply] = ()
@@ -159,19 +159,19 @@ def _has_args(args: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool
 
 
 class RecordedModel:
-    """A model that returns the recorded replies of a tape."""
+    """A model that returns the recorded replies of a replay."""
 
-    def __init__(self, tape: Tape, name: str, purpose: str = "") -> None:
-        self.tape, self.name, self.purpose = tape, name, purpose
+    def __init__(self, replay: Replay, name: str, purpose: str = "") -> None:
+        self.replay, self.name, self.purpose = replay, name, purpose
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply = self.tape.next_reply(self.purpose, request)
+        reply = self.replay.next_reply(self.purpose, request)
         for thought in reply.reasoning:
             yield ReasoningDelta(thought.text, thought.signature, thought.provider)
         if reply.text:
             yield TextDelta(reply.text)
         for index, call in enumerate(reply.calls):
-            yield CallStart(index, call.id or f"call_{len(self.tape.requests)}_{index + 1}", call.tool)
+            yield CallStart(index, call.id or f"call_{len(self.replay.requests)}_{index + 1}", call.tool)
             yield CallArgs(index, json.dumps(call.args) if call.raw is None else call.raw)
         yield Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
         yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
@@ -187,14 +187,14 @@ def estimate_usage(request: Request, reply: EvalReply) -> Usage:
 class RecordingModel:
     """A model that passes requests to another one, and records the replies."""
 
-    def __init__(self, tape: Tape, model: Model, purpose: str = "") -> None:
-        self.tape, self.model, self.purpose, self.name = tape, model, purpose, model.name
+    def __init__(self, replay: Replay, model: Model, purpose: str = "") -> None:
+        self.replay, self.model, self.purpose, self.name = replay, model, purpose, model.name
 
     def __getattr__(self, name: str) -> Any:  # optional attributes such as `holds_schema`
         return getattr(self.model, name)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply, fingerprint = Reply(), fingerprint_request(request, self.tape.redactor)
+        reply, fingerprint = Reply(), fingerprint_request(request, self.replay.redactor)
         async for delta in self.model.stream(request):
             reply.feed(delta)
             yield delta
@@ -209,8 +209,8 @@ class RecordingModel:
             finish="" if reply.finish in ("stop", "tool_calls") else reply.finish,
             request=fingerprint,
         )
-        self.tape.requests.append(fingerprint)
-        self.tape.new_replies.append(recorded)
+        self.replay.requests.append(fingerprint)
+        self.replay.new_replies.append(recorded)
 
 
 def record_call(call: ToolCall) -> RecordedCall:
@@ -231,31 +231,31 @@ def record_reasoning(message: Message) -> list[RecordedReasoning]:
 class RecordedTool(Tool[..., Any]):
     """A tool that returns recorded results. Its name, schema, kind and other options are those of the real tool."""
 
-    tape: Tape
+    replay: Replay
 
     @classmethod
-    def replace_tool(cls, tool: Tool, tape: Tape) -> RecordedTool:
+    def replace_tool(cls, tool: Tool, replay: Replay) -> RecordedTool:
         """Return a copy of a tool that is not executed."""
         recorded = object.__new__(cls)
-        recorded.__dict__.update(tool.copy().__dict__, tape=tape)
+        recorded.__dict__.update(tool.copy().__dict__, replay=replay)
         return recorded
 
     async def call(self, values: Mapping[str, Any], *context: object) -> Any:
         """Return the recorded result of the tool use in the context."""
         use = next(item for item in context if isinstance(item, ToolUse))
-        if (found := self.tape.find_result(use)) is not None:
+        if (found := self.replay.find_result(use)) is not None:
             return ToolResult(output=found.output, error=found.error, data=thaw(found.data))
         args = json.dumps(thaw(use.args), ensure_ascii=False, sort_keys=True)
-        if not self.tape.live_tools:
-            self.tape.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
+        if not self.replay.live_tools:
+            self.replay.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
             raise ToolError(f"there is no recorded result of {self.name} with these arguments")
         real = object.__new__(Tool)
-        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "tape"})
+        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "replay"})
         result, _ = await run_tool(real, values, *context)
         new = RecordedResult(
             tool=self.name, args=thaw(use.args), output=result.output, error=result.error, data=thaw(result.data)
         )
-        self.tape.new_results.append(new)
+        self.replay.new_results.append(new)
         return result
 
 
@@ -266,28 +266,28 @@ class EvalSubstitution(Capability):
     refuses a tool use that would execute a real tool.
     """
 
-    def __init__(self, tape: Tape, *, model: bool, tools: bool) -> None:
-        self.tape, self.replaces_model, self.replaces_tools = tape, model, tools
+    def __init__(self, replay: Replay, *, model: bool, tools: bool) -> None:
+        self.replay, self.replaces_model, self.replaces_tools = replay, model, tools
 
     @before(ModelCall, inherit=True)
     def replace_model(self, call: ModelCall) -> None:
         if not self.replaces_model:
             return
         purpose = call.purpose or (f"subagent {call.run.agent}" if call.run.depth else "")
-        if self.tape.live_model:
-            call.model = RecordingModel(self.tape, call.model, purpose)
+        if self.replay.live_model:
+            call.model = RecordingModel(self.replay, call.model, purpose)
         else:
-            call.model = RecordedModel(self.tape, call.model.name, purpose)
+            call.model = RecordedModel(self.replay, call.model.name, purpose)
 
     @before(ToolUse, inherit=True)
     def replace_tool(self, use: ToolUse) -> None:
         if self.replaces_tools and use.tool is not None and not isinstance(use.tool, RecordedTool):
-            use.tool = RecordedTool.replace_tool(use.tool, self.tape)
+            use.tool = RecordedTool.replace_tool(use.tool, self.replay)
 
     @guard(ToolUse)
     def refuse_real_tool(self, use: ToolUse) -> Block | None:
         if self.replaces_tools and not isinstance(use.tool, RecordedTool):
-            self.tape.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
+            self.replay.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
             return Block("the tools of this eval are recorded, and a hook would execute a real one")
         return None
 

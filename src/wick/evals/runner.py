@@ -21,7 +21,7 @@ from wick.evals.recordings import (
     RecordedModel,
     Recording,
     Recordings,
-    Tape,
+    Replay,
     find_replies,
 )
 from wick.evals.redaction import TextRedactor
@@ -128,31 +128,31 @@ class SuiteRunner:
 
     async def _run_case(self, case: EvalCase, name: str, variant: EvalVariant) -> EvalCaseResult:
         """Return the result of a case. An error of its scorers fails this case only."""
-        tape = self._make_tape(case, self.options.recordings.get((case.id, name)))
-        if self.options.offline and not tape.replies:
+        replay = self._make_replay(case, self.options.recordings.get((case.id, name)))
+        if self.options.offline and not replay.replies:
             return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}")
         try:
             async with asyncio.timeout(self.suite.timeout):
-                done = await self._perform(case, name, variant, tape)
-                return build_case_result(done, await self._score_case(case, name, done, tape))
+                done = await self._perform(case, name, variant, replay)
+                return build_case_result(done, await self._score_case(case, name, done, replay))
         except TimeoutError:
             return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
         except Exception as error:
             logger.exception("case %s failed with variant %s", case.id, name)
             return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
 
-    async def _score_case(self, case: EvalCase, name: str, done: EvalTranscript, tape: Tape) -> list[EvalCheck]:
+    async def _score_case(self, case: EvalCase, name: str, done: EvalTranscript, replay: Replay) -> list[EvalCheck]:
         expected = self._expectations(case)
         checks = score_transcript(done, expected)
-        checks += score_recording(tape) if tape.replies or tape.missing else []
+        checks += score_recording(replay) if replay.replies or replay.missing else []
         checks += await self._judge(case, name, done, expected)
         checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
         return checks
 
-    def _make_tape(self, case: EvalCase, recording: Recording | None) -> Tape:
+    def _make_replay(self, case: EvalCase, recording: Recording | None) -> Replay:
         replies = find_replies(case, None if self.options.record and not case.replies else recording)
         results = [*case.results, *(recording.results if recording is not None and not self.options.record else ())]
-        return Tape(
+        return Replay(
             replies,
             results,
             [] if self.options.record else self.suite.requests,
@@ -161,15 +161,15 @@ class SuiteRunner:
             redactor=self.options.redactor,
         )
 
-    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> EvalTranscript:
+    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
-        if not tape.live_model:
-            recorded = next((reply.model for reply in tape.replies if reply.model and variant.model is None), "")
-            changes["model"] = RecordedModel(tape, recorded or agent.model_name)
+        if not replay.live_model:
+            recorded = next((reply.model for reply in replay.replies if reply.model and variant.model is None), "")
+            changes["model"] = RecordedModel(replay, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
-        substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
+        substitution = EvalSubstitution(replay, model=True, tools=recorded_tools)
         agent = agent.with_options(**changes).with_hooks(substitution)
         input = case.build_input()
         try:
@@ -182,7 +182,7 @@ class SuiteRunner:
         except Exception as error:
             return replace(build_transcript(case.id, input, stream.result), reason=f"{type(error).__name__}: {error}")
         if self.options.record:
-            self._store_recording(case, name, tape)
+            self._store_recording(case, name, replay)
         return build_transcript(case.id, input, stream.result)
 
     async def _judge(self, case: EvalCase, name: str, done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
@@ -195,22 +195,22 @@ class SuiteRunner:
                 EvalCheck(name="judge", passed=False, score=0.0, detail=f"the judge has no recorded replies; {OFFLINE}")
             ]
         redactor = self.options.redactor
-        tape = Tape(replies, compared=self.suite.requests, live_model=not replies, redactor=redactor)
-        checks = [await judge_transcript(done, expected.judge, self.suite.judge, tape)]
+        replay = Replay(replies, compared=self.suite.requests, live_model=not replies, redactor=redactor)
+        checks = [await judge_transcript(done, expected.judge, self.suite.judge, replay)]
         if replies:
-            checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(tape)]
+            checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(replay)]
         if recording is not None and (case.id, name) in self.recorded:  # a failed run leaves the old recording
-            recording.judge = tape.new_replies
+            recording.judge = replay.new_replies
         return checks
 
-    def _store_recording(self, case: EvalCase, name: str, tape: Tape) -> None:
+    def _store_recording(self, case: EvalCase, name: str, replay: Replay) -> None:
         self.recorded.add((case.id, name))
         self.options.recordings[case.id, name] = Recording(
             case=case.id,
             variant=name,
-            replies=tape.new_replies,
-            results=tape.new_results,
-            requests=tape.requests if case.replies else [],
+            replies=replay.new_replies,
+            results=replay.new_results,
+            requests=replay.requests if case.replies else [],
         )
 
     def _expectations(self, case: EvalCase) -> Expectations:

@@ -50,7 +50,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_map(key: str) -> BeforeValidator:
-    """Return a validator that accepts a text in place of a map with one key."""
+    """Return a validator that accepts a string in place of a mapping with one key."""
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
@@ -87,7 +87,7 @@ class RecordedReasoning(StrictEvalModel):
 
 
 class EvalReply(StrictEvalModel):
-    """A recorded reply of a model; a text in place of the map is its `text`."""
+    """A recorded reply of a model; a string in place of the mapping is its `text`."""
 
     text: str = ""
     calls: list[RecordedCall] = Field(default_factory=list)
@@ -145,7 +145,7 @@ class ExpectedOutput(ExpectedText):
 
 
 class ExpectedVerdict(StrictEvalModel):
-    """A rubric for a judge model; a text in place of the map is the `rubric`."""
+    """A rubric for a judge model; a string in place of the mapping is the `rubric`."""
 
     rubric: str
     threshold: Annotated[float, Field(ge=0, le=1, strict=False)] | None = None
@@ -264,7 +264,7 @@ def _read_text(path: Path) -> str:
 def _parse_yaml(text: str, name: str) -> YamlSource:
     data, lines = load_yaml(text, name)
     if not isinstance(data, dict):
-        raise ConfigLineError(name, 1, (), "a suite is a map with the keys `variants:` and `cases:`")
+        raise ConfigLineError(name, 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
     return YamlSource(name, data, lines)
 
 
@@ -316,7 +316,7 @@ def _find_problem(case: EvalCase, known: Mapping[str, int]) -> str:
         return f"the id is used twice; case {known[case.id] + 1} has it already"
     try:
         if not case.build_input():
-            return "there is no input; give `input` a text, or `messages` a list"
+            return "there is no input; give `input` a string, or `messages` a list"
         Messages(case.build_input()).validate()
     except MessageError as error:
         return f"messages: {error}"
@@ -339,7 +339,7 @@ def _describe_error(data: Any, at: Sequence[int | str], error: Any) -> str:
 
 
 def _known_keys(at: Sequence[int | str]) -> list[str]:
-    """Return the keys of the map at a place of a suite."""
+    """Return the keys of the mapping at a place of a suite."""
     known: Any = EvalSuite
     for key in at:
         if isinstance(key, str) and key in getattr(known, "model_fields", {}):

@@ -59,7 +59,7 @@ MISTAKES = {
     "line 6: case 'small': expect.arguments: '(' is not a regular expression": YAML
     + '    expect: {arguments: [{tool: refund, args: {note: "("}, match: regex}]}\n',
     "line 1: there are no cases": "variants: {base: a}\n",
-    "line 1: a suite is a map": "- 1\n",
+    "line 1: a suite is a mapping": "- 1\n",
     "line 6: not valid YAML": YAML + "  ]\n",
     "line 4: case 'small': messages: message 0 cannot be read at role": YAML
     + "    messages: [{role: robot, content: Hi.}]\n",

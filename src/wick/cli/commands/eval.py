@@ -23,7 +23,7 @@ from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
 from wick.evals.recordings import read_recordings, recordings_path, write_recordings
 from wick.evals.redaction import TextRedactor
-from wick.evals.report import EvalCaseResult, EvalReport, describe_check, read_report
+from wick.evals.report import EvalCaseResult, EvalReport, count_new_failures, describe_check, read_report
 from wick.evals.runner import EvalOptions, SuiteRunner
 from wick.evals.storage import check_report_name, store_report
 from wick.evals.suite import EvalSuite, load_suite
@@ -99,13 +99,13 @@ def run(
         output.write_text(report.to_json(), encoding="utf-8")
     if html is not None:
         html.write_text(render_html(report), encoding="utf-8")
-    if save:
-        store_report(data_folder(), save, report)
     if as_json:
         click.echo(report.to_json(), nl=False)
     else:
         print_report(report)
-    sys.exit(_exit_code(report, baseline is not None))
+    if save:
+        store_report(data_folder(), save, report)
+    sys.exit(_exit_code(report, options.baseline))
 
 
 async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> EvalReport:
@@ -135,11 +135,10 @@ def _select_parts(
     return suite
 
 
-def _exit_code(report: EvalReport, has_baseline: bool) -> int:
+def _exit_code(report: EvalReport, baseline: EvalReport | None) -> int:
     if report.partial:
         return INTERRUPTED
-    known = sum(regression.against == "baseline" for regression in report.regressions)
-    return FAILED if (known if has_baseline else report.failed) else DONE
+    return FAILED if (report.failed if baseline is None else count_new_failures(report, baseline)) else DONE
 
 
 @contextmanager
@@ -181,7 +180,13 @@ DATA_FOLDER = "the data folder"
     help="Import only runs since this day or time.",
 )
 @click.option("--owner", default=LOCAL, show_default=True, help="The owner of the threads: a user of a server.")
-@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, help="The maximum number of cases.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1_000,
+    show_default=True,
+    help="The maximum number of cases, from the latest threads.",
+)
 @click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
 def import_cases(
     store: str,
