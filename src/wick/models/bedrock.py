@@ -10,14 +10,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
-from urllib.parse import quote
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
+from wick.models._network import NetworkSettings, PathText, check_host_label, quote_segment
 from wick.models.aws_credentials import find_credentials, find_region
 from wick.models.aws_signature import AwsCredentials as AwsCredentials
 from wick.models.aws_signature import CredentialsLike, sign_request
@@ -57,11 +56,13 @@ class Bedrock:
         if not model:
             raise ConfigError("name the model of bedrock, as in 'bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0'")
         self.model, self.cache = model, cache
-        self.region = region or find_region(profile) or _region_of(model)
+        self.region = region or _region_of(model) or find_region(profile)
         if credentials is not None and not (callable(credentials) or hasattr(credentials, "secret_key")):
             raise ConfigError("the credentials of bedrock are AwsCredentials, or a function that returns them")
         if not self.region and (credentials or not base_url):
             raise ConfigError("Bedrock needs a region: set AWS_REGION, as in AWS_REGION=us-east-1, or give region=…")
+        if self.region:
+            check_host_label(self.region, "the region of Bedrock")
         own = "" if base_url else os.environ.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "").strip()
         address = check_address(base_url or own or _home(self.region), "Bedrock")
         sent = {"content-type": "application/json"} | {name.lower(): text for name, text in (headers or {}).items()}
@@ -73,7 +74,7 @@ class Bedrock:
             self._credentials = credentials or (None if base_url else find_credentials(profile))
         self.server = ModelServer(
             "bedrock",
-            f"{address}/model/{quote(model, safe='')}/converse-stream",
+            f"{address}/model/{quote_segment(model, 'the model of bedrock')}/converse-stream",
             sent,
             limits,
             unreachable="check the region, and that it has Bedrock",

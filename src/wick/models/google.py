@@ -11,14 +11,14 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
+from wick.models._network import NetworkSettings, PathText, quote_path
 from wick.models.google_replies import GeminiReply
 from wick.protocols import Delta, HoldsSchema, Request
 
@@ -52,14 +52,14 @@ class Google:
     ) -> None:
         self._set_model(model, thinking)
         address = check_address(base_url, "Google")
-        own = address == BASE_URL
+        own = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
         key = (api_key or (read_key() if own else "")).strip()
         sent = {"x-goog-api-key": key} if key else {}
         sent |= {name.lower(): value for name, value in (headers or {}).items()}
         if own and not sent.keys() & {"x-goog-api-key", "authorization"}:
             raise ConfigError(f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…")
         version = "" if re.search(r"/v\d\w*$", address) else "/v1beta"
-        path = self.model if "/" in self.model else f"models/{quote(self.model, safe='')}"
+        path = quote_path(self.model if "/" in self.model else f"models/{self.model}", "the model of Google")
         self.server = ModelServer(
             self.provider,
             f"{address}{version}/{path}:streamGenerateContent?alt=sse",
@@ -81,7 +81,9 @@ class Google:
             thinking = {"thinkingBudget": thinking, "includeThoughts": thinking > 0}
         self.model = model
         self.thinking: Mapping[str, Any] = thinking or {}
-        self._signs_calls = not re.match(r"gemini-[12]\D", model)  # such models have ids of calls, and check signatures
+        self._signs_calls = not re.search(
+            r"(?:^|/)gemini-[12]\D", model
+        )  # such models have ids of calls, and check signatures
 
     @property
     def name(self) -> str:

@@ -64,6 +64,29 @@ def test_the_region_is_in_the_address(env: pytest.MonkeyPatch) -> None:
         resolve("bedrock:")
 
 
+@pytest.mark.parametrize(
+    "region", ["x.evil.example/", "evil.example#", "a.b", "eu-west-1\n", "EU-WEST-1", "a@b", "a:1"]
+)
+def test_a_region_cannot_change_the_host(env: pytest.MonkeyPatch, region: str) -> None:
+    env.setenv("AWS_BEARER_TOKEN_BEDROCK", "sk-bedrock")
+    with pytest.raises(ConfigError, match="the region of Bedrock must have only lower-case letters, digits and"):
+        resolve({"provider": "bedrock", "model": NOVA, "region": region})
+
+
+def test_a_model_cannot_change_the_path() -> None:
+    assert Bedrock("a/../b", region="r").server.url.endswith("/model/a%2F..%2Fb/converse-stream")
+    with pytest.raises(ConfigError, match=r"the model of bedrock must not be empty, '\.' or '\.\.'; correct it"):
+        Bedrock("..", region="r")
+
+
+def test_the_region_of_an_arn_comes_before_that_of_the_environment(env: pytest.MonkeyPatch) -> None:
+    env.setenv("AWS_REGION", "eu-west-1")
+    name = "arn:aws:bedrock:us-west-2:123456789012:inference-profile/p"
+    arn: Any = resolve(f"bedrock:{name}")
+    assert arn.region == "us-west-2" and arn.server.url.startswith("https://bedrock-runtime.us-west-2.amazonaws.com/")
+    assert Bedrock(name, region="eu-central-1").region == "eu-central-1"
+
+
 def test_missing_credentials_are_a_sentence(env: pytest.MonkeyPatch) -> None:
     env.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ConfigError, match="Bedrock needs credentials of AWS: set AWS_ACCESS_KEY_ID and"):

@@ -53,6 +53,26 @@ def test_the_key_of_the_environment_is_sent_to_google_alone(env: pytest.MonkeyPa
     assert gate.server.headers["x-goog-api-key"] == "sk-goog"
 
 
+def test_a_model_cannot_change_the_path() -> None:
+    for model in ("../m", "tunedModels/../x", "models//m", "models/.", ".."):
+        with pytest.raises(ConfigError, match="the model of Google .* must not be empty, '.' or '..'"):
+            google(model)
+    end = ":streamGenerateContent?alt=sse"
+    assert google("tunedModels/a?b#c").server.url == f"{HOME.removesuffix('models/')}tunedModels/a%3Fb%23c{end}"
+
+
+def test_a_version_in_the_address_of_google_gets_the_key_too(env: pytest.MonkeyPatch) -> None:
+    env.setenv("GEMINI_API_KEY", "sk-goog")
+    model = Google("m", base_url="https://generativelanguage.googleapis.com/v1")
+    assert model.server.url == "https://generativelanguage.googleapis.com/v1/models/m:streamGenerateContent?alt=sse"
+    assert model.server.headers["x-goog-api-key"] == "sk-goog"
+    for address in (
+        "http://generativelanguage.googleapis.com",
+        "https://generativelanguage.googleapis.com.evil.example",
+    ):
+        assert "x-goog-api-key" not in Google("m", base_url=address).server.headers
+
+
 def test_a_missing_key_names_its_variables() -> None:
     with pytest.raises(ConfigError, match="Google needs a key: set GEMINI_API_KEY or GOOGLE_API_KEY, or give api_key"):
         resolve("google:gemini-2.5-flash")
@@ -172,6 +192,12 @@ def test_a_conversation() -> None:
             ],
         },
     ]
+
+
+@pytest.mark.parametrize("name", ["models/gemini-2.5-flash", "publishers/google/models/gemini-1.5-pro"])
+def test_an_older_model_is_recognized_in_a_path(name: str) -> None:
+    sent = body(assistant("", ToolCall("c1", "look", {})), tool_message("c1", "look", "ok"), model=google(name))
+    assert sent["contents"][0]["parts"] == [{"functionCall": {"name": "look", "args": {}}}]
 
 
 def test_older_models_get_no_ids_and_no_dummy_signatures() -> None:

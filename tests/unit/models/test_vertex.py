@@ -75,6 +75,25 @@ def test_project_and_location_are_in_the_address(env: pytest.MonkeyPatch, tmp_pa
     assert "PRIVATE KEY" not in repr(of_file) + repr(vars(of_file)) + repr(of_file.server)
 
 
+@pytest.mark.parametrize("location", ["evil.example/", "evil.example#", "a.b", "..", "global\n", "a@b"])
+def test_a_location_cannot_change_the_host(env: pytest.MonkeyPatch, location: str) -> None:
+    env.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
+    with pytest.raises(ConfigError, match="the location of Vertex AI must have only lower-case letters, digits and"):
+        Vertex("m", location=location)
+
+
+def test_a_model_and_a_project_cannot_change_the_path(env: pytest.MonkeyPatch) -> None:
+    env.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
+    for model in ("../../other/m", "publishers/../m", "a//b", "/a", "a/.", "a/"):
+        with pytest.raises(ConfigError, match="the model of Vertex AI .* must not be empty, '.' or '..'"):
+            resolve(f"vertex:{model}")
+    with pytest.raises(ConfigError, match="the project of Vertex AI must not be empty, '.' or '..'"):
+        Vertex("m", project="..")
+    end = ":streamGenerateContent?alt=sse"
+    claude = Vertex("publishers/anthropic/models/claude?a#b")
+    assert claude.server.url.endswith(f"/locations/global/publishers/anthropic/models/claude%3Fa%23b{end}")
+
+
 def test_missing_credentials_are_a_sentence(env: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Vertex AI needs credentials: set GOOGLE_APPLICATION_CREDENTIALS to"):
         resolve("vertex:m")
