@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, Field
@@ -12,7 +12,7 @@ from wick import ToolCall, assistant, system, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, Message, Reasoning, TextPart, tool_message
 from wick.models import resolve
-from wick.models.google import Google, convert_schema
+from wick.models.google import Google, _encode_tool, convert_schema
 from wick.models.google_replies import GeminiReply
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Finish, ReasoningDelta, Request, TextDelta, Usage
@@ -155,6 +155,42 @@ def test_only_known_keywords_of_a_schema_are_sent() -> None:
     assert found["counts"]["additionalProperties"] == {"type": "integer"}
     both = convert_schema({"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}}], "title": "T"})
     assert both == {"type": "object", "properties": {"a": {"type": "string"}}, "title": "T"}
+
+
+def test_parts_of_allof_are_merged() -> None:
+    definitions = {
+        "Base": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        "Loop": {"allOf": [{"$ref": "#/$defs/Loop"}], "properties": {"l": {"type": "string"}}},
+    }
+    more = {"properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    schema = {"$defs": definitions, "allOf": [{"$ref": "#/$defs/Base"}, {"$ref": "#/$defs/Loop"}, more]}
+    converted = convert_schema({**schema, "properties": {"c": {"$ref": "#/$defs/Base"}}})
+    assert "$ref" not in converted and converted["type"] == "object"
+    assert converted["properties"] == {
+        "a": {"type": "string"},
+        "l": {"type": "string"},
+        "b": {"type": "integer"},
+        "c": {"$ref": "#/$defs/Base"},
+    }
+    assert {*converted["required"]} == {"a", "b"} and converted["$defs"]["Loop"]["properties"] == {
+        "l": {"type": "string"}
+    }
+
+
+@pytest.mark.parametrize("key", ["$ref", "anyOf", "oneOf", "allOf"])
+def test_parameters_without_properties_at_the_top_are_sent(key: str) -> None:
+    part = {"$ref": "#/$defs/Place"}
+    definitions = {"Place": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    schema = {"$defs": definitions, **(part if key == "$ref" else {key: [part]})}
+
+    class Weather(NamedTuple):
+        name: str = "weather"
+        description: str = ""
+        parameters: Any = schema
+
+    declared = _encode_tool(Weather())
+    assert "city" in json.dumps(declared["parametersJsonSchema"])
+    assert "parametersJsonSchema" not in _encode_tool(Weather(parameters={"type": "object", "properties": {}}))
 
 
 CALLS = assistant("Both.", ToolCall("c1", "add", {"a": 1}), ToolCall("c2", "odd name!", {}))
