@@ -136,11 +136,14 @@ class RunRecovery:
     # -- cancelling ---------------------------------------------------------------------------------------------------
 
     async def cancel_requested(self) -> None:
-        """Cancel runs on this server for which another server received the request."""
+        """Cancel runs on this server for which another server received the request; wait until there is a run."""
         performing = self.runs.executor
-        if not performing.running:
-            return
+        while not performing.running:
+            performing.started.clear()
+            await performing.started.wait()
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}
+        if not wanted:
+            return
         for running in [*performing.running.values()]:
             if (running.info.owner, running.info.id) in wanted:
                 await self.runs.records.delete(CANCEL, running.info.owner, running.info.id)
