@@ -13,7 +13,9 @@ export default defineConfig({
   server: {
     port: 3000,
     strictPort: true,
-    proxy: Object.fromEntries(routes.map((route) => [route, { target: server, ws: true, changeOrigin: true, headers: { origin: server } }])), // the server listens to pages of its own alone
+    proxy: Object.fromEntries(
+      routes.map((route) => [route, { target: server, ws: true, changeOrigin: true, headers: { origin: server } }]),
+    ), // the server listens to pages of its own alone
   },
   test: {
     pool: "threads",

@@ -31,8 +31,22 @@ export function App() {
     if (theme === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = theme;
   }, [theme]);
-  if (me === undefined) return <><p className="waiting middle-of" role="status">Loading…</p><Notices /></>;
-  if (me === null) return <><SignIn /><Notices /></>;
+  if (me === undefined)
+    return (
+      <>
+        <p className="waiting middle-of" role="status">
+          Loading…
+        </p>
+        <Notices />
+      </>
+    );
+  if (me === null)
+    return (
+      <>
+        <SignIn />
+        <Notices />
+      </>
+    );
   return <Desk />;
 }
 
@@ -46,11 +60,24 @@ function Desk() {
   useNoDrops();
   return (
     <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
-      <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message box</a>
+      <a
+        className="skip"
+        href="#message"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("message")?.focus();
+        }}
+      >
+        Skip to the message box
+      </a>
       <TopBar panels={NAMES} />
       <Threads />
       {drawer && <button className="shade" aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />}
-      <main className="middle"><Failing what="The conversation"><Chat /></Failing></main>
+      <main className="middle">
+        <Failing what="The conversation">
+          <Chat />
+        </Failing>
+      </main>
       {panel && <Side key={panel} panel={panel} />}
       <Overlays commands={commands} panels={NAMES} />
       <Notices />
@@ -68,12 +95,24 @@ function Side({ panel }: { panel: Panel }) {
   return (
     <aside className="side" aria-label={title}>
       <header className="side-head">
-        <h2 ref={head} tabIndex={-1}>{title}</h2>
-        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}><Icon name="close" /></button>
+        <h2 ref={head} tabIndex={-1}>
+          {title}
+        </h2>
+        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}>
+          <Icon name="close" />
+        </button>
       </header>
       <div className="side-body">
         <Failing what={title}>
-          <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><View /></Suspense>
+          <Suspense
+            fallback={
+              <p className="waiting" role="status">
+                Loading…
+              </p>
+            }
+          >
+            <View />
+          </Suspense>
         </Failing>
       </div>
     </aside>
@@ -85,7 +124,8 @@ function useWrittenFiles(): void {
   const thread = useApp((state) => state.thread);
   const opened = useApp((state) => state.panel === "canvas" && openConversation(state).last > 0 && !state.files.length);
   useEffect(() => {
-    if (thread && opened) void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));
+    if (thread && opened)
+      void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));
   }, [thread, opened]);
 }
 

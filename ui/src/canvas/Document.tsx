@@ -13,7 +13,10 @@ type Piece = { text: string } | { words: string; name: string };
 export function splitPictures(text: string): Piece[] {
   const found: Piece[] = [];
   let plain: string[] = [];
-  const lines = text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n");
+  const lines = text
+    .replace(/\r\n/g, "\n")
+    .replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "")
+    .split("\n");
   const code = findCodeLines(lines);
   for (const [at, line] of lines.entries()) {
     const picture = code[at] ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
@@ -31,7 +34,9 @@ export default function Document({ tab }: { tab: Tab }) {
   if (!all.length) return <p className="empty">This document is empty. Switch to Code to edit it.</p>;
   return (
     <article className="document" tabIndex={0} aria-label={tab.name}>
-      {all.map((piece, at) => ("text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />))}
+      {all.map((piece, at) =>
+        "text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />,
+      )}
     </article>
   );
 }

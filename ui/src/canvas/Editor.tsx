@@ -5,7 +5,14 @@ import { defaultKeymap, history, historyKeymap, indentWithTab, redo, undo } from
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput } from "@codemirror/language";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
+import {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  keymap,
+  lineNumbers,
+} from "@codemirror/view";
 import { useEffect, useRef } from "react";
 
 import { loadLanguage } from "./languages";
@@ -27,7 +34,9 @@ export default function Editor({ tab }: { tab: Tab }) {
     const made = new EditorView({ state: restoreState(tab, odd) ?? createState(tab, odd), parent: place.current! });
     view.current = made;
     let gone = false;
-    void loadLanguage(tab.name).then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) })).catch(() => undefined); // it is text without one, too
+    void loadLanguage(tab.name)
+      .then((found) => gone || made.dispatch({ effects: SPOKEN.reconfigure(found) }))
+      .catch(() => undefined); // it is text without one, too
     return () => {
       gone = true;
       if (tabOf(tab.id)) STATES.set(tab.id, made.state);
@@ -36,7 +45,8 @@ export default function Editor({ tab }: { tab: Tab }) {
   }, [tab.id, tab.cut, odd]);
   useEffect(() => {
     const { current } = view;
-    if (current && current.state.doc.toString() !== tab.text) current.dispatch({ changes: findChange(current.state.doc.toString(), tab.text) });
+    if (current && current.state.doc.toString() !== tab.text)
+      current.dispatch({ changes: findChange(current.state.doc.toString(), tab.text) });
   }, [tab.text, tab.id, odd]);
   return (
     <div
@@ -60,11 +70,16 @@ function handleLeaveKeys(event: React.KeyboardEvent): void {
 /** Restore the editor state of a tab, if it still fits the text. */
 function restoreState(tab: Tab, odd: boolean): EditorState | undefined {
   const state = STATES.get(tab.id);
-  return state && state.readOnly === tab.cut && (state.facet(EditorState.lineSeparator) === "\n") === odd ? state : undefined;
+  return state && state.readOnly === tab.cut && (state.facet(EditorState.lineSeparator) === "\n") === odd
+    ? state
+    : undefined;
 }
 
 function createState(tab: Tab, odd: boolean): EditorState {
-  return EditorState.create({ doc: tab.text, extensions: [createExtensions(tab), SPOKEN.of([]), odd ? EditorState.lineSeparator.of("\n") : []] });
+  return EditorState.create({
+    doc: tab.text,
+    extensions: [createExtensions(tab), SPOKEN.of([]), odd ? EditorState.lineSeparator.of("\n") : []],
+  });
 }
 
 function createExtensions({ id, name, cut }: Tab): Extension {
@@ -84,7 +99,8 @@ export function findChange(old: string, now: string): { from: number; to: number
   let from = 0;
   while (from < old.length && from < now.length && old[from] === now[from]) from++;
   let end = 0;
-  while (end < old.length - from && end < now.length - from && old[old.length - 1 - end] === now[now.length - 1 - end]) end++;
+  while (end < old.length - from && end < now.length - from && old[old.length - 1 - end] === now[now.length - 1 - end])
+    end++;
   return { from, to: old.length - end, insert: now.slice(from, now.length - end) };
 }
 

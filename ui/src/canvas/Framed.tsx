@@ -8,7 +8,9 @@ export default function Framed({ text, name, svg }: { text: string; name: string
   const page = useMemo(() => buildFramePage(text, svg), [text, svg]);
   return (
     <div className="framed">
-      {/<script\b/i.test(text) && <p className="hint">Scripts do not run in the preview. Download the file to run it.</p>}
+      {/<script\b/i.test(text) && (
+        <p className="hint">Scripts do not run in the preview. Download the file to run it.</p>
+      )}
       <iframe sandbox="" srcDoc={page} title={`Preview of ${name}`} referrerPolicy="no-referrer" />
     </div>
   );

@@ -24,7 +24,9 @@ export function TabBar() {
   };
   return (
     <div className="canvas-tabs" role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
-      {tabs.map((tab) => <One key={tab.id} tab={tab} active={tab.id === active} />)}
+      {tabs.map((tab) => (
+        <One key={tab.id} tab={tab} active={tab.id === active} />
+      ))}
     </div>
   );
 }
@@ -32,10 +34,27 @@ export function TabBar() {
 function One({ tab, active }: { tab: Tab; active: boolean }) {
   const changed = isChanged(tab);
   return (
-    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={showInvisible(tab.file?.path ?? tab.name)} onClick={() => activateTab(tab.id)} onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}>
-      <span className="tab-name"><bdi>{showInvisible(tab.name)}</bdi></span>
+    <button
+      role="tab"
+      aria-selected={active}
+      aria-controls="canvas-body"
+      tabIndex={active ? 0 : -1}
+      title={showInvisible(tab.file?.path ?? tab.name)}
+      onClick={() => activateTab(tab.id)}
+      onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}
+    >
+      <span className="tab-name">
+        <bdi>{showInvisible(tab.name)}</bdi>
+      </span>
       {changed && <span className="visually-hidden">, unsaved</span>}
-      <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); closeTab(tab.id); }} />
+      <span
+        className={changed ? "tab-close changed" : "tab-close"}
+        aria-hidden="true"
+        onClick={(event) => {
+          event.stopPropagation();
+          closeTab(tab.id);
+        }}
+      />
     </button>
   );
 }

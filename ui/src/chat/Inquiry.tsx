@@ -26,9 +26,19 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
     <div className="ask">
       <h2 id={title}>{asked.question}</h2>
       {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
-      {(kind === "select" || kind === "multiselect") && <Choose several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />}
+      {(kind === "select" || kind === "multiselect") && (
+        <Choose several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />
+      )}
       {kind === "input" && <Write preset={preset} busy={busy} give={give} />}
-      {kind !== "confirm" && <button className="plain" disabled={busy} onClick={() => void say({ choice: "deny", words: "the user declined to answer" })}>Decline to answer</button>}
+      {kind !== "confirm" && (
+        <button
+          className="plain"
+          disabled={busy}
+          onClick={() => void say({ choice: "deny", words: "the user declined to answer" })}
+        >
+          Decline to answer
+        </button>
+      )}
     </div>
   );
 }
@@ -47,16 +57,25 @@ interface Part {
 function Confirm({ preset, busy, give }: Part) {
   return (
     <div className="choices">
-      <button className={preset === false ? "" : "main"} disabled={busy} onClick={() => give(true)}>Yes</button>
-      <button className={preset === false ? "main" : ""} disabled={busy} onClick={() => give(false)}>No</button>
+      <button className={preset === false ? "" : "main"} disabled={busy} onClick={() => give(true)}>
+        Yes
+      </button>
+      <button className={preset === false ? "main" : ""} disabled={busy} onClick={() => give(false)}>
+        No
+      </button>
     </div>
   );
 }
 
 function Choose({ several, options, preset, busy, give }: Part & { several: boolean; options: string[] }) {
   const name = useId();
-  const [chosen, setChosen] = useState<string[]>(Array.isArray(preset) ? preset.map(String) : typeof preset === "string" ? [preset] : []);
-  const flip = (option: string) => setChosen((old) => (!several ? [option] : old.includes(option) ? old.filter((one) => one !== option) : [...old, option]));
+  const [chosen, setChosen] = useState<string[]>(
+    Array.isArray(preset) ? preset.map(String) : typeof preset === "string" ? [preset] : [],
+  );
+  const flip = (option: string) =>
+    setChosen((old) =>
+      !several ? [option] : old.includes(option) ? old.filter((one) => one !== option) : [...old, option],
+    );
   const submit = (event: React.FormEvent) => {
     event.preventDefault();
     if (several) give(chosen);
@@ -66,9 +85,21 @@ function Choose({ several, options, preset, busy, give }: Part & { several: bool
     <form className="options" onSubmit={submit}>
       <fieldset disabled={busy}>
         <legend className="visually-hidden">{several ? "Choose any number" : "Choose one"}</legend>
-        {options.map((option) => <label key={option}><input type={several ? "checkbox" : "radio"} name={name} checked={chosen.includes(option)} onChange={() => flip(option)} /> {option}</label>)}
+        {options.map((option) => (
+          <label key={option}>
+            <input
+              type={several ? "checkbox" : "radio"}
+              name={name}
+              checked={chosen.includes(option)}
+              onChange={() => flip(option)}
+            />{" "}
+            {option}
+          </label>
+        ))}
       </fieldset>
-      <button className="main" disabled={busy || (!several && !chosen.length)}>Answer</button>
+      <button className="main" disabled={busy || (!several && !chosen.length)}>
+        Answer
+      </button>
     </form>
   );
 }
@@ -77,10 +108,26 @@ function Write({ preset, busy, give }: Part) {
   const field = useId();
   const [text, setText] = useState(typeof preset === "string" ? preset : "");
   return (
-    <form className="deny" onSubmit={(event) => { event.preventDefault(); give(text); }}>
-      <label className="visually-hidden" htmlFor={field}>Your answer</label>
-      <input id={field} maxLength={10_000} placeholder="Your answer" value={text} onChange={(event) => setText(event.target.value)} />
-      <button className="main" disabled={busy || !text.trim()}>Answer</button>
+    <form
+      className="deny"
+      onSubmit={(event) => {
+        event.preventDefault();
+        give(text);
+      }}
+    >
+      <label className="visually-hidden" htmlFor={field}>
+        Your answer
+      </label>
+      <input
+        id={field}
+        maxLength={10_000}
+        placeholder="Your answer"
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+      />
+      <button className="main" disabled={busy || !text.trim()}>
+        Answer
+      </button>
     </form>
   );
 }

@@ -19,7 +19,8 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
   const [draft, setDraft] = useDraft("edit", `${thread} ${said.seq}`);
   const [begun, setBegun] = useState(false); // one that is scrolled back to does not take the focus
   const edit = () => (setBegun(true), setDraft(said.text));
-  if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
+  if (draft !== undefined && said.seq > 0 && !nested)
+    return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
   return (
     <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `From ${said.by}` : "You"} tabIndex={-1}>
       {said.by && <small>{said.by}</small>}
@@ -44,7 +45,11 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
 }
 
 function Action({ icon, name, act, off = false }: { icon: IconName; name: string; act: () => void; off?: boolean }) {
-  return <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}><Icon name={icon} /> <span>{name}</span></button>;
+  return (
+    <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}>
+      <Icon name={icon} /> <span>{name}</span>
+    </button>
+  );
 }
 
 /** Show images if their data is present; name other files. */
@@ -53,7 +58,13 @@ function Parts({ parts }: { parts: Part[] }) {
     <ul className="sent-parts" aria-label="Attached">
       {parts.map((part, at) => (
         <li key={at}>
-          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
+          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? (
+            <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} />
+          ) : (
+            <span className="chip">
+              <Icon name="file" /> {part.name || part.url || part.type}
+            </span>
+          )}
         </li>
       ))}
     </ul>
@@ -61,7 +72,17 @@ function Parts({ parts }: { parts: Part[] }) {
 }
 
 /** A draft is kept until it is sent, also when scrolled away. */
-function Edit({ said, words, write, begun }: { said: Said; words: string; write: (words: string | null) => void; begun: boolean }) {
+function Edit({
+  said,
+  words,
+  write,
+  begun,
+}: {
+  said: Said;
+  words: string;
+  write: (words: string | null) => void;
+  begun: boolean;
+}) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
@@ -73,9 +94,27 @@ function Edit({ said, words, write, begun }: { said: Said; words: string; write:
   };
   return (
     <form className="said edit" onSubmit={submit}>
-      <textarea aria-label="Your message" autoFocus={begun} rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => write(event.target.value)} onKeyDown={key} />
+      <textarea
+        aria-label="Your message"
+        autoFocus={begun}
+        rows={Math.min(10, words.split("\n").length + 1)}
+        value={words}
+        onChange={(event) => write(event.target.value)}
+        onKeyDown={key}
+      />
       <p className="hint">Later messages are removed from the conversation.</p>
-      <div className="choices"><button className="main" disabled={running || !words.trim()} title={running ? "Available after the run" : undefined}>Resend</button><button type="button" onClick={() => write(null)}>Cancel</button></div>
+      <div className="choices">
+        <button
+          className="main"
+          disabled={running || !words.trim()}
+          title={running ? "Available after the run" : undefined}
+        >
+          Resend
+        </button>
+        <button type="button" onClick={() => write(null)}>
+          Cancel
+        </button>
+      </div>
     </form>
   );
 }
@@ -86,7 +125,13 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
     <article className="reply" aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
       {reply.reasoning && <Reasoning reply={reply} />}
       {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
-      {empty && <p className="dots" role="status" aria-label="The agent is thinking"><i /><i /><i /></p>}
+      {empty && (
+        <p className="dots" role="status" aria-label="The agent is thinking">
+          <i />
+          <i />
+          <i />
+        </p>
+      )}
       {reply.cut && <p className="cut">The reply was cut off here.</p>}
       {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
@@ -107,20 +152,44 @@ function Reasoning({ reply }: { reply: Reply }) {
 /** Only the unfinished part is parsed again for each delta. */
 function Writing({ text }: { text: string }) {
   const [done, rest] = splitSettled(text);
-  return <div className="writing">{done && <Markdown text={done} />}{rest && <Markdown text={rest} />}</div>;
+  return (
+    <div className="writing">
+      {done && <Markdown text={done} />}
+      {rest && <Markdown text={rest} />}
+    </div>
+  );
 }
 
 function Fences({ text }: { text: string }) {
   const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
   if (!found.length) return null;
-  const open = (at: number) => void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
-  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
+  const open = (at: number) =>
+    void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
+  return (
+    <div className="fences">
+      {found.map((fence, at) => (
+        <button key={at} onClick={() => open(at)}>
+          <Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}
+        </button>
+      ))}
+    </div>
+  );
 }
 
 /** Show parallel calls side by side. */
 function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
-  return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
+  return (
+    <div
+      className={calls.length > 1 ? "calls several" : "calls"}
+      role={calls.length > 1 ? "group" : undefined}
+      aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}
+    >
+      {calls.map((call) => (
+        <CallCard key={call.id} call={call} />
+      ))}
+    </div>
+  );
 }
 
 function ReplyActions({ reply }: { reply: Reply }) {
@@ -143,9 +212,30 @@ function ReplyActions({ reply }: { reply: Reply }) {
 export function EndedView({ ended }: { ended: Ended }) {
   const last = useApp((state) => openConversation(state).items.at(-1) === ended);
   const asked = last && ended.outcome !== "interrupted" ? askedBefore(ended.seq || Infinity) : undefined;
-  const again = asked && <button className="plain" onClick={() => void retryRun(asked)}>Try again</button>;
-  const trace = ended.run && <button className="plain" onClick={() => patchApp({ panel: "trace", run: ended.run })}>Trace</button>;
-  if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {again} {trace}</p>;
+  const again = asked && (
+    <button className="plain" onClick={() => void retryRun(asked)}>
+      Try again
+    </button>
+  );
+  const trace = ended.run && (
+    <button className="plain" onClick={() => patchApp({ panel: "trace", run: ended.run })}>
+      Trace
+    </button>
+  );
+  if (ended.error)
+    return (
+      <p className="ended failed" role="alert">
+        <span>The run failed: {ended.error}</span> {again} {trace}
+      </p>
+    );
   const how = ended.outcome === "interrupted" ? "The run is waiting" : `The run was ${ended.outcome}`;
-  return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {again} {trace}</p>;
+  return (
+    <p className="ended">
+      <span>
+        {how}
+        {ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}
+      </span>{" "}
+      {again} {trace}
+    </p>
+  );
 }

@@ -37,19 +37,41 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
       <div className="items" ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
         <div className="all" style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((row) => (
-            <div key={row.key} className={row.index >= items.length ? "item pending" : "item"} data-index={row.index} ref={virtual.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
-              <Failing what="This message"><Show item={all[row.index]!} waits={row.index >= items.length} /></Failing>
+            <div
+              key={row.key}
+              className={row.index >= items.length ? "item pending" : "item"}
+              data-index={row.index}
+              ref={virtual.measureElement}
+              style={{ transform: `translateY(${row.start}px)` }}
+            >
+              <Failing what="This message">
+                <Show item={all[row.index]!} waits={row.index >= items.length} />
+              </Failing>
             </div>
           ))}
         </div>
       </div>
-      {!atEnd && <button className="to-end" onClick={toEnd}>↓ Latest</button>}
+      {!atEnd && (
+        <button className="to-end" onClick={toEnd}>
+          ↓ Latest
+        </button>
+      )}
     </div>
   );
 }
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
-  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">{item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}</small>}</>;
+  if (item.kind === "user")
+    return (
+      <>
+        <SaidView said={item} />
+        {waits && (
+          <small className="waits">
+            {item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}
+          </small>
+        )}
+      </>
+    );
   if (item.kind === "reply") return <ReplyView reply={item} />;
   return <EndedView ended={item} />;
 }
@@ -120,7 +142,11 @@ function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, 
       const now = document.activeElement?.closest<HTMLElement>(".item")?.dataset["index"];
       const next = Math.max(0, Math.min(count - 1, now === undefined ? count - 1 : Number(now) + by));
       show(next);
-      requestAnimationFrame(() => requestAnimationFrame(() => box.querySelector<HTMLElement>(`[data-index="${next}"] article, [data-index="${next}"] p`)?.focus()));
+      requestAnimationFrame(() =>
+        requestAnimationFrame(() =>
+          box.querySelector<HTMLElement>(`[data-index="${next}"] article, [data-index="${next}"] p`)?.focus(),
+        ),
+      );
     }),
   );
 }

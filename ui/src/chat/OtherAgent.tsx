@@ -11,10 +11,14 @@ export function OtherAgent() {
   const [before, chosen] = [nameOf(other), nameOf(agent)];
   return (
     <div className="other-agent" role="status">
-      <span>This thread is with {before}. Your next message continues it with {chosen}, in a fork.</span>
+      <span>
+        This thread is with {before}. Your next message continues it with {chosen}, in a fork.
+      </span>
       <button onClick={() => void continueWithAgent()}>Fork it now</button>
       <button onClick={newThread}>New thread with {chosen}</button>
-      <button className="plain" onClick={() => patchApp({ agent: other })}>Back to {before}</button>
+      <button className="plain" onClick={() => patchApp({ agent: other })}>
+        Back to {before}
+      </button>
     </div>
   );
 }

@@ -2,11 +2,31 @@
 
 import type { Skill } from "../api";
 
-export function SkillList({ skills, chosen, choose, take }: { skills: Skill[]; chosen: number; choose: (at: number) => void; take: (skill: Skill) => void }) {
+export function SkillList({
+  skills,
+  chosen,
+  choose,
+  take,
+}: {
+  skills: Skill[];
+  chosen: number;
+  choose: (at: number) => void;
+  take: (skill: Skill) => void;
+}) {
   return (
     <ul className="slash" id="slash" role="listbox" aria-label="Skills">
       {skills.map((skill, at) => (
-        <li key={skill.name} id={`slash-${at}`} role="option" aria-selected={at === chosen} onMouseMove={() => choose(at)} onMouseDown={(event) => { event.preventDefault(); take(skill); }}>
+        <li
+          key={skill.name}
+          id={`slash-${at}`}
+          role="option"
+          aria-selected={at === chosen}
+          onMouseMove={() => choose(at)}
+          onMouseDown={(event) => {
+            event.preventDefault();
+            take(skill);
+          }}
+        >
           <b>/{skill.name}</b> <small>{skill.description}</small>
         </li>
       ))}

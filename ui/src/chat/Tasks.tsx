@@ -12,11 +12,14 @@ export function Tasks() {
   const open = tasks.filter((one) => one.status === "running" || one.status === "waiting").length;
   return (
     <details className="strip tasks" open={running && open > 0}>
-      <summary><b>Background tasks</b> {open ? `${open} of ${tasks.length} running` : `${tasks.length} finished`}</summary>
+      <summary>
+        <b>Background tasks</b> {open ? `${open} of ${tasks.length} running` : `${tasks.length} finished`}
+      </summary>
       <ul>
         {tasks.map((one) => (
           <li key={one.id} className={one.status}>
-            <span className="mark" aria-hidden="true" /><b>{one.agent}</b> <span className="prompt">{one.prompt}</span> <small role="status">{one.status}</small>
+            <span className="mark" aria-hidden="true" />
+            <b>{one.agent}</b> <span className="prompt">{one.prompt}</span> <small role="status">{one.status}</small>
             {one.text && <p>{one.text}</p>}
           </li>
         ))}

@@ -19,8 +19,17 @@ export function Todos() {
   const now = list.find((one) => one.status === "in_progress");
   return (
     <details className="strip todos" open={running && done < list.length}>
-      <summary><b>To do</b> {done} of {list.length} done{now && <span className="now">: {now.title}</span>}<progress max={list.length} value={done} aria-label="Todos done" /></summary>
-      <ul>{list.map((one) => <li key={one.id} className={one.status}><span className="box" role="img" aria-label={WORDS[one.status] ?? one.status} /> {one.title}</li>)}</ul>
+      <summary>
+        <b>To do</b> {done} of {list.length} done{now && <span className="now">: {now.title}</span>}
+        <progress max={list.length} value={done} aria-label="Todos done" />
+      </summary>
+      <ul>
+        {list.map((one) => (
+          <li key={one.id} className={one.status}>
+            <span className="box" role="img" aria-label={WORDS[one.status] ?? one.status} /> {one.title}
+          </li>
+        ))}
+      </ul>
     </details>
   );
 }

@@ -22,7 +22,10 @@ export async function readAttachments(files: Iterable<File>, already: Media[]): 
   const made: Media[] = [];
   for (const file of files) {
     left -= file.size;
-    if (left < 0) throw new TooLarge(`${file.name} is too large: attachments are limited to 5.5 MB per message. Upload it in the Files panel.`);
+    if (left < 0)
+      throw new TooLarge(
+        `${file.name} is too large: attachments are limited to 5.5 MB per message. Upload it in the Files panel.`,
+      );
     made.push(await toPart(file));
   }
   return made;

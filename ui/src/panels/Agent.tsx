@@ -17,7 +17,13 @@ import { useNews } from "./agentNews";
 import { Show } from "./States";
 import { useLoad } from "./useLoad";
 
-const TABS = [["overview", "Overview"], ["tools", "Tools and skills"], ["hooks", "Hooks"], ["onion", "Onion"], ["permissions", "Permissions"]] as const;
+const TABS = [
+  ["overview", "Overview"],
+  ["tools", "Tools and skills"],
+  ["hooks", "Hooks"],
+  ["onion", "Onion"],
+  ["permissions", "Permissions"],
+] as const;
 type Tab = (typeof TABS)[number][0];
 
 export default function Agent() {

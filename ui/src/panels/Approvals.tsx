@@ -11,10 +11,17 @@ import { openThread } from "../state/threads";
 export default function Approvals() {
   const approvals = useApp((state) => state.approvals);
   useEffect(() => void refreshApprovals(), []);
-  if (!approvals.length) return <p className="empty">No pending questions. Approvals and questions of agents in all your threads are listed here.</p>;
+  if (!approvals.length)
+    return (
+      <p className="empty">
+        No pending questions. Approvals and questions of agents in all your threads are listed here.
+      </p>
+    );
   return (
     <ul className="inbox" aria-label="Questions">
-      {approvals.map((asked) => <One key={asked.id} asked={asked} />)}
+      {approvals.map((asked) => (
+        <One key={asked.id} asked={asked} />
+      ))}
     </ul>
   );
 }
@@ -24,7 +31,14 @@ function One({ asked }: { asked: Approval }) {
   return (
     <li aria-labelledby={`inbox-${asked.id}`}>
       <p className="from">
-        <b>{asked.agent_id}</b> in {here ? "this thread" : <button className="link" onClick={() => void openThread(asked.thread_id)}>{asked.title || "Untitled"}</button>}
+        <b>{asked.agent_id}</b> in{" "}
+        {here ? (
+          "this thread"
+        ) : (
+          <button className="link" onClick={() => void openThread(asked.thread_id)}>
+            {asked.title || "Untitled"}
+          </button>
+        )}
       </p>
       <Ask asked={asked} title={`inbox-${asked.id}`} />
     </li>

@@ -33,10 +33,15 @@ export default function Replay() {
   };
   return (
     <div className="panel">
-      <p className="note">Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and nothing is changed.</p>
+      <p className="note">
+        Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and
+        nothing is changed.
+      </p>
       <Form asked={asked} change={change} busy={busy} run={() => void run()} />
       {report && <Report report={report} open={(id) => void openThread(id)} />}
-      {report && hasRules(asked) && <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>}
+      {report && hasRules(asked) && (
+        <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>
+      )}
     </div>
   );
 }

@@ -6,8 +6,18 @@ import type { Loaded } from "./useLoad";
 
 export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
   const { data, error } = of;
-  if (data === undefined && !error) return <p className="waiting" role="status">Loading {what}…</p>;
-  return <>{error && <Trouble text={error} again={of.reload} />}{data !== undefined && children(data)}</>; // drafts in the panel are kept
+  if (data === undefined && !error)
+    return (
+      <p className="waiting" role="status">
+        Loading {what}…
+      </p>
+    );
+  return (
+    <>
+      {error && <Trouble text={error} again={of.reload} />}
+      {data !== undefined && children(data)}
+    </>
+  ); // drafts in the panel are kept
 }
 
 export function Trouble({ text, again }: { text: string; again: () => void }) {

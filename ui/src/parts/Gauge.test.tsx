@@ -5,7 +5,9 @@ import { formatCount } from "./amounts";
 import { Gauge } from "./Gauge";
 
 it("says how much is gone, and does not draw more than there is", () => {
-  const { container, rerender } = render(<Gauge label="Tokens" used={250} reserved={100} most={1000} show={formatCount} />);
+  const { container, rerender } = render(
+    <Gauge label="Tokens" used={250} reserved={100} most={1000} show={formatCount} />,
+  );
   const meter = screen.getByRole("meter", { name: "Tokens" });
   expect(meter.getAttribute("aria-valuenow")).toBe("250");
   expect(meter.getAttribute("aria-valuetext")).toBe("250 of 1,000, 100 reserved");

@@ -16,7 +16,15 @@ export function Gauge({ label, used, reserved = 0, most, show }: Props) {
   return (
     <div className="gauge">
       <span>{label}</span> <small>{says}</small>
-      <div className={near ? "bar near" : "bar"} role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={most} aria-valuenow={Math.min(used, most)} aria-valuetext={says}>
+      <div
+        className={near ? "bar near" : "bar"}
+        role="meter"
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={most}
+        aria-valuenow={Math.min(used, most)}
+        aria-valuetext={says}
+      >
         <i className="used" style={{ width: part(used) }} />
         <i className="reserved" style={{ width: part(Math.min(reserved, Math.max(0, most - used))) }} />
       </div>

@@ -27,12 +27,23 @@ export function Tabs<T extends string>({ label, tabs, chosen, choose, children }
     <div className="tabbed">
       <div className="tablist" role="tablist" aria-label={label} onKeyDown={move}>
         {tabs.map(([id, title]) => (
-          <button key={id} data-tab={id} id={`${name}-${id}`} role="tab" aria-selected={id === chosen} aria-controls={id === chosen ? name : undefined} tabIndex={id === chosen ? 0 : -1} onClick={() => choose(id)}>
+          <button
+            key={id}
+            data-tab={id}
+            id={`${name}-${id}`}
+            role="tab"
+            aria-selected={id === chosen}
+            aria-controls={id === chosen ? name : undefined}
+            tabIndex={id === chosen ? 0 : -1}
+            onClick={() => choose(id)}
+          >
             {title}
           </button>
         ))}
       </div>
-      <div className="tabpage" role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>{children}</div>
+      <div className="tabpage" role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>
+        {children}
+      </div>
     </div>
   );
 }

@@ -10,7 +10,9 @@ export function Notices() {
       {notices.map((one) => (
         <p key={one.id} className={`notice ${one.kind}`}>
           <span>{one.text}</span>
-          <button className="plain" onClick={() => dismiss(one.id)} aria-label="Dismiss"><Icon name="close" /></button>
+          <button className="plain" onClick={() => dismiss(one.id)} aria-label="Dismiss">
+            <Icon name="close" />
+          </button>
         </p>
       ))}
     </div>

@@ -18,10 +18,23 @@ export function SignIn() {
       <h1>wick</h1>
       <form onSubmit={(event) => void submit(event)}>
         <label htmlFor="token">Access token or sign-in link</label>
-        <input id="token" type="password" autoComplete="current-password" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} />
-        <button className="main" disabled={busy || !token.trim()}>{busy ? "Signing in…" : "Sign in"}</button>
+        <input
+          id="token"
+          type="password"
+          autoComplete="current-password"
+          autoFocus
+          required
+          value={token}
+          onChange={(event) => setToken(event.target.value)}
+        />
+        <button className="main" disabled={busy || !token.trim()}>
+          {busy ? "Signing in…" : "Sign in"}
+        </button>
       </form>
-      <p>The server prints a one-time sign-in link when it starts. The admin token is in the file <code>token</code> of its data folder. For a token of your own, ask your administrator.</p>
+      <p>
+        The server prints a one-time sign-in link when it starts. The admin token is in the file <code>token</code> of
+        its data folder. For a token of your own, ask your administrator.
+      </p>
     </main>
   );
 }

@@ -11,14 +11,31 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
   const drawer = useApp((state) => state.drawer);
   return (
     <header className="top">
-      <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patchApp({ drawer: !drawer })}><Icon name="menu" /></button>
-      <strong className="brand"><img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span></strong>
+      <button
+        className="plain only-small"
+        aria-label="Threads"
+        aria-expanded={drawer}
+        onClick={() => patchApp({ drawer: !drawer })}
+      >
+        <Icon name="menu" />
+      </button>
+      <strong className="brand">
+        <img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span>
+      </strong>
       <Agents />
-      <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
+      <nav aria-label="Panels" className="only-large">
+        {panels.map((one) => (
+          <Tab key={one.id} {...one} />
+        ))}
+      </nav>
       <span className="grow" />
       <You />
-      <span className="only-small"><Waiting /></span>
-      <button className="plain only-small" aria-label="Menu" onClick={() => patchApp({ overlay: "menu" })}><Icon name="more" /></button>
+      <span className="only-small">
+        <Waiting />
+      </span>
+      <button className="plain only-small" aria-label="Menu" onClick={() => patchApp({ overlay: "menu" })}>
+        <Icon name="more" />
+      </button>
     </header>
   );
 }
@@ -28,10 +45,19 @@ function Agents() {
   const agent = useApp((state) => state.agent);
   return (
     <>
-      <label className="visually-hidden" htmlFor="agent">Agent</label>
+      <label className="visually-hidden" htmlFor="agent">
+        Agent
+      </label>
       <select id="agent" value={agent} onChange={(event) => chooseAgent(event.target.value)}>
-        {agent && !agents.some((one) => one.agent_id === agent) && <option value={agent}>{agent} (not there any more)</option>}
-        {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}{one.name === one.agent_id ? "" : ` (${one.agent_id})`}</option>)}
+        {agent && !agents.some((one) => one.agent_id === agent) && (
+          <option value={agent}>{agent} (not there any more)</option>
+        )}
+        {agents.map((one) => (
+          <option key={one.agent_id} value={one.agent_id}>
+            {one.name}
+            {one.name === one.agent_id ? "" : ` (${one.agent_id})`}
+          </option>
+        ))}
       </select>
     </>
   );
@@ -39,12 +65,21 @@ function Agents() {
 
 function Tab({ id, title }: { id: Panel; title: string }) {
   const open = useApp((state) => state.panel === id);
-  return <button className="tab" aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>{title}{id === "approvals" && <Waiting />}</button>;
+  return (
+    <button className="tab" aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>
+      {title}
+      {id === "approvals" && <Waiting />}
+    </button>
+  );
 }
 
 export function Waiting() {
   const count = useApp((state) => state.approvals.length);
-  return count ? <span className="badge" role="status" aria-label={`${count} waiting`}>{count}</span> : null;
+  return count ? (
+    <span className="badge" role="status" aria-label={`${count} waiting`}>
+      {count}
+    </span>
+  ) : null;
 }
 
 function You() {
@@ -52,11 +87,36 @@ function You() {
   const name = useApp((state) => state.me?.username ?? "");
   return (
     <span className="you only-large">
-      <button className="plain" onClick={() => patchApp({ overlay: "palette" })} aria-label="Commands" title="Commands (Ctrl+K)"><Icon name="search" /></button>
-      <button className="plain" onClick={() => patchApp({ overlay: "shortcuts" })} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><Icon name="help" /></button>
-      <button className="plain" onClick={() => setTheme(NEXT[theme])} aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`}><Icon name={DRAWN[theme]} /></button>
-      <span className="name" title={`Signed in as ${name}`}>{name}</span>
-      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out"><Icon name="leave" /></button>
+      <button
+        className="plain"
+        onClick={() => patchApp({ overlay: "palette" })}
+        aria-label="Commands"
+        title="Commands (Ctrl+K)"
+      >
+        <Icon name="search" />
+      </button>
+      <button
+        className="plain"
+        onClick={() => patchApp({ overlay: "shortcuts" })}
+        aria-label="Keyboard shortcuts"
+        title="Keyboard shortcuts (?)"
+      >
+        <Icon name="help" />
+      </button>
+      <button
+        className="plain"
+        onClick={() => setTheme(NEXT[theme])}
+        aria-label={`Theme: ${theme}`}
+        title={`Theme: ${theme}`}
+      >
+        <Icon name={DRAWN[theme]} />
+      </button>
+      <span className="name" title={`Signed in as ${name}`}>
+        {name}
+      </span>
+      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out">
+        <Icon name="leave" />
+      </button>
     </span>
   );
 }

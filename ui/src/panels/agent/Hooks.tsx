@@ -14,8 +14,14 @@ export function Hooks({ agent, changes }: { agent: string; changes: number }) {
       <Show of={hooks} what="its hooks">
         {(found) => (
           <>
-            {found.some((hook) => hook.refused) && <p className="note">Dimmed hooks protect the agent; only operators can change them.</p>}
-            <ul className="rows">{found.map((hook) => <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />)}</ul>
+            {found.some((hook) => hook.refused) && (
+              <p className="note">Dimmed hooks protect the agent; only operators can change them.</p>
+            )}
+            <ul className="rows">
+              {found.map((hook) => (
+                <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />
+              ))}
+            </ul>
           </>
         )}
       </Show>
@@ -24,13 +30,22 @@ export function Hooks({ agent, changes }: { agent: string; changes: number }) {
 }
 
 function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; hooks: Loaded<api.HookInfo[]> }) {
-  const say = (value: boolean | null) => tryRequest(() => api.agents.changeHooks(agent, { hooks: { [hook.name]: value } })).then((now) => now && hooks.put(now.hooks));
+  const say = (value: boolean | null) =>
+    tryRequest(() => api.agents.changeHooks(agent, { hooks: { [hook.name]: value } })).then(
+      (now) => now && hooks.put(now.hooks),
+    );
   return (
     <li className="hook">
       <div className="line">
         <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} refused={hook.refused} />
-        <span><b>{hook.name}</b> <small>{hook.points.join(", ")}</small></span>
-        {hook.changed && <button className="plain" onClick={() => void say(null)} aria-label={`Reset ${hook.name}`}>reset</button>}
+        <span>
+          <b>{hook.name}</b> <small>{hook.points.join(", ")}</small>
+        </span>
+        {hook.changed && (
+          <button className="plain" onClick={() => void say(null)} aria-label={`Reset ${hook.name}`}>
+            reset
+          </button>
+        )}
       </div>
       {hook.on && <More hook={hook} />}
     </li>
@@ -42,8 +57,14 @@ function More({ hook }: { hook: api.HookInfo }) {
   if (!options && !hook.tools.length) return null;
   return (
     <details>
-      <summary>{[options && "options", hook.tools.length && `tools: ${hook.tools.join(", ")}`].filter(Boolean).join("; ")}</summary>
-      {options && <pre tabIndex={0} aria-label={`Options of ${hook.name}`}>{JSON.stringify(hook.options, null, 2)}</pre>}
+      <summary>
+        {[options && "options", hook.tools.length && `tools: ${hook.tools.join(", ")}`].filter(Boolean).join("; ")}
+      </summary>
+      {options && (
+        <pre tabIndex={0} aria-label={`Options of ${hook.name}`}>
+          {JSON.stringify(hook.options, null, 2)}
+        </pre>
+      )}
     </details>
   );
 }

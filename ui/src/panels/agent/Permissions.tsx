@@ -13,7 +13,13 @@ type Mode = NonNullable<api.Permissions["mode"]>;
 
 export function Permissions({ agent, changes }: { agent: api.AgentDetail; changes: number }) {
   const permissions = useLoad(() => api.agents.permissions(agent.agent_id), [agent.agent_id], changes);
-  return <div className="panel"><Show of={permissions} what="its permissions">{(found) => <Found agent={agent} found={found} permissions={permissions} />}</Show></div>;
+  return (
+    <div className="panel">
+      <Show of={permissions} what="its permissions">
+        {(found) => <Found agent={agent} found={found} permissions={permissions} />}
+      </Show>
+    </div>
+  );
 }
 
 /** A change in progress, and how to make one; one at a time, as each starts from the current rules. */
@@ -36,7 +42,15 @@ function useChanges(agent: string, permissions: Loaded<api.Permissions>) {
   };
 }
 
-function Found({ agent, found, permissions }: { agent: api.AgentDetail; found: api.Permissions; permissions: Loaded<api.Permissions> }) {
+function Found({
+  agent,
+  found,
+  permissions,
+}: {
+  agent: api.AgentDetail;
+  found: api.Permissions;
+  permissions: Loaded<api.Permissions>;
+}) {
   const { busy, say, revoke } = useChanges(agent.agent_id, permissions);
   const operator = useApp((state) => state.me?.role !== "user");
   const may = operator || !agent.shared;
@@ -44,8 +58,27 @@ function Found({ agent, found, permissions }: { agent: api.AgentDetail; found: a
     <>
       <section aria-label="Mode">
         <h3>Mode</h3>
-        {!may && <p className="note">Only operators can change the mode and rules of this agent. You can revoke your own grants.</p>}
-        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...currentRules(found), mode })} /> : <p className="note">Permissions are off; only the guards of other hooks apply. {may && <button disabled={busy} onClick={() => void say(true)}>Enable permissions</button>}</p>}
+        {!may && (
+          <p className="note">
+            Only operators can change the mode and rules of this agent. You can revoke your own grants.
+          </p>
+        )}
+        {found.mode ? (
+          <ModeChoice
+            mode={found.mode}
+            off={busy || !may}
+            choose={(mode) => void say({ ...currentRules(found), mode })}
+          />
+        ) : (
+          <p className="note">
+            Permissions are off; only the guards of other hooks apply.{" "}
+            {may && (
+              <button disabled={busy} onClick={() => void say(true)}>
+                Enable permissions
+              </button>
+            )}
+          </p>
+        )}
       </section>
       {found.mode && <Rules found={found} say={may ? say : null} busy={busy} />}
       <Grants grants={found.grants} busy={busy} revoke={(grant) => void revoke(grant)} />
@@ -57,7 +90,11 @@ function ModeChoice({ mode, off, choose }: { mode: Mode; off: boolean; choose: (
   return (
     <>
       <select aria-label="Mode" value={mode} disabled={off} onChange={(event) => choose(event.target.value as Mode)}>
-        {MODES.map(({ id, title }) => <option key={id} value={id}>{title}</option>)}
+        {MODES.map(({ id, title }) => (
+          <option key={id} value={id}>
+            {title}
+          </option>
+        ))}
       </select>
       <p className="note">{MODES.find((one) => one.id === mode)?.says}</p>
     </>
@@ -79,15 +116,34 @@ function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; 
         {own.map((rule) => (
           <li key={`${rule.type} ${rule.rule}`} className="line rule-row">
             <b className={rule.type}>{rule.type}</b>
-            <span><code>{rule.rule}</code>{rule.message && <><br /><small>{rule.message}</small></>}</span>
-            {say && <button className="plain" disabled={busy} aria-label={`Remove ${rule.type} ${rule.rule}`} onClick={() => void say(withoutRule(currentRules(found), rule.type, rule.rule))}>Remove</button>}
+            <span>
+              <code>{rule.rule}</code>
+              {rule.message && (
+                <>
+                  <br />
+                  <small>{rule.message}</small>
+                </>
+              )}
+            </span>
+            {say && (
+              <button
+                className="plain"
+                disabled={busy}
+                aria-label={`Remove ${rule.type} ${rule.rule}`}
+                onClick={() => void say(withoutRule(currentRules(found), rule.type, rule.rule))}
+              >
+                Remove
+              </button>
+            )}
           </li>
         ))}
       </ul>
       {say && <NewRule busy={busy} add={(type, rule) => say(withRule(currentRules(found), type, rule))} />}
       {ready.length > 0 && (
         <details>
-          <summary>{ready.length} rules of the ready set “{ready[0]!.policy}”</summary>
+          <summary>
+            {ready.length} rules of the ready set “{ready[0]!.policy}”
+          </summary>
           <pre tabIndex={0}>{ready.map((rule) => `${rule.type}  ${rule.rule}`).join("\n")}</pre>
         </details>
       )}
@@ -104,14 +160,31 @@ function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string)
   };
   return (
     <form className="new-rule" onSubmit={(event) => void submit(event)}>
-      <select aria-label="Rule type" value={type} onChange={(event) => setType(event.target.value as Kind)}>{KINDS.map((kind) => <option key={kind}>{kind}</option>)}</select>
-      <input aria-label="Rule" value={rule} placeholder="Bash(git push *)" onChange={(event) => setRule(event.target.value)} />
+      <select aria-label="Rule type" value={type} onChange={(event) => setType(event.target.value as Kind)}>
+        {KINDS.map((kind) => (
+          <option key={kind}>{kind}</option>
+        ))}
+      </select>
+      <input
+        aria-label="Rule"
+        value={rule}
+        placeholder="Bash(git push *)"
+        onChange={(event) => setRule(event.target.value)}
+      />
       <button disabled={busy || !rule.trim()}>Add</button>
     </form>
   );
 }
 
-function Grants({ grants, busy, revoke }: { grants: api.Permissions["grants"]; busy: boolean; revoke: (id: string) => void }) {
+function Grants({
+  grants,
+  busy,
+  revoke,
+}: {
+  grants: api.Permissions["grants"];
+  busy: boolean;
+  revoke: (id: string) => void;
+}) {
   return (
     <section aria-label="Grants">
       <h3>Your grants</h3>
@@ -119,7 +192,18 @@ function Grants({ grants, busy, revoke }: { grants: api.Permissions["grants"]; b
       <ul className="rows">
         {grants.map((grant) => (
           <li key={grant.id}>
-            <div className="line"><b>{grant.tool}</b><span /><button className="plain" disabled={busy} aria-label={`Revoke ${grant.tool}`} onClick={() => revoke(grant.id)}>Revoke</button></div>
+            <div className="line">
+              <b>{grant.tool}</b>
+              <span />
+              <button
+                className="plain"
+                disabled={busy}
+                aria-label={`Revoke ${grant.tool}`}
+                onClick={() => revoke(grant.id)}
+              >
+                Revoke
+              </button>
+            </div>
             <AboutCall tool={grant.tool} args={grant.args} />
           </li>
         ))}

@@ -19,12 +19,21 @@ export function Rings({ agent, changes }: { agent: string; changes: number }) {
   const onion = useLoad(() => api.agents.onion(agent), [agent], changes);
   const thread = useApp((state) => state.thread);
   const { run } = useRun(thread);
-  const trace = useLoad(() => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)), [run?.run_id, run?.traced]);
+  const trace = useLoad(
+    () => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)),
+    [run?.run_id, run?.traced],
+  );
   const did: Deeds = trace.data ? sumHookActions(trace.data.spans) : () => undefined;
   return (
     <div className="panel">
-      <Show of={onion} what="its onion">{(found) => <Operations operations={found.operations} did={did} />}</Show>
-      <p className="note">{trace.data ? "Highlighted rings acted in the selected run. Select a ring for details." : "After a run, each ring shows its verdicts."}</p>
+      <Show of={onion} what="its onion">
+        {(found) => <Operations operations={found.operations} did={did} />}
+      </Show>
+      <p className="note">
+        {trace.data
+          ? "Highlighted rings acted in the selected run. Select a ring for details."
+          : "After a run, each ring shows its verdicts."}
+      </p>
     </div>
   );
 }
@@ -37,7 +46,11 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
   return (
     <>
       <div className="segments" role="group" aria-label="Operation">
-        {operations.map(({ operation }) => <button key={operation} aria-pressed={operation === shown.operation} onClick={() => choose(operation)}>{NAMES[operation] ?? operation}</button>)}
+        {operations.map(({ operation }) => (
+          <button key={operation} aria-pressed={operation === shown.operation} onClick={() => choose(operation)}>
+            {NAMES[operation] ?? operation}
+          </button>
+        ))}
       </div>
       <Onion operation={shown.operation} rings={rings} />
       <Legend />
@@ -48,7 +61,12 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
 
 export function toRing(info: Info, operation: string, did: Deeds): Ring {
   const deed = did(operation, info.hook);
-  const about: Ring = { name: info.hook, position: info.position as Ring["position"], source: info.source, fail: info.fail };
+  const about: Ring = {
+    name: info.hook,
+    position: info.position as Ring["position"],
+    source: info.source,
+    fail: info.fail,
+  };
   if (info.match?.length) about.match = info.match.join(", ");
   return deed ? { ...about, did: deed.text, acted: deed.acted } : about;
 }
@@ -56,7 +74,12 @@ export function toRing(info: Info, operation: string, did: Deeds): Ring {
 function Legend() {
   return (
     <ul className="legend" aria-label="Colours">
-      {(["after", "wrap", "before", "guard"] as const).map((position) => <li key={position} className={position}><i />{position}</li>)}
+      {(["after", "wrap", "before", "guard"] as const).map((position) => (
+        <li key={position} className={position}>
+          <i />
+          {position}
+        </li>
+      ))}
     </ul>
   );
 }
@@ -66,8 +89,31 @@ function List({ rings }: { rings: Ring[] }) {
     <details className="wide">
       <summary>As a list</summary>
       <table>
-        <thead><tr><th>hook</th><th>position</th><th>source</th><th>on failure</th><th>in this run</th></tr></thead>
-        <tbody>{rings.map((ring) => <tr key={ring.name}><td><code>{ring.name}</code></td><td>{ring.position}{ring.match ? `, for ${ring.match}` : ""}</td><td>{ring.source}</td><td>{ring.fail}</td><td>{ring.did}</td></tr>)}</tbody>
+        <thead>
+          <tr>
+            <th>hook</th>
+            <th>position</th>
+            <th>source</th>
+            <th>on failure</th>
+            <th>in this run</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rings.map((ring) => (
+            <tr key={ring.name}>
+              <td>
+                <code>{ring.name}</code>
+              </td>
+              <td>
+                {ring.position}
+                {ring.match ? `, for ${ring.match}` : ""}
+              </td>
+              <td>{ring.source}</td>
+              <td>{ring.fail}</td>
+              <td>{ring.did}</td>
+            </tr>
+          ))}
+        </tbody>
       </table>
     </details>
   );

@@ -11,7 +11,16 @@ export function Regressions({ report, open }: { report: EvalReport; open: (id: s
       <ul className="rows">
         {report.regressions.map((one) => (
           <li key={`${one.case} ${one.variant} ${one.against}`}>
-            <div className="line"><b>{one.case}</b><span>fails with {one.variant}, passes {one.against === "variant" ? `with ${one.reference}` : "in the baseline"}</span><button onClick={() => open(one.case)} aria-label={`Show ${one.case}`}>Show</button></div>
+            <div className="line">
+              <b>{one.case}</b>
+              <span>
+                fails with {one.variant}, passes{" "}
+                {one.against === "variant" ? `with ${one.reference}` : "in the baseline"}
+              </span>
+              <button onClick={() => open(one.case)} aria-label={`Show ${one.case}`}>
+                Show
+              </button>
+            </div>
             <p className="note">{one.detail}</p>
           </li>
         ))}

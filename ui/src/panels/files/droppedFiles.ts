@@ -5,7 +5,8 @@ export interface Upload {
   file: File;
 }
 
-export const readChosen = (files: Iterable<File>): Upload[] => [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+export const readChosen = (files: Iterable<File>): Upload[] =>
+  [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 
 /** Read everything dropped. The data is available only during the event, so reading starts at once. */
 export async function readDropped(data: DataTransfer): Promise<Upload[]> {

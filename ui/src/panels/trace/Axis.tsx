@@ -9,7 +9,13 @@ export function Axis({ view }: { view: View }) {
   return (
     <div className="axis" aria-hidden="true">
       <span />
-      <span>{MARKS.map((share) => <small key={share} style={share === 1 ? { right: 0 } : { left: `${share * 100}%` }}>{formatDuration(view.from + (view.to - view.from) * share)}</small>)}</span>
+      <span>
+        {MARKS.map((share) => (
+          <small key={share} style={share === 1 ? { right: 0 } : { left: `${share * 100}%` }}>
+            {formatDuration(view.from + (view.to - view.from) * share)}
+          </small>
+        ))}
+      </span>
     </div>
   );
 }

@@ -4,7 +4,13 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { layOutSpans, type Span } from "../../parts/spans";
 import { Waterfall } from "./Waterfall";
 
-const span = (name: string, start: number, ms: number, attributes: Span["attributes"], more: Partial<Span> = {}): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
+const span = (
+  name: string,
+  start: number,
+  ms: number,
+  attributes: Span["attributes"],
+  more: Partial<Span> = {},
+): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
 
 const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
   children: [
@@ -18,14 +24,16 @@ const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
 }); // prettier-ignore
 
 beforeEach(() => {
-  for (const size of ["clientHeight", "clientWidth"] as const) vi.spyOn(Element.prototype, size, "get").mockReturnValue(600); // nothing has a size here
+  for (const size of ["clientHeight", "clientWidth"] as const)
+    vi.spyOn(Element.prototype, size, "get").mockReturnValue(600); // nothing has a size here
 });
 afterEach(() => {
   cleanup();
   vi.restoreAllMocks();
 });
 
-const names = () => screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
+const names = () =>
+  screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
 
 it("is walked through with arrows, and says all that is known of a span", () => {
   render(<Waterfall rows={layOutSpans([RUN], true)} />);

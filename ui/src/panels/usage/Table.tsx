@@ -9,12 +9,30 @@ export function Table({ report, users }: { report: UsageReport; users: boolean }
     <details className="wide">
       <summary>Show as table</summary>
       <table aria-label="Usage by day, agent and model">
-        <thead><tr><th>day</th>{users && <th>user</th>}<th>agent</th><th>model</th><th className="number">runs</th><th className="number">in</th><th className="number">cached</th><th className="number">out</th><th className="number">cost</th></tr></thead>
+        <thead>
+          <tr>
+            <th>day</th>
+            {users && <th>user</th>}
+            <th>agent</th>
+            <th>model</th>
+            <th className="number">runs</th>
+            <th className="number">in</th>
+            <th className="number">cached</th>
+            <th className="number">out</th>
+            <th className="number">cost</th>
+          </tr>
+        </thead>
         <tbody>
           {rows.map((row) => (
             <tr key={`${row.day} ${row.user_id} ${row.agent} ${row.model}`}>
-              <td>{row.day}</td>{users && <td>{row.user}</td>}<td>{row.agent}</td><td>{row.model}</td>
-              <td className="number">{formatCount(row.runs)}</td><td className="number">{formatCount(row.input_tokens)}</td><td className="number">{formatCount(row.cached_tokens)}</td><td className="number">{formatCount(row.output_tokens)}</td>
+              <td>{row.day}</td>
+              {users && <td>{row.user}</td>}
+              <td>{row.agent}</td>
+              <td>{row.model}</td>
+              <td className="number">{formatCount(row.runs)}</td>
+              <td className="number">{formatCount(row.input_tokens)}</td>
+              <td className="number">{formatCount(row.cached_tokens)}</td>
+              <td className="number">{formatCount(row.output_tokens)}</td>
               <td className="number">{row.unpriced && !row.cost ? "unknown" : formatDollars(row.cost)}</td>
             </tr>
           ))}
