@@ -40,7 +40,7 @@ lint: $(ready) ## check style, types and layers
 	$(python) -m ruff format --check
 	$(python) -m mypy src $(wildcard tests/typing)
 	.venv/bin/lint-imports --no-logo
-	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit; fi
+	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit && npx --no-install eslint . && npx --no-install prettier --check --log-level warn .; fi
 
 fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix

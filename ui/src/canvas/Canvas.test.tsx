@@ -35,7 +35,7 @@ it("changes a table and saves it", async () => {
   fireEvent.keyDown(screen.getByLabelText("Value"), { key: "Enter" });
   fireEvent.click(screen.getByRole("button", { name: "Save" }));
   await waitFor(() => expect(files.get("a.csv")).toBe("n\n2\n"));
-  await waitFor(() => expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true));
+  await waitFor(() => expect(screen.getByRole<HTMLButtonElement>("button", { name: "Save" }).disabled).toBe(true));
   stop();
 });
 

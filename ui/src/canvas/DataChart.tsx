@@ -15,11 +15,12 @@ export function DataChart({ table }: { table: Table }) {
   const [kind, setKind] = useState<ChartData["kind"] | null>(null);
   const [along, setAlong] = useState(() => firstLabel(table, able));
   const [chosen, setChosen] = useState<number[] | null>(null);
-  const series = (chosen ?? able.filter((column) => column !== along).slice(0, 3)).filter(
-    (column) => column < table.columns.length,
-  );
+  const series = useMemo(() => {
+    const wanted = chosen ?? able.filter((column) => column !== along).slice(0, 3);
+    return wanted.filter((column) => column < table.columns.length);
+  }, [chosen, able, along, table]);
   const shown = kind ?? (table.rows.length > MOST_BARS ? "line" : "bar");
-  const data = useMemo(() => chartOf(table, shown, along, series), [table, shown, along, series.join()]);
+  const data = useMemo(() => chartOf(table, shown, along, series), [table, shown, along, series]);
   if (!able.length) return <p className="empty">This table has no numeric columns to plot.</p>;
   const flip = (column: number) =>
     setChosen(series.includes(column) ? series.filter((one) => one !== column) : [...series, column]);

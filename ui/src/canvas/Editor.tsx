@@ -42,6 +42,7 @@ export default function Editor({ tab }: { tab: Tab }) {
       if (tabOf(tab.id)) STATES.set(tab.id, made.state);
       made.destroy();
     };
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- `tab` changes with each key; the effect below writes its text
   }, [tab.id, tab.cut, odd]);
   useEffect(() => {
     const { current } = view;

@@ -2,6 +2,8 @@
 
 import Papa from "papaparse";
 
+import { formatValue } from "../api/values";
+
 export interface Table {
   columns: string[];
   rows: string[][];
@@ -87,12 +89,7 @@ function readJson(text: string): Table {
   };
 }
 
-const rowCells = (row: Row, columns: string[]): string[] => columns.map((column) => formatCell(row[column]));
-
-function formatCell(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
+const rowCells = (row: Row, columns: string[]): string[] => columns.map((column) => formatValue(row[column]));
 
 export function writeTable(table: Table): string {
   if (table.format === "json") return `${JSON.stringify(table.objects, null, table.indent)}\n`;

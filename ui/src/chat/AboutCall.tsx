@@ -92,15 +92,16 @@ function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
 /** The new content of a file, compared with the current one. */
 function Written({ of, path, content }: { of: Place | null; path: string; content: string }) {
   const [old, setOld] = useState("");
+  const [agent, thread] = [of?.agent, of?.thread];
   useEffect(() => {
     let late = false;
-    if (of)
-      api.files.read(of.agent, path, of.thread).then(
+    if (agent !== undefined)
+      api.files.read(agent, path, thread).then(
         (file) => !late && file.encoding !== "base64" && setOld(file.content),
         () => undefined,
       ); // one that is not there is new
     return () => void (late = true);
-  }, [of?.agent, of?.thread, path]);
+  }, [agent, thread, path]);
   return <Diff path={path} lines={diff(old, content)} />;
 }
 

@@ -29,7 +29,9 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
     setBusy(true);
     await answerQuestion(asked, decision);
     setBusy(false);
-    if (!app.get().approvals.some((one) => one.id === asked.id)) (setWords(null), setArgs(null)); // otherwise it was not accepted
+    if (app.get().approvals.some((one) => one.id === asked.id)) return; // it was not accepted
+    setWords(null);
+    setArgs(null);
   };
   return (
     <div className="ask">

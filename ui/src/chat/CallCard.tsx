@@ -2,6 +2,7 @@
 
 import { memo, useEffect, useMemo, useState } from "react";
 
+import { formatValue } from "../api/values";
 import { OutputText } from "../parts/OutputText";
 import { formatDuration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
@@ -91,7 +92,7 @@ function Inside({ call }: { call: Call }) {
       {over && (
         <div className="call-foot">
           <Why call={call.id} seen={call.why} />
-          {WRITES.has(call.name) && call.state === "done" && <OpenFile path={String(call.args["path"] ?? "")} />}
+          {WRITES.has(call.name) && call.state === "done" && <OpenFile path={formatValue(call.args["path"])} />}
         </div>
       )}
     </div>

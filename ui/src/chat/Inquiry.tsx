@@ -3,6 +3,7 @@
 import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
+import { formatValue } from "../api/values";
 import { answerQuestion } from "../state/talk";
 
 type Value = boolean | string | string[];
@@ -45,7 +46,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
 
 function inquiryOf(asked: Approval): About {
   const { kind, options, default: preset } = (asked.about ?? {}) as Record<string, unknown>;
-  return { kind: String(kind ?? "input"), options: Array.isArray(options) ? options.map(String) : [], preset };
+  return { kind: formatValue(kind, "input"), options: Array.isArray(options) ? options.map(String) : [], preset };
 }
 
 interface Part {

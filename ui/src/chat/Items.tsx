@@ -89,8 +89,11 @@ function Edit({
     if (!running) void retryRun(said, words).then((sent) => sent && write(null));
   };
   const key = (event: React.KeyboardEvent) => {
-    if (event.key === "Escape") (event.preventDefault(), write(null));
-    else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim()) submit(event);
+    if (event.key === "Escape") {
+      event.preventDefault();
+      write(null);
+    } else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim())
+      submit(event);
   };
   return (
     <form className="said edit" onSubmit={submit}>

@@ -1,7 +1,7 @@
 /** Messages, drawn only where they are looked at, however many there are. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import { Failing } from "../shell/Failing";
 import { patchApp, useApp } from "../state/app";
@@ -83,10 +83,10 @@ const INPUTS = ["wheel", "touchmove", "pointerdown", "pointermove", "keydown"] a
 function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void, () => void] {
   const [atEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
-  const toEnd = () => {
+  const toEnd = useCallback(() => {
     follows.current = true;
     place.current?.scrollTo({ top: place.current.scrollHeight });
-  };
+  }, [place]);
   useLayoutEffect(() => {
     const box = place.current!;
     let before = box.scrollTop;
@@ -121,7 +121,7 @@ function useOwnMessage(pending: Said[], toEnd: () => void): void {
   const sent = pending.findLast((one) => one.key.startsWith("sent-"))?.key;
   useEffect(() => {
     if (sent) toEnd();
-  }, [sent]);
+  }, [sent, toEnd]);
 }
 
 /** Go to the entry that is looked for, once it is there. */

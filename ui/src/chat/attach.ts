@@ -43,7 +43,7 @@ async function toPart(file: File): Promise<Media> {
 function readBase64(file: File): Promise<string> {
   return new Promise((done, failed) => {
     const reader = new FileReader();
-    reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onload = () => done((reader.result as string).replace(/^[^,]*,/, ""));
     reader.onerror = () => failed(reader.error ?? new Error(`${file.name} cannot be read`));
     reader.readAsDataURL(file);
   });

@@ -31,8 +31,10 @@ function diffMiddle(a: string[], b: string[]): Line[] {
   const made: Line[] = [];
   let [i, j] = [0, 0];
   while (i < a.length && j < b.length) {
-    if (a[i] === b[j]) (made.push({ kind: "same", text: a[i++]! }), j++);
-    else if (length[i + 1]![j]! >= length[i]![j + 1]!) made.push({ kind: "gone", text: a[i++]! });
+    if (a[i] === b[j]) {
+      made.push({ kind: "same", text: a[i++]! });
+      j++;
+    } else if (length[i + 1]![j]! >= length[i]![j + 1]!) made.push({ kind: "gone", text: a[i++]! });
     else made.push({ kind: "new", text: b[j++]! });
   }
   return [...made, ...gone(a.slice(i)), ...come(b.slice(j))];

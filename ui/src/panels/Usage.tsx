@@ -35,10 +35,10 @@ export default function Usage() {
   const [agent, setAgent] = useState("");
   const [everyone, setEveryone] = useState(false);
   const [measure, setMeasure] = useState<Measure>("tokens");
-  const range = periodOf(length);
+  const { since, until } = periodOf(length);
   const report = useLoad(
-    () => api.usage.report({ ...range, agent, user: everyone ? "*" : "" }),
-    [range.since, range.until, agent, everyone],
+    () => api.usage.report({ since, until, agent, user: everyone ? "*" : "" }),
+    [since, until, agent, everyone],
     `${running} ${useEvery(LOOK_MS)}`,
   );
   return (
@@ -71,9 +71,7 @@ export default function Usage() {
         </div>
       </div>
       <Show of={report} what="usage">
-        {(found) => (
-          <Found report={found} all={listDays(range.since, range.until)} measure={measure} everyone={everyone} />
-        )}
+        {(found) => <Found report={found} all={listDays(since, until)} measure={measure} everyone={everyone} />}
       </Show>
     </div>
   );

@@ -9,6 +9,7 @@ import { useEvery, useLoad } from "./useLoad";
 afterEach(cleanup);
 
 function Shown({ load, of, again = 0 }: { load: (of: string) => Promise<string>; of: string; again?: number }) {
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- a new function does not load again
   const loaded = useLoad(() => load(of), [of], again);
   return (
     <Show of={loaded} what="it">

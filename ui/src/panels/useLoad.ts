@@ -36,10 +36,12 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
           }));
       },
     );
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the linter checks `deps` where useLoad is called
   }, deps);
   useEffect(() => {
     set({ data: undefined, error: "", busy: true });
     read();
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- a counter, and its newest value is wanted
     return () => void ++latest.current;
   }, [read]);
   const before = useRef(again);

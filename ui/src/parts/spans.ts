@@ -1,6 +1,7 @@
 /** The spans of a run, laid out as a waterfall. */
 
 import type { components } from "../api/schema";
+import { formatValue } from "../api/values";
 
 export type Span = components["schemas"]["TraceSpan"];
 export type Kind = "run" | "step" | "model" | "tool" | "hook";
@@ -67,10 +68,10 @@ function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
 
 function spanLabel(span: Span): string {
   const of = span.attributes ?? {};
-  if (span.name === "tool.call") return String(of["tool_name"] ?? of["gen_ai.tool.name"] ?? "tool");
-  if (span.name === "llm.call") return String(of["gen_ai.request.model"] ?? "model");
-  if (span.name === "step") return `step ${String(of["step"] ?? "")}`;
-  return String(of["gen_ai.agent.name"] ?? span.name);
+  if (span.name === "tool.call") return formatValue(of["tool_name"] ?? of["gen_ai.tool.name"], "tool");
+  if (span.name === "llm.call") return formatValue(of["gen_ai.request.model"], "model");
+  if (span.name === "step") return `step ${formatValue(of["step"])}`;
+  return formatValue(of["gen_ai.agent.name"], span.name);
 }
 
 function spanTokens(span: Span): number {
@@ -94,7 +95,7 @@ export function filterRows(rows: readonly Row[], words: string, kinds: ReadonlyS
 }
 
 const rowText = (row: Row): string =>
-  `${row.label} ${row.kind} ${row.span.error ?? ""} ${String(row.span.attributes?.["tool_args"] ?? "")}`.toLowerCase();
+  `${row.label} ${row.kind} ${row.span.error ?? ""} ${formatValue(row.span.attributes?.["tool_args"])}`.toLowerCase();
 
 export function totalDuration(rows: readonly Row[]): number {
   return Math.max(1, ...rows.map((row) => row.from + row.ms));

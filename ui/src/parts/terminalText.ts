@@ -8,8 +8,10 @@ export interface Piece {
   colour: string; // exact colours of the foreground, where the 16 names do not suffice
 }
 
+/* eslint-disable no-control-regex -- escape sequences begin with a control character */
 const LINKS = /\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)/g; // titles and links
 const MOVES = /\u001b(?:\[[\d;?]*[A-Za-ln-z@]|[()][A-Z\d]|[=>78cDEHM])/g; // all but colours
+/* eslint-enable no-control-regex */
 
 export function terminalPieces(text: string): Piece[] {
   const lines = overwriteLines(text.replace(LINKS, "").replace(MOVES, ""));

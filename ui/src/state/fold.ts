@@ -1,6 +1,7 @@
 /** A conversation as it is shown, folded from the frames of its runs. Folding a frame twice changes nothing. */
 
 import type { Part } from "../api";
+import { formatValue } from "../api/values";
 
 export interface Why {
   hook: string;
@@ -180,7 +181,7 @@ const STEPS: Record<string, Step> = {
   done: (old, event, seq) => endRun(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
   error: (old, event, seq) => {
     const error = record(event, "error");
-    return endRun(old, event, seq, "failed", "error", String(error?.["message"] ?? "the run failed"));
+    return endRun(old, event, seq, "failed", "error", formatValue(error?.["message"], "the run failed"));
   },
 };
 

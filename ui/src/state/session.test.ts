@@ -119,7 +119,7 @@ it("goes on with a new thread where the wanted one is gone, or is deleted", asyn
   server = serve({ ...lists(), "DELETE /threads/th_2": () => null });
   await openThread("th_1");
   expect([app.get().thread, app.get().notices.length, app.get().opening]).toEqual(["", 1, ""]);
-  patchApp({ thread: "th_2", threads: [thread("th_2", 1) as never] });
+  patchApp({ thread: "th_2", threads: [thread("th_2", 1)] });
   await removeThread("th_2");
   await vi.waitFor(() => expect([app.get().thread, app.get().threads]).toEqual(["", []]));
 });

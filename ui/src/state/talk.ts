@@ -55,7 +55,7 @@ export function sendMessage(
   { thread, agent }: Pick<AppState, "thread" | "agent"> = app.get(),
 ): Promise<void> {
   const key = newKey();
-  const shown = toUserItem(0, message.content as string | api.Part[], "", `sent-${key}`);
+  const shown = toUserItem(0, message.content, "", `sent-${key}`);
   const line = lineOf(thread);
   updateConversation(thread, (old) => ({ ...old, pending: [...old.pending, shown] }));
   const done = line.last.then(() => deliverMessage(line, { agent, message, key, shown }));

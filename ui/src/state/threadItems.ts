@@ -1,6 +1,7 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
+import { formatValue } from "../api/values";
 import {
   type Call,
   type Child,
@@ -126,8 +127,8 @@ function storedChild(thread: string, args: Record<string, unknown>): Child {
   return {
     run: "",
     thread,
-    agent: String(args["agent"] ?? "subagent"),
-    prompt: String(args["prompt"] ?? ""),
+    agent: formatValue(args["agent"], "subagent"),
+    prompt: formatValue(args["prompt"]),
     items: [],
     outcome: "",
     text: "",

@@ -15,11 +15,11 @@ export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: (
   const real = globalThis.fetch;
   const asked: Asked[] = [];
   globalThis.fetch = (input, init = {}) => {
-    const path = String(input);
+    const path = input instanceof Request ? input.url : input.toString();
     const one = {
       method: init.method ?? "GET",
       path,
-      body: typeof init.body === "string" ? JSON.parse(init.body) : undefined,
+      body: typeof init.body === "string" ? (JSON.parse(init.body) as unknown) : undefined,
       headers: (init.headers ?? {}) as Record<string, string>,
     };
     asked.push(one);

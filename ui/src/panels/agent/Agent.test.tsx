@@ -16,7 +16,7 @@ beforeEach(() => {
   asked = [];
   patchApp({ me: { id: "1", username: "ada", role: "user" } });
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
-    asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
+    asked.push({ method: init.method!, path, body: init.body ? (JSON.parse(init.body as string) as unknown) : null });
     const answer = answers[`${init.method} ${path}`] ?? null;
     return Promise.resolve(answer instanceof Response ? answer : new Response(JSON.stringify(answer)));
   });

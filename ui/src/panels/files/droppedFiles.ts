@@ -12,7 +12,7 @@ export const readChosen = (files: Iterable<File>): Upload[] =>
 export async function readDropped(data: DataTransfer): Promise<Upload[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry?.() ?? null);
   if (!entries.some((entry) => entry?.isDirectory)) return readChosen(data.files);
-  const found = await Promise.all(entries.map((entry) => (entry ? readEntry(entry) : [])));
+  const found = await Promise.all(entries.filter((entry) => entry !== null).map(readEntry));
   return found.flat();
 }
 

@@ -30,7 +30,7 @@ beforeEach(() => {
   };
   patchApp({ me: { id: "1", username: "ada", role: "user" }, agents: [], agent: "coder", thread: "" });
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
-    asked.push({ method: init.method!, path, body: init.body ? JSON.parse(String(init.body)) : null });
+    asked.push({ method: init.method!, path, body: init.body ? (JSON.parse(init.body as string) as unknown) : null });
     const permissions = {
       agent_id: "coder",
       mode: "plan",
