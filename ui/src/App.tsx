@@ -10,6 +10,7 @@ import { SignIn } from "./shell/SignIn";
 import { Threads } from "./shell/Threads";
 import { TopBar } from "./shell/TopBar";
 import { app, openConversation, type Panel, patchApp, useApp } from "./state/app";
+import styles from "./shell/shell.module.css";
 
 const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
@@ -59,9 +60,9 @@ function Desk() {
   useTitle();
   useNoDrops();
   return (
-    <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
+    <div className={styles.desk} data-panel={panel ?? ""} data-drawer={drawer || undefined}>
       <a
-        className="skip"
+        className={styles.skip}
         href="#message"
         onClick={(event) => {
           event.preventDefault();
@@ -72,8 +73,10 @@ function Desk() {
       </a>
       <TopBar panels={NAMES} />
       <Threads />
-      {drawer && <button className="shade" aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />}
-      <main className="middle">
+      {drawer && (
+        <button className={styles.shade} aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />
+      )}
+      <main className={styles.middle}>
         <Failing what="The conversation">
           <Chat />
         </Failing>
@@ -93,8 +96,8 @@ function Side({ panel }: { panel: Panel }) {
     if (!writing) head.current?.focus({ preventScroll: true }); // do not move the focus while the user types
   }, []);
   return (
-    <aside className="side" aria-label={title}>
-      <header className="side-head">
+    <aside className={styles.side} aria-label={title}>
+      <header className={styles.sideHead}>
         <h2 ref={head} tabIndex={-1}>
           {title}
         </h2>
@@ -102,7 +105,7 @@ function Side({ panel }: { panel: Panel }) {
           <Icon name="close" />
         </button>
       </header>
-      <div className="side-body">
+      <div className={styles.sideBody}>
         <Failing what={title}>
           <Suspense
             fallback={

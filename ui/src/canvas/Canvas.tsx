@@ -1,7 +1,5 @@
 /** The canvas: open tabs and the active one. */
 
-import "./canvas.css";
-
 import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
 import { app, openConversation, patchApp } from "../state/app";
@@ -10,6 +8,7 @@ import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
 import { type Tab, tabOf, updateTab, useCanvas } from "./tabs";
 import { Toolbar } from "./Toolbar";
+import styles from "./canvas.module.css";
 
 const Editor = lazy(() => import("./Editor"));
 const Compare = lazy(() => import("./Compare"));
@@ -29,7 +28,7 @@ export default function Canvas() {
   if (!tab) return <Nothing />;
   const keep = () => (tab.file ? void saveTab(tab.id) : setNaming(tab.id));
   return (
-    <div className="canvas" onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
+    <div className={styles.canvas} onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
       <TabBar />
       <Toolbar
         key={tab.id}
@@ -40,16 +39,16 @@ export default function Canvas() {
       />
       {tab.theirs !== null && <Conflict tab={tab} />}
       {tab.gone && (
-        <p className="hint" role="status">
+        <p className={styles.hint} role="status">
           {tab.name} is no longer in the workspace. Save writes it again.
         </p>
       )}
       {tab.cut && (
-        <p className="hint">
+        <p className={styles.hint}>
           This file is larger than 10 MB: only the beginning is shown, read-only. Download it for the whole file.
         </p>
       )}
-      <div className="canvas-body" role="tabpanel" id="canvas-body" aria-label={tab.name}>
+      <div className={styles.canvasBody} role="tabpanel" id="canvas-body" aria-label={tab.name}>
         <Suspense
           fallback={
             <p className="waiting" role="status">
@@ -117,7 +116,7 @@ function Body({ tab }: { tab: Tab }) {
 
 function Conflict({ tab }: { tab: Tab }) {
   return (
-    <div className="conflict" role="alert">
+    <div className={styles.conflict} role="alert">
       <span>{tab.name} was changed elsewhere while you changed it here.</span>
       <button onClick={() => updateTab(tab.id, { view: "diff" })}>Compare</button>
       <button onClick={() => resolveConflict(tab.id, "theirs")}>Use the file’s version</button>
@@ -128,7 +127,7 @@ function Conflict({ tab }: { tab: Tab }) {
 
 function Nothing() {
   return (
-    <div className="nothing">
+    <div className={styles.nothing}>
       <p>Files that the agent writes open here: code, tables, documents, slides, web pages and images.</p>
       <p>
         <button onClick={() => patchApp({ panel: "files" })}>Open a file</button>

@@ -1,9 +1,8 @@
 /** A chart as a picture: bars, lines, areas or a pie. It is small, and the same on slides and over tables. */
 
-import "./chart.css";
-
 import type { ChartData } from "./deck";
 import { formatBrief, labelStep, axisTicks } from "./scale";
+import styles from "./chart.module.css";
 
 const WIDE = 640;
 const HIGH = 300;
@@ -18,13 +17,13 @@ export function Chart({ data }: { data: ChartData }) {
   if (!known.length || !data.labels.length) return <p className="empty">No numbers to plot.</p>;
   const named = data.kind === "pie" ? data.labels : data.series.map((one) => one.name);
   return (
-    <figure className="chart">
+    <figure className={styles.chart} data-chart="">
       {data.title && <figcaption>{data.title}</figcaption>}
       <svg viewBox={`0 0 ${WIDE + LEFT + 8} ${HIGH + TOP + 34}`} role="img" aria-label={summarizeChart(data)}>
         {data.kind === "pie" ? <Pie data={data} /> : <Plot data={data} known={known} />}
       </svg>
       {(named.length > 1 || data.kind === "pie") && (
-        <ul className="legend">
+        <ul className={styles.legend}>
           {named.slice(0, 24).map((name, at) => (
             <li key={at}>
               <i style={{ background: seriesColour(at) }} />
@@ -51,7 +50,13 @@ function Plot({ data, known }: { data: ChartData; known: number[] }) {
     <>
       {marks.map((mark) => (
         <g key={mark}>
-          <line x1={LEFT} x2={LEFT + WIDE} y1={y(mark)} y2={y(mark)} className={mark === 0 ? "ground" : "rule"} />
+          <line
+            x1={LEFT}
+            x2={LEFT + WIDE}
+            y1={y(mark)}
+            y2={y(mark)}
+            className={mark === 0 ? styles.ground : styles.rule}
+          />
           <text x={LEFT - 8} y={y(mark)} textAnchor="end" dominantBaseline="central">
             {formatBrief(mark)}
           </text>
@@ -152,7 +157,7 @@ function Pie({ data }: { data: ChartData }) {
         key={at}
         d={`M ${x} ${y} L ${place(from)} A ${radius} ${radius} 0 ${to - from > 0.5 ? 1 : 0} 1 ${place(to)} Z`}
         fill={seriesColour(at)}
-        className="slice"
+        className={styles.slice}
       >
         {title}
       </path>

@@ -9,6 +9,7 @@ import { loadLanguage } from "./languages";
 import { look } from "./look";
 import { type Tab, updateTab } from "./tabs";
 import { versionsOf } from "./versions";
+import styles from "./canvas.module.css";
 
 export default function Compare({ tab }: { tab: Tab }) {
   const versions = versionsOf(tab);
@@ -21,7 +22,7 @@ export default function Compare({ tab }: { tab: Tab }) {
       </p>
     );
   return (
-    <div className="compare">
+    <div className={styles.compare}>
       <label>
         Compare with{" "}
         <select value={versions.indexOf(chosen)} onChange={(event) => setWanted(Number(event.target.value))}>
@@ -67,5 +68,5 @@ function Difference({ name, old, now }: { name: string; old: string; now: string
       view?.destroy();
     };
   }, [name, old, now]);
-  return <div className="editor" ref={place} />;
+  return <div className={styles.editor} ref={place} />;
 }

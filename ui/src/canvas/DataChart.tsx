@@ -5,6 +5,7 @@ import { useMemo, useState } from "react";
 import { Chart } from "./Chart";
 import type { ChartData } from "./deck";
 import { parseNumber, numericColumns, type Table } from "./table";
+import styles from "./canvas.module.css";
 
 const KINDS = ["bar", "line", "area", "pie"] as const;
 export const MOST_POINTS = 1_000;
@@ -25,8 +26,8 @@ export function DataChart({ table }: { table: Table }) {
   const flip = (column: number) =>
     setChosen(series.includes(column) ? series.filter((one) => one !== column) : [...series, column]);
   return (
-    <div className="data-chart">
-      <div className="chart-options">
+    <div className={styles.dataChart}>
+      <div className={styles.chartOptions}>
         <label>
           Chart{" "}
           <select value={shown} onChange={(event) => setKind(event.target.value as ChartData["kind"])}>

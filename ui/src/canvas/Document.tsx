@@ -6,6 +6,7 @@ import { Markdown } from "../parts/Markdown";
 import { findCodeLines } from "./codeLines";
 import { Named } from "./Picture";
 import type { Tab } from "./tabs";
+import styles from "./canvas.module.css";
 
 type Piece = { text: string } | { words: string; name: string };
 
@@ -33,7 +34,7 @@ export default function Document({ tab }: { tab: Tab }) {
   const all = useMemo(() => splitPictures(tab.text), [tab.text]);
   if (!all.length) return <p className="empty">This document is empty. Switch to Code to edit it.</p>;
   return (
-    <article className="document" tabIndex={0} aria-label={tab.name}>
+    <article className={styles.document} tabIndex={0} aria-label={tab.name}>
       {all.map((piece, at) =>
         "text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />,
       )}

@@ -18,6 +18,7 @@ import { useEffect, useRef } from "react";
 import { loadLanguage } from "./languages";
 import { look } from "./look";
 import { canvas, changeText, type Tab, tabOf } from "./tabs";
+import styles from "./canvas.module.css";
 
 const STATES = new Map<string, EditorState>(); // of the tabs that are not shown
 const SPOKEN = new Compartment(); // the language, which loads after the text
@@ -51,7 +52,7 @@ export default function Editor({ tab }: { tab: Tab }) {
   }, [tab.text, tab.id, odd]);
   return (
     <div
-      className="editor"
+      className={styles.editor}
       ref={place}
       data-tab={tab.id}
       onKeyDown={(event) => {
@@ -65,7 +66,8 @@ export default function Editor({ tab }: { tab: Tab }) {
 /** Escape lets Tab leave the editor, and F6 leaves it at once; neither closes the panel. */
 function handleLeaveKeys(event: React.KeyboardEvent): void {
   event.stopPropagation();
-  if (event.key === "F6") document.querySelector<HTMLElement>(".canvas-tabs [aria-selected=true]")?.focus();
+  if (event.key === "F6")
+    document.querySelector<HTMLElement>("[role=tablist][aria-label='Open files'] [aria-selected=true]")?.focus();
 }
 
 /** Restore the editor state of a tab, if it still fits the text. */
@@ -107,7 +109,7 @@ export function findChange(old: string, now: string): { from: number; to: number
 
 /** The editor of a tab, if it is shown: its steps are finer than the tab's. */
 export function stepEditor(id: string, which: "undo" | "redo"): boolean {
-  const shown = document.querySelector<HTMLElement>(`.editor[data-tab="${CSS.escape(id)}"] .cm-editor`);
+  const shown = document.querySelector<HTMLElement>(`[data-tab="${CSS.escape(id)}"] .cm-editor`);
   const view = shown && EditorView.findFromDOM(shown);
   return view ? (which === "undo" ? undo : redo)(view) : false;
 }

@@ -6,6 +6,7 @@ import { notify } from "../state/app";
 import { keyAction, type Cell } from "./gridKeys";
 import { GridRow } from "./GridRow";
 import { withCell, type Look, numericColumns, visibleRows, type Table, withoutRow, withRow } from "./table";
+import styles from "./canvas.module.css";
 
 export const PAGE_ROWS = 100;
 
@@ -69,8 +70,8 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
   };
 
   return (
-    <div className="data">
-      <div className="grid-tools">
+    <div className={styles.data}>
+      <div className={styles.gridTools}>
         <label className="visually-hidden" htmlFor="grid-filter">
           Filter rows
         </label>
@@ -97,9 +98,9 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
           {places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}
         </small>
       </div>
-      <div className="grid-place">
+      <div className={styles.gridPlace}>
         <table
-          className="grid"
+          className={styles.grid}
           role="grid"
           aria-rowcount={places.length + 1}
           aria-colcount={table.columns.length}
@@ -161,11 +162,15 @@ function Head({
   return (
     <thead>
       <tr>
-        <th className="row-number">
+        <th className={styles.rowNumber}>
           <span className="visually-hidden">Row</span>
         </th>
         {table.columns.map((name, column) => (
-          <th key={column} aria-sort={sorted(column)?.order ?? "none"} className={figures.has(column) ? "figure" : ""}>
+          <th
+            key={column}
+            aria-sort={sorted(column)?.order ?? "none"}
+            className={figures.has(column) ? styles.figure : undefined}
+          >
             <button className="plain" onClick={() => sort(next(column))}>
               {name} <span aria-hidden="true">{sorted(column)?.sign}</span>
             </button>
@@ -178,7 +183,7 @@ function Head({
 
 function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page: number) => void }) {
   return (
-    <nav className="pager" aria-label="Table pages">
+    <nav className={styles.pager} aria-label="Table pages">
       <button disabled={page === 0} onClick={() => turn(page - 1)}>
         Previous
       </button>

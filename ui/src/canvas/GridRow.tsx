@@ -1,6 +1,7 @@
 /** A row of a table, one cell of which may be written into. */
 
 import { type KeyboardEvent, useRef, useState } from "react";
+import styles from "./canvas.module.css";
 
 interface Props {
   cells: string[];
@@ -20,7 +21,7 @@ interface Props {
 export function GridRow({ cells, place, row, index, figures, at, editing, choose, begin, done, cancel, go }: Props) {
   return (
     <tr aria-rowindex={index}>
-      <th scope="row" className="row-number">
+      <th scope="row" className={styles.rowNumber}>
         {place + 1}
       </th>
       {cells.map((text, column) => (
@@ -29,7 +30,7 @@ export function GridRow({ cells, place, row, index, figures, at, editing, choose
           role="gridcell"
           data-cell={`${row},${column}`}
           tabIndex={column === at ? 0 : -1}
-          className={figures.has(column) ? "figure" : ""}
+          className={figures.has(column) ? styles.figure : undefined}
           onFocus={() => column !== at && choose(column)}
           onDoubleClick={begin}
         >

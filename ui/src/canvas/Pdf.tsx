@@ -5,6 +5,7 @@ import worker from "pdfjs-dist/build/pdf.worker.min.mjs?url";
 import { useEffect, useRef, useState } from "react";
 
 import type { Tab } from "./tabs";
+import styles from "./canvas.module.css";
 
 GlobalWorkerOptions.workerSrc = worker;
 
@@ -27,8 +28,8 @@ export default function Pdf({ tab }: { tab: Tab }) {
     );
   const step = (by: number) => setScale(SCALES[Math.max(0, Math.min(SCALES.length - 1, SCALES.indexOf(scale) + by))]!);
   return (
-    <div className="pdf">
-      <div className="view-tools">
+    <div className={styles.pdf}>
+      <div className={styles.viewTools}>
         <button onClick={() => step(-1)} disabled={scale === SCALES[0]} aria-label="Zoom out">
           −
         </button>
@@ -40,7 +41,7 @@ export default function Pdf({ tab }: { tab: Tab }) {
           {document.numPages} {document.numPages === 1 ? "page" : "pages"}
         </small>
       </div>
-      <div className="pdf-pages" tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
+      <div className={styles.pdfPages} tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
         {Array.from({ length: document.numPages }, (_, at) => (
           <Page key={at} document={document} number={at + 1} scale={scale} />
         ))}
@@ -110,7 +111,7 @@ function Page({ document, number, scale }: { document: PDFDocumentProxy; number:
     };
   }, [document, number, scale, near]);
   return (
-    <div className="pdf-page" ref={place} data-page={number}>
+    <div className={styles.pdfPage} ref={place} data-page={number}>
       <canvas ref={paper} aria-hidden="true" />
       <p className="visually-hidden">
         Page {number}: {text}

@@ -4,12 +4,14 @@ import { useEffect, useState } from "react";
 
 import { usePicture } from "./pictures";
 import type { Place, Tab } from "./tabs";
+import { joinClasses } from "../parts/classes";
+import styles from "./canvas.module.css";
 
 export function Named({ file, name, words }: { file: Place | null; name: string; words: string }) {
   const url = usePicture(file, name);
   if (url === null)
     return (
-      <p className="no-picture">
+      <p className={styles.noPicture}>
         <em>{words || name}</em> <small>(image {name} not found in the workspace)</small>
       </p>
     );
@@ -35,14 +37,19 @@ export default function Picture({ tab }: { tab: Tab }) {
       </p>
     );
   return (
-    <div className="picture">
-      <div className="view-tools">
+    <div className={styles.picture}>
+      <div className={styles.viewTools}>
         <button aria-pressed={!whole} onClick={() => setWhole(!whole)}>
           {whole ? "Actual size" : "Fit"}
         </button>
         <small>{size}</small>
       </div>
-      <div className={whole ? "picture-place whole" : "picture-place"} tabIndex={0} role="group" aria-label={tab.name}>
+      <div
+        className={joinClasses(styles.picturePlace, whole && styles.whole)}
+        tabIndex={0}
+        role="group"
+        aria-label={tab.name}
+      >
         {url && (
           <img
             src={url}

@@ -6,6 +6,7 @@ import type { Deck } from "./deck";
 import { slideForKey } from "./Slides";
 import { SlideView } from "./SlideView";
 import type { Place } from "./tabs";
+import styles from "./slides.module.css";
 
 export function Present({
   deck,
@@ -37,7 +38,7 @@ export function Present({
   };
   return (
     <div
-      className="present"
+      className={styles.present}
       ref={place}
       role="dialog"
       aria-modal="true"

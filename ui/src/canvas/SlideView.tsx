@@ -1,7 +1,5 @@
 /** One slide, as large as there is room. */
 
-import "./slides.css";
-
 import { memo } from "react";
 
 import { Markdown } from "../parts/Markdown";
@@ -9,6 +7,7 @@ import { Chart } from "./Chart";
 import type { Block, Slide, Theme } from "./deck";
 import { Named } from "./Picture";
 import type { Place } from "./tabs";
+import styles from "./slides.module.css";
 
 interface Props {
   slide: Slide;
@@ -18,8 +17,8 @@ interface Props {
 
 export const SlideView = memo(function SlideView({ slide, theme, file }: Props) {
   return (
-    <div className="slide-box">
-      <section className="slide" data-slide-theme={theme} data-layout={slide.layout}>
+    <div className={styles.slideBox}>
+      <section className={styles.slide} data-slide-theme={theme} data-layout={slide.layout}>
         {slide.heading && (
           <h2>
             <Plain text={slide.heading} />
@@ -42,7 +41,7 @@ function visualBlocks(blocks: Block[]): Block[] {
 
 function Body({ blocks, file }: { blocks: Block[]; file: Place | null }) {
   return (
-    <div className="slide-body">
+    <div className={styles.slideBody}>
       {blocks.map((block, at) => (
         <Piece key={at} block={block} file={file} />
       ))}
@@ -58,7 +57,7 @@ function Piece({ block, file }: { block: Block; file: Place | null }) {
       return <Named file={file} name={block.path} words={block.words} />;
     case "columns":
       return (
-        <div className="columns">
+        <div className={styles.columns}>
           {block.columns.map((column, at) => (
             <div key={at}>
               {column.map((one, place) => (

@@ -10,6 +10,8 @@ import { download } from "./download";
 import { Present } from "./Present";
 import { SlideView } from "./SlideView";
 import { changeText, redo, type Tab, undo } from "./tabs";
+import styles from "./slides.module.css";
+import canvasStyles from "./canvas.module.css";
 
 export default function Slides({ tab }: { tab: Tab }) {
   const deck = useMemo(() => readDeck(tab.text), [tab.text]);
@@ -30,10 +32,10 @@ export default function Slides({ tab }: { tab: Tab }) {
     else setWanted(next!);
   };
   return (
-    <div className="deck">
+    <div className={styles.deck}>
       <Tools tab={tab} deck={deck} at={at} present={() => setPresenting(true)} />
       <div
-        className="stage"
+        className={styles.stage}
         tabIndex={0}
         role="group"
         aria-roledescription="slide"
@@ -42,7 +44,7 @@ export default function Slides({ tab }: { tab: Tab }) {
       >
         <SlideView slide={slide} theme={deck.theme} file={tab.file} />
       </div>
-      <div className="deck-steps">
+      <div className={styles.deckSteps}>
         <button onClick={() => setWanted(at - 1)} disabled={at === 0} aria-label="Previous slide">
           ‹
         </button>
@@ -54,11 +56,11 @@ export default function Slides({ tab }: { tab: Tab }) {
         </button>
       </div>
       {slide.notes && (
-        <p className="slide-notes">
+        <p className={styles.slideNotes}>
           <b>Notes</b> {slide.notes}
         </p>
       )}
-      <ol className="film" aria-label="All slides">
+      <ol className={styles.film} aria-label="All slides">
         {deck.slides.map((one, place) => (
           <li key={place}>
             <span inert>
@@ -98,7 +100,7 @@ function Tools({ tab, deck, at, present }: { tab: Tab; deck: Deck; at: number; p
     if (bytes) download(bytes, `${tab.name.replace(/\.\w+$/, "")}.pptx`);
   };
   return (
-    <div className="view-tools">
+    <div className={canvasStyles.viewTools}>
       <label>
         Theme{" "}
         <select

@@ -4,6 +4,8 @@ import { type KeyboardEvent, useEffect, useRef } from "react";
 
 import { showInvisible } from "./names";
 import { activateTab, closeTab, isChanged, type Tab, useCanvas } from "./tabs";
+import { joinClasses } from "../parts/classes";
+import styles from "./canvas.module.css";
 
 export function TabBar() {
   const tabs = useCanvas((state) => state.tabs);
@@ -23,7 +25,7 @@ export function TabBar() {
     requestAnimationFrame(() => chosen()?.focus());
   };
   return (
-    <div className="canvas-tabs" role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
+    <div className={styles.canvasTabs} role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
       {tabs.map((tab) => (
         <One key={tab.id} tab={tab} active={tab.id === active} />
       ))}
@@ -43,12 +45,12 @@ function One({ tab, active }: { tab: Tab; active: boolean }) {
       onClick={() => activateTab(tab.id)}
       onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}
     >
-      <span className="tab-name">
+      <span className={styles.tabName}>
         <bdi>{showInvisible(tab.name)}</bdi>
       </span>
       {changed && <span className="visually-hidden">, unsaved</span>}
       <span
-        className={changed ? "tab-close changed" : "tab-close"}
+        className={joinClasses(styles.tabClose, changed && styles.changed)}
         aria-hidden="true"
         onClick={(event) => {
           event.stopPropagation();

@@ -11,6 +11,7 @@ import { type View, VIEW_NAMES, viewsOf } from "./kind";
 import { applySpelling } from "./lineFormat";
 import { closeTab, isChanged, redo, type Tab, undo, updateTab } from "./tabs";
 import { versionsOf } from "./versions";
+import styles from "./canvas.module.css";
 
 interface Props {
   tab: Tab;
@@ -23,7 +24,7 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
   if (naming) return <SaveAs tab={tab} done={() => name(false)} />;
   const text = tab.state === "ready" && !tab.bytes;
   return (
-    <div className="canvas-tools" role="toolbar" aria-label={`Actions for ${tab.name}`}>
+    <div className={styles.canvasTools} role="toolbar" aria-label={`Actions for ${tab.name}`}>
       <Views tab={tab} />
       <span className="grow" />
       {text && (
@@ -54,7 +55,7 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
         <Icon name="close" />
       </button>
       {text && !tab.cut && (
-        <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>
+        <button className={isChanged(tab) ? "main" : undefined} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>
           Save
         </button>
       )}
@@ -70,7 +71,7 @@ function Views({ tab }: { tab: Tab }) {
   ];
   if (views.length < 2) return null;
   return (
-    <div className="views" role="group" aria-label="View as">
+    <div className={styles.views} role="group" aria-label="View as">
       {views.map((view) => (
         <button key={view} aria-pressed={tab.view === view} onClick={() => updateTab(tab.id, { view })}>
           {VIEW_NAMES[view]}
@@ -106,7 +107,7 @@ function SaveAs({ tab, done }: { tab: Tab; done: () => void }) {
   };
   return (
     <form
-      className="canvas-tools"
+      className={styles.canvasTools}
       onSubmit={(event) => void submit(event)}
       onKeyDown={(event) => {
         if (event.key === "Escape") {

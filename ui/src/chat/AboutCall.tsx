@@ -5,6 +5,7 @@ import { useEffect, useState } from "react";
 import * as api from "../api";
 import { showControls } from "../parts/visible";
 import { diff, type Line } from "./diff";
+import styles from "./chat.module.css";
 
 type Args = Record<string, unknown>;
 
@@ -36,7 +37,7 @@ export function AboutCall({
     return <Written of={of ?? null} path={textArgument(args, "path")} content={textArgument(args, "content")} />;
   if (typeof args["command"] === "string") return <Command args={args} shell={shell ?? null} />;
   return (
-    <pre className="args" tabIndex={0} aria-label="Arguments">
+    <pre className={styles.args} tabIndex={0} aria-label="Arguments">
       {showControls(JSON.stringify(args, null, 2))}
     </pre>
   );
@@ -48,14 +49,14 @@ function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) 
   const { command, ...rest } = args;
   const more = Object.entries(rest).filter(([, value]) => value !== null && value !== false && value !== "");
   return (
-    <div className="about-command">
-      <pre className="command" tabIndex={0} aria-label="Command">
+    <div>
+      <pre className={styles.command} tabIndex={0} aria-label="Command">
         <span aria-hidden="true">$ </span>
         {showControls(String(command))}
       </pre>
       {shell && <Parts shell={shell} />}
       {more.length > 0 && (
-        <p className="with">
+        <p className={styles.with}>
           {showControls(more.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join(", "))}
         </p>
       )}
@@ -72,11 +73,11 @@ function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
     ["unresolved", shell.opaque ?? []],
   ];
   return (
-    <dl className="parsed" aria-label="Command analysis">
+    <dl className={styles.parsed} aria-label="Command analysis">
       {rows
         .filter(([, found]) => found.length)
         .map(([name, found]) => (
-          <div key={name} className={name === "unresolved" ? "opaque" : ""}>
+          <div key={name} className={name === "unresolved" ? styles.opaque : undefined}>
             <dt>{name}</dt>
             <dd>
               {found.map((one, at) => (
@@ -108,11 +109,11 @@ function Written({ of, path, content }: { of: Place | null; path: string; conten
 export function Diff({ path, lines }: { path: string; lines: Line[] }) {
   const count = (kind: Line["kind"]) => lines.filter((line) => line.kind === kind).length;
   return (
-    <figure className="diff">
+    <figure className={styles.diff}>
       <figcaption>
         <code>{showControls(path)}</code>{" "}
         <small>
-          <span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span>
+          <span className={styles.plus}>+{count("new")}</span> <span className={styles.minus}>−{count("gone")}</span>
         </small>
       </figcaption>
       <pre tabIndex={0} aria-label={`Changes in ${path}`}>
@@ -142,7 +143,7 @@ function Shown({ line: { kind, text } }: { line: Line }) {
     );
   if (line.kind === "skipped")
     return (
-      <span className="skipped">
+      <span className={styles.skipped}>
         … {line.text} {line.text === "1" ? "line" : "lines"} unchanged{"\n"}
       </span>
     );

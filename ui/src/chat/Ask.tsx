@@ -8,6 +8,8 @@ import { app, useDraft } from "../state/app";
 import { answerQuestion } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 /** `title` is the element id of the question, for its container. */
 export function Ask({ asked, title }: { asked: Approval; title: string }) {
@@ -34,7 +36,7 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
     setArgs(null);
   };
   return (
-    <div className="ask">
+    <div className={styles.ask}>
       <h2 id={title}>{showControls(asked.question)}</h2>
       {args === undefined ? (
         <AboutCall
@@ -82,7 +84,7 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
         )}
       </div>
       <form
-        className="deny"
+        className={styles.deny}
         onSubmit={(event) => {
           event.preventDefault();
           void say({ choice: "deny", words });
@@ -120,7 +122,7 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
         onChange={(event) => set(event.target.value)}
       />
       {wrong && (
-        <p className="hint bad" role="alert">
+        <p className={joinClasses(styles.hint, styles.bad)} role="alert">
           The arguments must be a JSON object: {"{…}"}.
         </p>
       )}
@@ -131,7 +133,7 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
 /** The answer is for the sealed operation only. */
 function Sealed({ asked }: { asked: Approval }) {
   return (
-    <p className="hint sealed">
+    <p className={joinClasses(styles.hint, styles.sealed)}>
       {asked.about?.["lasting"] !== true && (
         <>A rule or hook requires approval every time, so this approval applies only once. </>
       )}

@@ -12,6 +12,7 @@ import { AboutCall } from "./AboutCall";
 import { failedExit, formatResult, summarizeArguments } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
+import styles from "./chat.module.css";
 
 type State = Call["state"];
 const STATES: Record<State, string> = {
@@ -48,10 +49,15 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
     setOpened(!shown);
   };
   return (
-    <div className={`call ${bad ? "failed" : state}`} role="group" aria-label={`${call.name || "tool"}: ${words}`}>
-      <button className="call-head" aria-expanded={shown} onClick={toggle}>
-        <span className="mark" aria-hidden="true" />
-        <b>{call.name || "tool"}</b> <code className="gist">{summarizeArguments(call.args)}</code>
+    <div
+      className={styles.call}
+      data-state={bad ? "failed" : state}
+      role="group"
+      aria-label={`${call.name || "tool"}: ${words}`}
+    >
+      <button className={styles.callHead} aria-expanded={shown} onClick={toggle}>
+        <span className={styles.mark} aria-hidden="true" />
+        <b>{call.name || "tool"}</b> <code className={styles.gist}>{summarizeArguments(call.args)}</code>
         <small>
           <Took call={call} state={state} words={words} />
         </small>
@@ -79,10 +85,10 @@ function Took({ call, state, words }: { call: Call; state: State; words: string 
 function Inside({ call }: { call: Call }) {
   const over = call.state === "done" || call.state === "failed";
   return (
-    <div className="call-inside">
+    <div className={styles.callInside}>
       <Arguments call={call} />
       {call.error ? (
-        <pre className="output failed" aria-label="Error" tabIndex={0}>
+        <pre className={styles.failed} aria-label="Error" tabIndex={0}>
           {call.error}
         </pre>
       ) : (
@@ -90,7 +96,7 @@ function Inside({ call }: { call: Call }) {
       )}
       {call.child && <Subagent child={call.child} />}
       {over && (
-        <div className="call-foot">
+        <div className={styles.callFoot}>
           <Why call={call.id} seen={call.why} />
           {WRITES.has(call.name) && call.state === "done" && <OpenFile path={formatValue(call.args["path"])} />}
         </div>
@@ -103,7 +109,7 @@ function Arguments({ call }: { call: Call }) {
   const { args, argsText, name } = call;
   if (argsText && !Object.keys(args).length)
     return (
-      <pre className="args" aria-label="Arguments" tabIndex={0}>
+      <pre className={styles.args} aria-label="Arguments" tabIndex={0}>
         {argsText}
       </pre>
     );
@@ -114,25 +120,25 @@ function Output({ call }: { call: Call }) {
   const { text, error, exit, note } = useMemo(() => formatResult(call.output), [call.output]);
   if (!call.output)
     return call.live ? (
-      <pre className="output live" aria-label="Output so far" tabIndex={0}>
+      <pre aria-label="Output so far" tabIndex={0}>
         <OutputText text={call.live} />
       </pre>
     ) : null;
   return (
     <>
       {text && (
-        <pre className="output" aria-label="Output" tabIndex={0}>
+        <pre aria-label="Output" tabIndex={0}>
           <OutputText text={text} />
         </pre>
       )}
       {error && (
-        <pre className="output failed" aria-label="Error output" tabIndex={0}>
+        <pre className={styles.failed} aria-label="Error output" tabIndex={0}>
           <OutputText text={error} />
         </pre>
       )}
-      {note && <p className="exit">Shortened: {note}.</p>}
+      {note && <p className={styles.exit}>Shortened: {note}.</p>}
       {exit !== null && (exit !== 0 || (!text && !error)) && (
-        <p className="exit">{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>
+        <p className={styles.exit}>{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>
       )}
     </>
   );

@@ -13,14 +13,16 @@ import { List } from "./List";
 import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 export function Chat() {
   const [over, drop] = useDrop();
   return (
-    <section className={over ? "chat over" : "chat"} aria-label="Conversation" {...drop}>
+    <section className={joinClasses(styles.chat, over && styles.over)} aria-label="Conversation" {...drop}>
       <Talk />
       <Told />
-      <div className="desk-foot">
+      <div className={styles.deskFoot}>
         <Tasks />
         <Todos />
         <Dialogs />
@@ -90,11 +92,11 @@ function Told() {
 function Welcome() {
   const agent = useApp((state) => state.agents.find((one) => one.agent_id === state.agent));
   return (
-    <div className="welcome middle-of">
+    <div className={joinClasses(styles.welcome, "middle-of")}>
       <img src={serverUrl("/wick.svg")} alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
       <p>Send a message to start. Each tool use and the verdicts of hooks are shown here.</p>
-      <p className="keys only-large">
+      <p className={joinClasses(styles.keys, "only-large")}>
         <kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts
       </p>
     </div>

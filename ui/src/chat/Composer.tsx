@@ -10,6 +10,8 @@ import { continueWithAgent, otherAgent } from "../state/threads";
 import { attachFiles, isPicture } from "./attach";
 import { matchSkills, typedSlash, expandSkill } from "./slash";
 import { SkillList } from "./SkillList";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 const NOTHING: api.Media[] = [];
 
@@ -32,7 +34,7 @@ export function Composer() {
   };
   return (
     <form
-      className="composer"
+      className={styles.composer}
       onSubmit={(event) => {
         event.preventDefault();
         submit();
@@ -56,8 +58,8 @@ export function Composer() {
           asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"
         }
       />
-      <div className="composer-row">
-        <label className="plain attach" title="Attach files">
+      <div className={styles.composerRow}>
+        <label className={joinClasses(styles.attach, "plain")} title="Attach files">
           <span className="visually-hidden">Attach files</span>
           <Icon name="clip" />
           <input
@@ -70,7 +72,7 @@ export function Composer() {
             }}
           />
         </label>
-        <span className="hint">
+        <span className={styles.hint}>
           {asked
             ? "Enter sends this instead of an answer"
             : running
@@ -78,11 +80,11 @@ export function Composer() {
               : "Enter to send, Shift+Enter: new line"}
         </span>
         {running && (
-          <button type="button" className="stop" onClick={() => void stopRun()}>
+          <button type="button" className={styles.stop} onClick={() => void stopRun()}>
             <Icon name="stop" /> Stop
           </button>
         )}
-        <button className="main send" disabled={!ready}>
+        <button className={joinClasses(styles.send, "main")} disabled={!ready}>
           <Icon name="send" /> {running && !asked ? "Steer" : "Send"}
         </button>
       </div>
@@ -127,7 +129,7 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
       return (event.preventDefault(), submit());
   };
   return (
-    <div className="field">
+    <div className={styles.field}>
       {found.length > 0 && <SkillList skills={found} chosen={chosen} choose={setAt} take={take} />}
       <label className="visually-hidden" htmlFor="message">
         Message
@@ -185,9 +187,9 @@ function useSkills(agent: string, slash: boolean): api.Skill[] {
 function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) => void }) {
   if (!media.length) return null;
   return (
-    <ul className="attached" aria-label="Attached">
+    <ul className={styles.attached} aria-label="Attached">
       {media.map((one, at) => (
-        <li key={at} className="chip">
+        <li key={at} className={styles.chip}>
           {one.type === "image" && isPicture(one.media_type ?? "") ? (
             <img src={`data:${one.media_type};base64,${one.data}`} alt="" />
           ) : (

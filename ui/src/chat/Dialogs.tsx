@@ -4,6 +4,7 @@ import { useEffect, useRef } from "react";
 
 import { useApp } from "../state/app";
 import { Ask } from "./Ask";
+import styles from "./chat.module.css";
 
 export function Dialogs() {
   const asked = useApp((state) => state.approvals.find((one) => one.thread_id === state.thread));
@@ -11,7 +12,7 @@ export function Dialogs() {
   if (!asked) return null;
   return (
     <Asked key={asked.id}>
-      {count > 1 && <p className="hint">1 of {count} pending questions</p>}
+      {count > 1 && <p className={styles.hint}>1 of {count} pending questions</p>}
       <Ask asked={asked} title="asked" />
     </Asked>
   );
@@ -24,14 +25,14 @@ function Asked({ children }: { children: React.ReactNode }) {
     const idle =
       document.activeElement === document.body ||
       !(document.activeElement as HTMLTextAreaElement | null)?.value?.trim();
-    if (idle && !document.querySelector("dialog[open], .side :focus")) box.current?.focus();
+    if (idle && !document.querySelector("dialog[open], aside :focus")) box.current?.focus();
   }, []);
   useReturnedFocus(box);
   return (
     <section
       ref={box}
       id="question"
-      className="ask-box"
+      className={styles.askBox}
       role="alertdialog"
       aria-label="Question from the agent"
       aria-describedby="asked"

@@ -5,6 +5,7 @@ import { useId, useState } from "react";
 import type { Approval, Decision } from "../api";
 import { formatValue } from "../api/values";
 import { answerQuestion } from "../state/talk";
+import styles from "./chat.module.css";
 
 type Value = boolean | string | string[];
 
@@ -24,7 +25,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
   };
   const give = (value: Value) => void say({ choice: "allow", args: { answer: value } });
   return (
-    <div className="ask">
+    <div className={styles.ask}>
       <h2 id={title}>{asked.question}</h2>
       {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
       {(kind === "select" || kind === "multiselect") && (
@@ -58,10 +59,10 @@ interface Part {
 function Confirm({ preset, busy, give }: Part) {
   return (
     <div className="choices">
-      <button className={preset === false ? "" : "main"} disabled={busy} onClick={() => give(true)}>
+      <button className={preset === false ? undefined : "main"} disabled={busy} onClick={() => give(true)}>
         Yes
       </button>
-      <button className={preset === false ? "main" : ""} disabled={busy} onClick={() => give(false)}>
+      <button className={preset === false ? "main" : undefined} disabled={busy} onClick={() => give(false)}>
         No
       </button>
     </div>
@@ -83,7 +84,7 @@ function Choose({ several, options, preset, busy, give }: Part & { several: bool
     else if (chosen[0] !== undefined) give(chosen[0]);
   };
   return (
-    <form className="options" onSubmit={submit}>
+    <form className={styles.options} onSubmit={submit}>
       <fieldset disabled={busy}>
         <legend className="visually-hidden">{several ? "Choose any number" : "Choose one"}</legend>
         {options.map((option) => (
@@ -110,7 +111,7 @@ function Write({ preset, busy, give }: Part) {
   const [text, setText] = useState(typeof preset === "string" ? preset : "");
   return (
     <form
-      className="deny"
+      className={styles.deny}
       onSubmit={(event) => {
         event.preventDefault();
         give(text);

@@ -13,6 +13,8 @@ import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
 import { splitSettled } from "./blocks";
 import { CallCard } from "./CallCard";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
   const thread = useApp((state) => state.thread);
@@ -22,7 +24,11 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
   if (draft !== undefined && said.seq > 0 && !nested)
     return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
   return (
-    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `From ${said.by}` : "You"} tabIndex={-1}>
+    <article
+      className={joinClasses(styles.said, said.by && styles.hook)}
+      aria-label={said.by ? `From ${said.by}` : "You"}
+      tabIndex={-1}
+    >
       {said.by && <small>{said.by}</small>}
       {said.text && <Markdown text={said.text} />}
       {said.parts.length > 0 && <Parts parts={said.parts} />}
@@ -34,7 +40,7 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
 function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   return (
-    <div className="actions">
+    <div className={styles.actions}>
       <Action icon="pen" name="Edit" off={running} act={edit} />
       <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
@@ -55,13 +61,13 @@ function Action({ icon, name, act, off = false }: { icon: IconName; name: string
 /** Show images if their data is present; name other files. */
 function Parts({ parts }: { parts: Part[] }) {
   return (
-    <ul className="sent-parts" aria-label="Attached">
+    <ul className={styles.sentParts} aria-label="Attached">
       {parts.map((part, at) => (
         <li key={at}>
           {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? (
             <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} />
           ) : (
-            <span className="chip">
+            <span className={styles.chip}>
               <Icon name="file" /> {part.name || part.url || part.type}
             </span>
           )}
@@ -96,7 +102,7 @@ function Edit({
       submit(event);
   };
   return (
-    <form className="said edit" onSubmit={submit}>
+    <form className={joinClasses(styles.said, styles.edit)} onSubmit={submit}>
       <textarea
         aria-label="Your message"
         autoFocus={begun}
@@ -105,7 +111,7 @@ function Edit({
         onChange={(event) => write(event.target.value)}
         onKeyDown={key}
       />
-      <p className="hint">Later messages are removed from the conversation.</p>
+      <p className={styles.hint}>Later messages are removed from the conversation.</p>
       <div className="choices">
         <button
           className="main"
@@ -125,17 +131,17 @@ function Edit({
 export const ReplyView = memo(function ReplyView({ reply, nested = false }: { reply: Reply; nested?: boolean }) {
   const empty = reply.open && !reply.text && !reply.reasoning && !reply.calls.length;
   return (
-    <article className="reply" aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
+    <article className={styles.reply} aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
       {reply.reasoning && <Reasoning reply={reply} />}
       {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
       {empty && (
-        <p className="dots" role="status" aria-label="The agent is thinking">
+        <p className={styles.dots} role="status" aria-label="The agent is thinking">
           <i />
           <i />
           <i />
         </p>
       )}
-      {reply.cut && <p className="cut">The reply was cut off here.</p>}
+      {reply.cut && <p className={styles.cut}>The reply was cut off here.</p>}
       {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
@@ -145,7 +151,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
 
 function Reasoning({ reply }: { reply: Reply }) {
   return (
-    <details className="reasoning">
+    <details className={styles.reasoning}>
       <summary>{reply.open && !reply.text ? "Thinking…" : "Reasoning"}</summary>
       <Markdown text={reply.reasoning} />
     </details>
@@ -156,7 +162,7 @@ function Reasoning({ reply }: { reply: Reply }) {
 function Writing({ text }: { text: string }) {
   const [done, rest] = splitSettled(text);
   return (
-    <div className="writing">
+    <div className={styles.writing}>
       {done && <Markdown text={done} />}
       {rest && <Markdown text={rest} />}
     </div>
@@ -169,7 +175,7 @@ function Fences({ text }: { text: string }) {
   const open = (at: number) =>
     void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
   return (
-    <div className="fences">
+    <div className={styles.fences}>
       {found.map((fence, at) => (
         <button key={at} onClick={() => open(at)}>
           <Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}
@@ -184,7 +190,7 @@ function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
   return (
     <div
-      className={calls.length > 1 ? "calls several" : "calls"}
+      className={joinClasses(styles.calls, calls.length > 1 && styles.several)}
       role={calls.length > 1 ? "group" : undefined}
       aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}
     >
@@ -202,7 +208,7 @@ function ReplyActions({ reply }: { reply: Reply }) {
     if (asked) void askAndRetry(asked);
   };
   return (
-    <div className="actions">
+    <div className={styles.actions}>
       {reply.text && <Action icon="copy" name="Copy" act={() => void copyText(reply.text)} />}
       <Action icon="again" name="Retry" off={running} act={again} />
       <Action icon="fork" name="Fork" act={() => void forkAt(reply.seq)} />
@@ -227,13 +233,13 @@ export function EndedView({ ended }: { ended: Ended }) {
   );
   if (ended.error)
     return (
-      <p className="ended failed" role="alert">
+      <p className={joinClasses(styles.ended, styles.failed)} role="alert">
         <span>The run failed: {ended.error}</span> {again} {trace}
       </p>
     );
   const how = ended.outcome === "interrupted" ? "The run is waiting" : `The run was ${ended.outcome}`;
   return (
-    <p className="ended">
+    <p className={styles.ended}>
       <span>
         {how}
         {ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}

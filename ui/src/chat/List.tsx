@@ -9,6 +9,8 @@ import type { Item, Said } from "../state/fold";
 import { likelyHeight } from "./heights";
 import { EndedView, ReplyView, SaidView } from "./Items";
 import { registerMove } from "./navigation";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 const NEAR_END = 80; // pixels within which the end is followed
 
@@ -33,13 +35,13 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     virtual.scrollToIndex(at, { align: "auto" });
   });
   return (
-    <div className="list">
-      <div className="items" ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
-        <div className="all" style={{ height: virtual.getTotalSize() }}>
+    <div className={styles.list}>
+      <div className={styles.items} ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
+        <div className={styles.all} style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((row) => (
             <div
               key={row.key}
-              className={row.index >= items.length ? "item pending" : "item"}
+              className={joinClasses(styles.item, row.index >= items.length && styles.pending)}
               data-index={row.index}
               ref={virtual.measureElement}
               style={{ transform: `translateY(${row.start}px)` }}
@@ -52,7 +54,7 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
         </div>
       </div>
       {!atEnd && (
-        <button className="to-end" onClick={toEnd}>
+        <button className={styles.toEnd} onClick={toEnd}>
           ↓ Latest
         </button>
       )}
@@ -66,7 +68,7 @@ function Show({ item, waits }: { item: Item; waits: boolean }) {
       <>
         <SaidView said={item} />
         {waits && (
-          <small className="waits">
+          <small className={styles.waits}>
             {item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}
           </small>
         )}

@@ -1,5 +1,6 @@
 import { patchApp, useApp } from "../state/app";
 import { continueWithAgent, newThread, otherAgent } from "../state/threads";
+import styles from "./chat.module.css";
 
 /** Another agent was chosen while a thread is open: what that means, and what can be done. */
 export function OtherAgent() {
@@ -10,7 +11,7 @@ export function OtherAgent() {
   const nameOf = (id: string) => agents.find((one) => one.agent_id === id)?.name ?? id;
   const [before, chosen] = [nameOf(other), nameOf(agent)];
   return (
-    <div className="other-agent" role="status">
+    <div className={styles.otherAgent} role="status">
       <span>
         This thread is with {before}. Your next message continues it with {chosen}, in a fork.
       </span>

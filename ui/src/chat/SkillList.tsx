@@ -1,6 +1,7 @@
 /** The skills that a slash offers. */
 
 import type { Skill } from "../api";
+import styles from "./chat.module.css";
 
 export function SkillList({
   skills,
@@ -14,7 +15,7 @@ export function SkillList({
   take: (skill: Skill) => void;
 }) {
   return (
-    <ul className="slash" id="slash" role="listbox" aria-label="Skills">
+    <ul className={styles.slash} id="slash" role="listbox" aria-label="Skills">
       {skills.map((skill, at) => (
         <li
           key={skill.name}

@@ -6,6 +6,7 @@ import * as api from "../api";
 import { tryRequest } from "../state/app";
 import type { Child, Item } from "../state/fold";
 import { toConversation } from "../state/threadItems";
+import styles from "./chat.module.css";
 
 const Nested = lazy(() => import("./Nested"));
 
@@ -17,11 +18,11 @@ export function Subagent({ child }: { child: Child }) {
       (found) => found && setRead(toConversation(found).items.slice(1)),
     ); // the first is its task
   return (
-    <div className="child" role="group" aria-label={`Subagent ${child.agent}`}>
+    <div className={styles.child} role="group" aria-label={`Subagent ${child.agent}`}>
       <h4>
         {child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small>
       </h4>
-      <p className="prompt">{child.prompt}</p>
+      <p className={styles.prompt}>{child.prompt}</p>
       {items ? (
         <Suspense
           fallback={

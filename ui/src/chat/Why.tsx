@@ -7,12 +7,13 @@ import { Show } from "../panels/States";
 import { useLoad } from "../panels/useLoad";
 import { useApp } from "../state/app";
 import type { Why as Verdict } from "../state/fold";
+import styles from "./chat.module.css";
 
 export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
   const thread = useApp((state) => state.thread);
   const [opened, setOpened] = useState(false);
   return (
-    <details className="why" onToggle={(event) => event.currentTarget.open && setOpened(true)}>
+    <details className={styles.why} onToggle={(event) => event.currentTarget.open && setOpened(true)}>
       <summary>Why{seen.length > 0 && <small> {summarizeVerdicts(seen)}</small>}</summary>
       {opened && <Reasons thread={thread} call={call} />}
     </details>
@@ -36,7 +37,7 @@ function summarizeVerdicts(verdicts: Verdict[]): string {
 function Told({ reasons }: { reasons: api.Reasons }) {
   const verdicts = reasons.verdicts ?? [];
   return (
-    <div className="told" tabIndex={0} role="group" aria-label="Reasons">
+    <div className={styles.told} tabIndex={0} role="group" aria-label="Reasons">
       {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook gave a verdict.</p>}
       {(reasons.questions ?? []).map((asked, at) => (
         <p key={at}>
@@ -87,7 +88,7 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
       </thead>
       <tbody>
         {rows.map((row, at) => (
-          <tr key={at} className={`verdict-${row.verdict}`}>
+          <tr key={at} data-verdict={row.verdict}>
             <td>{row.hook}</td>
             <td>{row.position}</td>
             <td>{row.verdict}</td>

@@ -1,8 +1,5 @@
 /** The agent panel: model, backend, tools, hooks, onion and permissions. */
 
-import "./panels.css";
-import "./agent/agent.css";
-
 import { useState } from "react";
 
 import * as api from "../api";

@@ -7,6 +7,7 @@ import { Ask } from "../chat/Ask";
 import { useApp } from "../state/app";
 import { refreshApprovals } from "../state/lists";
 import { openThread } from "../state/threads";
+import styles from "./approvals.module.css";
 
 export default function Approvals() {
   const approvals = useApp((state) => state.approvals);
@@ -18,7 +19,7 @@ export default function Approvals() {
       </p>
     );
   return (
-    <ul className="inbox" aria-label="Questions">
+    <ul className={styles.inbox} aria-label="Questions">
       {approvals.map((asked) => (
         <One key={asked.id} asked={asked} />
       ))}
@@ -30,7 +31,7 @@ function One({ asked }: { asked: Approval }) {
   const here = useApp((state) => state.thread === asked.thread_id);
   return (
     <li aria-labelledby={`inbox-${asked.id}`}>
-      <p className="from">
+      <p className={styles.from}>
         <b>{asked.agent_id}</b> in{" "}
         {here ? (
           "this thread"

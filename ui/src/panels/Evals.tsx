@@ -1,9 +1,5 @@
 /** Eval reports: the variants of an agent side by side, and what was done in each case. */
 
-import "./panels.css";
-import "./usage/usage.css";
-import "./evals/evals.css";
-
 import { useState } from "react";
 
 import * as api from "../api";
@@ -18,13 +14,16 @@ import { Regressions } from "./evals/Regressions";
 import { Variants } from "./evals/Variants";
 import { Show } from "./States";
 import { useEvery, useLoad } from "./useLoad";
+import { joinClasses } from "../parts/classes";
+import panel from "./panels.module.css";
+import styles from "./evals/evals.module.css";
 
 const LOOK_MS = 10_000; // between two polls for new reports
 
 export default function Evals() {
   const allowed = useApp((state) => state.me?.role === "operator" || state.me?.role === "admin");
   return (
-    <div className="panel">
+    <div className={joinClasses(panel.panel, styles.evals)}>
       {allowed ? (
         <Reports />
       ) : (
@@ -44,7 +43,7 @@ function Reports() {
         if (!shown) return <p className="empty">No reports. Store one with: wick eval run suite.yaml --save NAME</p>;
         return (
           <>
-            <label className="field">
+            <label className={panel.field}>
               Report
               <select value={shown.name} onChange={(event) => choose(event.target.value)}>
                 {reports.map((one) => (
@@ -82,7 +81,7 @@ function Found({ report }: { report: api.EvalReport }) {
   return (
     <>
       {report.partial && (
-        <p className="trouble" role="note">
+        <p className={panel.trouble} role="note">
           This report is partial: the run was interrupted before all cases had finished.
         </p>
       )}
@@ -90,7 +89,7 @@ function Found({ report }: { report: api.EvalReport }) {
       <Regressions report={report} open={setOpen} />
       <section aria-label="Cases">
         <h3>{formatPlural(report.cases.length, "case")}</h3>
-        <div className="segments" role="group" aria-label="Cases to show">
+        <div className={panel.segments} role="group" aria-label="Cases to show">
           {FILTERS.map(([id, title]) => (
             <button key={id} aria-pressed={id === filter} onClick={() => setFilter(id)}>
               {title}

@@ -1,7 +1,5 @@
 /** The files of the agent's workspace, as they are right now. */
 
-import "./files/files.css";
-
 import { useMemo, useRef, useState } from "react";
 
 import { openFile } from "../canvas/open";
@@ -13,6 +11,8 @@ import { useFolders } from "./files/live";
 import { ROOT, rowsOf } from "./files/rows";
 import { Tree } from "./files/Tree";
 import { Trouble } from "./States";
+import { joinClasses } from "../parts/classes";
+import styles from "./files/files.module.css";
 
 export default function Files() {
   const agent = useApp((state) => state.agent);
@@ -33,7 +33,7 @@ function Workspace({ agent }: { agent: string }) {
   const known = live.folders[ROOT] !== undefined;
   return (
     <div
-      className={over ? "files over" : "files"}
+      className={joinClasses(styles.files, over && styles.over)}
       onDragOver={(event) => {
         event.preventDefault();
         setOver(true);
@@ -47,7 +47,7 @@ function Workspace({ agent }: { agent: string }) {
     >
       <Bar agent={agent} put={(files) => void put(ROOT, Promise.resolve(files))} look={live.look} />
       {progress && (
-        <p className="files-progress" role="status">
+        <p className={styles.filesProgress} role="status">
           {progress}
         </p>
       )}
@@ -84,7 +84,7 @@ function Bar({ agent, put, look }: { agent: string; put: (files: Upload[]) => vo
       />
     );
   return (
-    <div className="files-bar">
+    <div className={styles.filesBar}>
       <button onClick={() => setNaming(true)}>New file</button>
       <button onClick={() => field.current?.click()}>Upload</button>
       <input
@@ -119,7 +119,7 @@ function NewFile({ agent, done }: { agent: string; done: () => void }) {
   };
   return (
     <form
-      className="files-bar"
+      className={styles.filesBar}
       onSubmit={(event) => void submit(event)}
       onKeyDown={(event) => {
         if (event.key === "Escape") {

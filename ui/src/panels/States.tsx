@@ -3,6 +3,7 @@
 import type { ReactNode } from "react";
 
 import type { Loaded } from "./useLoad";
+import styles from "./panels.module.css";
 
 export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
   const { data, error } = of;
@@ -22,7 +23,7 @@ export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; c
 
 export function Trouble({ text, again }: { text: string; again: () => void }) {
   return (
-    <div className="trouble" role="alert">
+    <div className={styles.trouble} role="alert">
       <p>{toSentence(text)}</p>
       <button onClick={again}>Try again</button>
     </div>

@@ -1,12 +1,12 @@
 /** A shell on the agent's backend. */
 
 import "@xterm/xterm/css/xterm.css";
-import "./terminal/terminal.css";
 
 import { useEffect, useRef, useSyncExternalStore } from "react";
 
 import { useApp } from "../state/app";
 import { type Session, sessionOf, type Status } from "./terminal/session";
+import styles from "./terminal/terminal.module.css";
 
 const WORDS: Record<Status, string> = {
   connecting: "Connecting…",
@@ -43,9 +43,9 @@ function Shell({ session }: { session: Session }) {
     return () => watch.disconnect();
   }, [session]);
   return (
-    <div className="terminal">
-      <div className="terminal-bar">
-        <span className={`dot ${status}`} aria-hidden="true" />
+    <div className={styles.terminal}>
+      <div className={styles.terminalBar}>
+        <span className={styles.dot} data-status={status} aria-hidden="true" />
         <small role="status">{WORDS[status]}</small>
         <span className="grow" />
         <label className="plain">
@@ -74,7 +74,7 @@ function Shell({ session }: { session: Session }) {
         </p>
       )}
       <div
-        className="terminal-place"
+        className={styles.terminalPlace}
         ref={place}
         role="group"
         aria-label="Terminal (F6 to leave)"

@@ -1,8 +1,5 @@
 /** The trace of a run: a waterfall of steps, model calls, tools and hooks, with tokens and cost. */
 
-import "./panels.css";
-import "./trace/trace.css";
-
 import { useMemo } from "react";
 
 import * as api from "../api";
@@ -13,6 +10,8 @@ import { Show, Trouble } from "./States";
 import { runTitle, useRun } from "./trace/runs";
 import { Waterfall } from "./trace/Waterfall";
 import { useLoad } from "./useLoad";
+import panel from "./panels.module.css";
+import styles from "./trace/trace.module.css";
 
 export default function Trace() {
   const thread = useApp((state) => state.thread);
@@ -26,9 +25,9 @@ export default function Trace() {
       </p>
     );
   return (
-    <div className="trace">
+    <div className={styles.trace}>
       {error && <Trouble text={error} again={reload} />}
-      <div className="trace-head">
+      <div className={styles.traceHead}>
         <label>
           Run{" "}
           <select value={run.run_id} onChange={(event) => patchApp({ run: event.target.value })}>
@@ -74,15 +73,15 @@ function Found({ trace }: { trace: api.Trace }) {
   const sums = useMemo(() => summarizeRows(rows), [rows]);
   return (
     <>
-      <ul className="sums" aria-label="Summary">
+      <ul className={styles.sums} aria-label="Summary">
         {sums.map((text) => (
-          <li key={text} className="chip">
+          <li key={text} className={panel.chip}>
             {text}
           </li>
         ))}
       </ul>
       {(trace.left_out ?? 0) > 0 && (
-        <p className="note">{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>
+        <p className={styles.note}>{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>
       )}
       <Waterfall rows={rows} />
     </>

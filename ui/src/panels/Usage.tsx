@@ -1,8 +1,5 @@
 /** Tokens and dollars over time, by agent and by model. */
 
-import "./panels.css";
-import "./usage/usage.css";
-
 import { useState } from "react";
 
 import * as api from "../api";
@@ -14,6 +11,8 @@ import { Shares } from "./usage/Shares";
 import { sumBy, listDays, type Measure, periodOf, type Split, stackByDay } from "./usage/sums";
 import { Table } from "./usage/Table";
 import { useEvery, useLoad } from "./useLoad";
+import panel from "./panels.module.css";
+import styles from "./usage/usage.module.css";
 
 const LOOK_MS = 5_000; // between two polls of usage by other runs
 const PERIODS = [7, 30, 90, 365];
@@ -42,8 +41,8 @@ export default function Usage() {
     `${running} ${useEvery(LOOK_MS)}`,
   );
   return (
-    <div className="panel">
-      <div className="bar-of-tools">
+    <div className={panel.panel}>
+      <div className={panel.barOfTools}>
         <select aria-label="Period" value={length} onChange={(event) => setLength(Number(event.target.value))}>
           {PERIODS.map((one) => (
             <option key={one} value={one}>
@@ -62,7 +61,7 @@ export default function Usage() {
             <option value="all">All users</option>
           </select>
         )}
-        <div className="segments" role="group" aria-label="Measure">
+        <div className={panel.segments} role="group" aria-label="Measure">
           {MEASURES.map(([id, title]) => (
             <button key={id} aria-pressed={id === measure} onClick={() => setMeasure(id)}>
               {title}
@@ -112,7 +111,7 @@ function Found({
       <Totals total={report.total} />
       <section aria-label="Over time">
         <h3>Over time</h3>
-        <div className="segments" role="group" aria-label="Split">
+        <div className={panel.segments} role="group" aria-label="Split">
           {splits.map((one) => (
             <button key={one} aria-pressed={one === split} onClick={() => setSplit(one)}>
               by {one}
@@ -136,7 +135,7 @@ function Found({
 function Totals({ total }: { total: api.UsageReport["total"] }) {
   const known = total.unpriced < total.questions;
   return (
-    <dl className="totals" aria-label="Totals">
+    <dl className={styles.totals} aria-label="Totals">
       <div>
         <dt>Runs</dt>
         <dd>{formatCount(total.runs)}</dd>

@@ -8,6 +8,7 @@ import remarkGfm from "remark-gfm";
 import { openRelativeLink } from "../canvas/links";
 import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
+import styles from "./markdown.module.css";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
@@ -41,7 +42,7 @@ export const COMPONENTS: Components = {
       <i>[image: {alt || "external"}]</i>
     ),
   table: ({ children }) => (
-    <div className="table" tabIndex={0} role="group" aria-label="table">
+    <div className={styles.table} tabIndex={0} role="group" aria-label="table">
       <table>{children}</table>
     </div>
   ),
@@ -63,7 +64,7 @@ const renderPlain = cacheRecent(
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   return (
-    <div className="markdown">
+    <div className={styles.markdown} data-markdown="">
       {isRich(text) ? (
         <Suspense fallback={renderPlain(text)}>
           <Rich text={text} />

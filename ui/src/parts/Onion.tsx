@@ -1,8 +1,8 @@
 /** The onion, drawn: an operation at the heart, a ring for each hook around it, the guards at its gate innermost. */
 
-import "./onion.css";
-
 import { useId, useState } from "react";
+import { joinClasses } from "./classes";
+import styles from "./onion.module.css";
 
 export interface Ring {
   name: string;
@@ -23,7 +23,7 @@ export function Onion({ operation, rings }: { operation: string; rings: Ring[] }
   const radius = HEART + rings.length * WIDTH + 4;
   const shown = chosen === null ? undefined : rings[chosen];
   return (
-    <figure className="onion">
+    <figure className={styles.onion}>
       <svg
         viewBox={`${-radius} ${-radius} ${2 * radius} ${2 * radius}`}
         role="group"
@@ -38,8 +38,8 @@ export function Onion({ operation, rings }: { operation: string; rings: Ring[] }
             choose={(on) => choose(on ? at : null)}
           />
         ))}
-        <circle className="heart" r={HEART - 5} />
-        <text className="operation" textAnchor="middle" dominantBaseline="central">
+        <circle className={styles.heart} r={HEART - 5} />
+        <text className={styles.operation} textAnchor="middle" dominantBaseline="central">
           {operationName(operation)}
         </text>
       </svg>
@@ -57,9 +57,11 @@ interface DrawnProps {
 
 function Drawn({ ring, radius, chosen, choose }: DrawnProps) {
   const path = useId();
-  const classes = ["ring", ring.position, ring.acted ? "acted" : "", chosen ? "chosen" : ""];
   return (
-    <g className={classes.join(" ")}>
+    <g
+      className={joinClasses(styles.ring, ring.acted && styles.acted, chosen && styles.chosen)}
+      data-position={ring.position}
+    >
       <circle
         r={radius}
         strokeWidth={WIDTH - 2}

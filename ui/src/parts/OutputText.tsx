@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 
 import { terminalPieces } from "./terminalText";
+import "./ansi.css";
 
 /** Output of a command, with its colours. */
 export function OutputText({ text }: { text: string }) {

@@ -1,4 +1,5 @@
 /** Something that is on or off; with a reason why not, it stays as it is. */
+import styles from "./controls.module.css";
 
 export function Switch({
   label,
@@ -16,7 +17,7 @@ export function Switch({
     <button
       type="button"
       role="switch"
-      className="switch"
+      className={styles.switch}
       aria-checked={on}
       aria-label={label}
       aria-disabled={refused !== ""}

@@ -1,6 +1,7 @@
 /** A few pages in one place; arrows go from one to the next. */
 
 import { type KeyboardEvent, type ReactNode, useId } from "react";
+import styles from "./controls.module.css";
 
 const STEPS: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -24,8 +25,8 @@ export function Tabs<T extends string>({ label, tabs, chosen, choose, children }
     event.currentTarget.querySelector<HTMLElement>(`[data-tab="${next[0]}"]`)?.focus();
   };
   return (
-    <div className="tabbed">
-      <div className="tablist" role="tablist" aria-label={label} onKeyDown={move}>
+    <div className={styles.tabbed}>
+      <div className={styles.tablist} role="tablist" aria-label={label} onKeyDown={move}>
         {tabs.map(([id, title]) => (
           <button
             key={id}
@@ -41,7 +42,7 @@ export function Tabs<T extends string>({ label, tabs, chosen, choose, children }
           </button>
         ))}
       </div>
-      <div className="tabpage" role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>
+      <div role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>
         {children}
       </div>
     </div>

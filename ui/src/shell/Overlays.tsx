@@ -6,6 +6,7 @@ import { signOut } from "../state/session";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 import { Waiting } from "./TopBar";
+import styles from "./shell.module.css";
 
 type Panels = { id: Panel; title: string }[];
 
@@ -79,7 +80,7 @@ function Shortcuts({ commands }: { commands: Command[] }) {
   return (
     <Dialog title="Keyboard shortcuts" close={closeOverlay}>
       <h2>Keyboard shortcuts</h2>
-      <div className="sheet">
+      <div className={styles.sheet}>
         {groups.map((group) => (
           <section key={group}>
             <h3>{group}</h3>
@@ -112,7 +113,7 @@ function Menu({ panels }: { panels: Panels }) {
   const show = (panel: Panel) => patchApp({ panel, overlay: null });
   return (
     <Dialog title="Menu" close={closeOverlay}>
-      <nav className="menu" aria-label="Panels">
+      <nav className={styles.menu} aria-label="Panels">
         {panels.map(({ id, title }) => (
           <button key={id} onClick={() => show(id)}>
             {title}
@@ -120,7 +121,7 @@ function Menu({ panels }: { panels: Panels }) {
           </button>
         ))}
       </nav>
-      <div className="menu">
+      <div className={styles.menu}>
         <button onClick={() => patchApp({ overlay: "palette" })}>Commands</button>
         <label>
           Theme{" "}

@@ -2,6 +2,7 @@ import { useState } from "react";
 
 import { serverUrl } from "../api/http";
 import { signIn, signInByLink } from "../state/session";
+import styles from "./shell.module.css";
 
 export function SignIn() {
   const [token, setToken] = useState("");
@@ -13,7 +14,7 @@ export function SignIn() {
     setBusy(false);
   };
   return (
-    <main className="sign-in">
+    <main className={styles.signIn}>
       <img src={serverUrl("/wick.svg")} alt="" width="64" height="64" />
       <h1>wick</h1>
       <form onSubmit={(event) => void submit(event)}>

@@ -7,6 +7,7 @@ import { newThread, openThread, removeThread, renameThread } from "../state/thre
 import { formatAgo, groupByDay } from "./ago";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
+import styles from "./shell.module.css";
 
 export function Threads() {
   const [wanted, setWanted] = useState("");
@@ -17,7 +18,7 @@ export function Threads() {
     setWanted("");
   };
   return (
-    <nav className="threads" aria-label="Threads">
+    <nav className={styles.threads} aria-label="Threads">
       <button className="main" onClick={newThread}>
         <Icon name="plus" /> New thread
       </button>
@@ -43,7 +44,7 @@ function Hits({ hits }: { hits: api.Hit[] }) {
     <ul aria-label="Search results">
       {hits.map((hit) => (
         <li key={`${hit.thread_id}${hit.seq}`}>
-          <button className="thread" onClick={() => void openThread(hit.thread_id, hit.seq)}>
+          <button className={styles.thread} onClick={() => void openThread(hit.thread_id, hit.seq)}>
             <b>{hit.title || "Untitled"}</b>
             <small>{hit.text}</small>
           </button>
@@ -59,7 +60,7 @@ function Rows() {
   const thread = useApp((state) => state.thread);
   const more = useApp((state) => state.more);
   return (
-    <div className="rows">
+    <div className={styles.rows}>
       {groupByDay(threads).map(([day, some]) => (
         <section key={day} aria-label={day}>
           <h2>{day}</h2>
@@ -91,14 +92,18 @@ const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean })
       </li>
     );
   return (
-    <li className="thread-row">
-      <button className="thread" aria-current={open ? "true" : undefined} onClick={() => void openThread(one.id)}>
+    <li className={styles.threadRow}>
+      <button
+        className={styles.thread}
+        aria-current={open ? "true" : undefined}
+        onClick={() => void openThread(one.id)}
+      >
         <b>{title}</b>
-        <small className={one.asking ? "asks" : one.running ? "works" : ""}>
+        <small className={one.asking ? styles.asks : one.running ? styles.works : undefined}>
           {one.asking ? "needs approval" : one.running ? "running" : formatAgo(one.updated)}
         </small>
       </button>
-      <span className="row-actions">
+      <span className={styles.rowActions}>
         <button className="plain" aria-label={`Rename ${title}`} title="Rename" onClick={() => setDoing("rename")}>
           <Icon name="pen" />
         </button>

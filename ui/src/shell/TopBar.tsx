@@ -3,6 +3,8 @@ import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app
 import { signOut } from "../state/session";
 import { chooseAgent } from "../state/threads";
 import { Icon, type IconName } from "./Icon";
+import { joinClasses } from "../parts/classes";
+import styles from "./shell.module.css";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "moon" };
@@ -10,7 +12,7 @@ const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "
 export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
   const drawer = useApp((state) => state.drawer);
   return (
-    <header className="top">
+    <header className={styles.top}>
       <button
         className="plain only-small"
         aria-label="Threads"
@@ -19,7 +21,7 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
       >
         <Icon name="menu" />
       </button>
-      <strong className="brand">
+      <strong className={styles.brand}>
         <img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span>
       </strong>
       <Agents />
@@ -66,7 +68,7 @@ function Agents() {
 function Tab({ id, title }: { id: Panel; title: string }) {
   const open = useApp((state) => state.panel === id);
   return (
-    <button className="tab" aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>
+    <button className={styles.tab} aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>
       {title}
       {id === "approvals" && <Waiting />}
     </button>
@@ -76,7 +78,7 @@ function Tab({ id, title }: { id: Panel; title: string }) {
 export function Waiting() {
   const count = useApp((state) => state.approvals.length);
   return count ? (
-    <span className="badge" role="status" aria-label={`${count} waiting`}>
+    <span className={styles.badge} role="status" aria-label={`${count} waiting`}>
       {count}
     </span>
   ) : null;
@@ -86,7 +88,7 @@ function You() {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
   return (
-    <span className="you only-large">
+    <span className={joinClasses(styles.you, "only-large")}>
       <button
         className="plain"
         onClick={() => patchApp({ overlay: "palette" })}
@@ -111,7 +113,7 @@ function You() {
       >
         <Icon name={DRAWN[theme]} />
       </button>
-      <span className="name" title={`Signed in as ${name}`}>
+      <span className={styles.name} title={`Signed in as ${name}`}>
         {name}
       </span>
       <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out">

@@ -4,6 +4,9 @@ import { type FormEvent, useEffect, useState } from "react";
 
 import * as api from "../../api";
 import { tryRequest, notify, useApp } from "../../state/app";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./agent.module.css";
 
 type Place = "local" | "docker" | "remote";
 const PLACES: readonly (readonly [Place, string])[] = [
@@ -48,7 +51,7 @@ export function Backend({ agent, backend }: { agent: string; backend: api.Backen
       {shown ? (
         <Facts backend={shown} busy={busy} control={control} />
       ) : (
-        <p className="note">This agent has no workspace for files and commands. Choose a backend to add one.</p>
+        <p className={panel.note}>This agent has no workspace for files and commands. Choose a backend to add one.</p>
       )}
     </section>
   );
@@ -71,7 +74,7 @@ function Places({
   };
   return (
     <>
-      <div className="segments" role="group" aria-label="Backend type">
+      <div className={panel.segments} role="group" aria-label="Backend type">
         {PLACES.map(([id, title]) => (
           <button
             key={id}
@@ -103,8 +106,8 @@ function Engine({ done }: { done: (url: string) => void }) {
     done(url.trim());
   };
   return (
-    <form className="bar-of-tools engine" onSubmit={submit}>
-      <label className="field">
+    <form className={joinClasses(panel.barOfTools, styles.engine)} onSubmit={submit}>
+      <label className={panel.field}>
         Engine address{" "}
         <input autoFocus value={url} placeholder="tcp://host:2376" onChange={(event) => setUrl(event.target.value)} />
       </label>
@@ -130,10 +133,10 @@ function Facts({
   const { protection, status } = backend;
   return (
     <>
-      <dl className="facts">
+      <dl className={panel.facts}>
         <dt>Status</dt>
         <dd>
-          <span role="status" className={`chip ${busy ? "warm" : STATES[status]}`}>
+          <span role="status" className={panel.chip} data-tone={busy ? "warm" : STATES[status]}>
             {busy || status}
           </span>{" "}
           {backend.reason}
@@ -152,18 +155,21 @@ function Facts({
         )}
         <dt>Protection</dt>
         <dd>
-          <span className={`chip ${LEVELS[protection.level]}`}>{protection.level}</span> {protection.says}
+          <span className={panel.chip} data-tone={LEVELS[protection.level]}>
+            {protection.level}
+          </span>{" "}
+          {protection.says}
           {protection.asks ? " Each command needs your approval." : ""}
         </dd>
       </dl>
-      <p className="bar-of-tools">
+      <p className={panel.barOfTools}>
         <button disabled={Boolean(busy) || status === "idle"} onClick={() => void control("stop")}>
           Stop
         </button>
         <button disabled={Boolean(busy)} onClick={() => void control("restart")}>
           {status === "idle" ? "Start" : "Restart"}
         </button>
-        <small className="note">Running commands are stopped; files are kept.</small>
+        <small className={panel.note}>Running commands are stopped; files are kept.</small>
       </p>
     </>
   );

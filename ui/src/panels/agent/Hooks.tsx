@@ -5,19 +5,21 @@ import { Switch } from "../../parts/Switch";
 import { tryRequest } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
+import panel from "../panels.module.css";
+import styles from "./agent.module.css";
 
 export function Hooks({ agent, changes }: { agent: string; changes: number }) {
   const hooks = useLoad(async () => (await api.agents.hooks(agent)).hooks, [agent], changes);
   return (
-    <div className="panel">
-      <p className="note">Hooks are listed outermost first. Changes affect only you, from the next run.</p>
+    <div className={panel.panel}>
+      <p className={panel.note}>Hooks are listed outermost first. Changes affect only you, from the next run.</p>
       <Show of={hooks} what="its hooks">
         {(found) => (
           <>
             {found.some((hook) => hook.refused) && (
-              <p className="note">Dimmed hooks protect the agent; only operators can change them.</p>
+              <p className={panel.note}>Dimmed hooks protect the agent; only operators can change them.</p>
             )}
-            <ul className="rows">
+            <ul className={panel.rows}>
               {found.map((hook) => (
                 <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />
               ))}
@@ -35,8 +37,8 @@ function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; ho
       (now) => now && hooks.put(now.hooks),
     );
   return (
-    <li className="hook">
-      <div className="line">
+    <li className={styles.hook}>
+      <div className={panel.line}>
         <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} refused={hook.refused} />
         <span>
           <b>{hook.name}</b> <small>{hook.points.join(", ")}</small>

@@ -8,6 +8,7 @@ import { Show } from "../States";
 import { useLoad } from "../useLoad";
 import { latestRun } from "../trace/runs";
 import { NOTHING, type Taken, measureRun } from "./runUsage";
+import panel from "../panels.module.css";
 
 type RunLimits = NonNullable<api.Limits["limits"]>;
 interface Row {
@@ -56,14 +57,15 @@ async function lastRun(thread: string): Promise<Taken> {
 
 function OfRun({ limits, run }: { limits: RunLimits | null; run: Taken | undefined }) {
   const rows = ROWS.filter(({ key }) => limits?.[key] != null);
-  if (!limits || !rows.length) return <p className="note">No run limits. Enable the hook “limits” to set them.</p>;
+  if (!limits || !rows.length)
+    return <p className={panel.note}>No run limits. Enable the hook “limits” to set them.</p>;
   return (
     <>
       <h4>Per run</h4>
       {rows.map(({ key, label, show }) => (
         <Gauge key={key} label={label} used={run?.[key] ?? 0} most={limits[key]!} show={show} />
       ))}
-      <p className="note">
+      <p className={panel.note}>
         {run && run !== NOTHING
           ? "Usage of the last run of this thread."
           : "The usage of the last run is shown after a run of this thread."}
@@ -73,7 +75,7 @@ function OfRun({ limits, run }: { limits: RunLimits | null; run: Taken | undefin
 }
 
 function Budgets({ budgets }: { budgets: api.Budget[] }) {
-  if (!budgets.length) return <p className="note">No budget.</p>;
+  if (!budgets.length) return <p className={panel.note}>No budget.</p>;
   return (
     <>
       <h4>All runs of all users</h4>

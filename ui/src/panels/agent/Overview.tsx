@@ -3,15 +3,17 @@
 import type { AgentDetail } from "../../api";
 import { Backend } from "./Backend";
 import { Limits } from "./Limits";
+import panel from "../panels.module.css";
+import styles from "./agent.module.css";
 
 const ORIGINS = { file: "agents.yaml", code: "application code", created: "API" };
 
 export function Overview({ agent, changes }: { agent: AgentDetail; changes: number }) {
   return (
-    <div className="panel">
+    <div className={panel.panel}>
       <section aria-label="About">
         <h3>{agent.name}</h3>
-        <dl className="facts">
+        <dl className={panel.facts}>
           <dt>Id</dt>
           <dd>
             <code>{agent.agent_id}</code>
@@ -33,7 +35,7 @@ export function Overview({ agent, changes }: { agent: AgentDetail; changes: numb
           )}
         </dl>
         {agent.system_prompt && (
-          <details className="prompt">
+          <details className={styles.prompt}>
             <summary>System prompt</summary>
             <pre tabIndex={0}>{agent.system_prompt}</pre>
           </details>

@@ -8,13 +8,16 @@ import { tryRequest, useApp } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
 import { withRule, currentRules, type Kind, KINDS, MODES, withoutRule, type RuleSet } from "./rules";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./agent.module.css";
 
 type Mode = NonNullable<api.Permissions["mode"]>;
 
 export function Permissions({ agent, changes }: { agent: api.AgentDetail; changes: number }) {
   const permissions = useLoad(() => api.agents.permissions(agent.agent_id), [agent.agent_id], changes);
   return (
-    <div className="panel">
+    <div className={panel.panel}>
       <Show of={permissions} what="its permissions">
         {(found) => <Found agent={agent} found={found} permissions={permissions} />}
       </Show>
@@ -59,7 +62,7 @@ function Found({
       <section aria-label="Mode">
         <h3>Mode</h3>
         {!may && (
-          <p className="note">
+          <p className={panel.note}>
             Only operators can change the mode and rules of this agent. You can revoke your own grants.
           </p>
         )}
@@ -70,7 +73,7 @@ function Found({
             choose={(mode) => void say({ ...currentRules(found), mode })}
           />
         ) : (
-          <p className="note">
+          <p className={panel.note}>
             Permissions are off; only the guards of other hooks apply.{" "}
             {may && (
               <button disabled={busy} onClick={() => void say(true)}>
@@ -96,7 +99,7 @@ function ModeChoice({ mode, off, choose }: { mode: Mode; off: boolean; choose: (
           </option>
         ))}
       </select>
-      <p className="note">{MODES.find((one) => one.id === mode)?.says}</p>
+      <p className={panel.note}>{MODES.find((one) => one.id === mode)?.says}</p>
     </>
   );
 }
@@ -110,12 +113,12 @@ function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; 
   return (
     <section aria-label="Rules">
       <h3>Rules</h3>
-      <p className="note">Deny overrides ask, ask overrides allow, in any order.</p>
+      <p className={panel.note}>Deny overrides ask, ask overrides allow, in any order.</p>
       {!own.length && <p className="empty">No rules.</p>}
-      <ul className="rows">
+      <ul className={panel.rows}>
         {own.map((rule) => (
-          <li key={`${rule.type} ${rule.rule}`} className="line rule-row">
-            <b className={rule.type}>{rule.type}</b>
+          <li key={`${rule.type} ${rule.rule}`} className={joinClasses(panel.line, styles.ruleRow)}>
+            <b data-type={rule.type}>{rule.type}</b>
             <span>
               <code>{rule.rule}</code>
               {rule.message && (
@@ -159,7 +162,7 @@ function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string)
     if (await add(type, rule.trim())) setRule(""); // a refused rule stays in the form
   };
   return (
-    <form className="new-rule" onSubmit={(event) => void submit(event)}>
+    <form className={styles.newRule} onSubmit={(event) => void submit(event)}>
       <select aria-label="Rule type" value={type} onChange={(event) => setType(event.target.value as Kind)}>
         {KINDS.map((kind) => (
           <option key={kind}>{kind}</option>
@@ -189,10 +192,10 @@ function Grants({
     <section aria-label="Grants">
       <h3>Your grants</h3>
       {!grants.length && <p className="empty">No grants. “Always allow” adds one.</p>}
-      <ul className="rows">
+      <ul className={panel.rows}>
         {grants.map((grant) => (
           <li key={grant.id}>
-            <div className="line">
+            <div className={panel.line}>
               <b>{grant.tool}</b>
               <span />
               <button

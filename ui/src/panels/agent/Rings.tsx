@@ -9,6 +9,8 @@ import { useApp } from "../../state/app";
 import { Show } from "../States";
 import { useRun } from "../trace/runs";
 import { useLoad } from "../useLoad";
+import panel from "../panels.module.css";
+import styles from "./agent.module.css";
 
 type Operation = api.Onion["operations"][number];
 type Info = Operation["rings"][number];
@@ -25,11 +27,11 @@ export function Rings({ agent, changes }: { agent: string; changes: number }) {
   );
   const did: Deeds = trace.data ? sumHookActions(trace.data.spans) : () => undefined;
   return (
-    <div className="panel">
+    <div className={panel.panel}>
       <Show of={onion} what="its onion">
         {(found) => <Operations operations={found.operations} did={did} />}
       </Show>
-      <p className="note">
+      <p className={panel.note}>
         {trace.data
           ? "Highlighted rings acted in the selected run. Select a ring for details."
           : "After a run, each ring shows its verdicts."}
@@ -45,7 +47,7 @@ function Operations({ operations, did }: { operations: Operation[]; did: Deeds }
   const rings = [...shown.rings, ...shown.guards].map((ring) => toRing(ring, shown.operation, did));
   return (
     <>
-      <div className="segments" role="group" aria-label="Operation">
+      <div className={panel.segments} role="group" aria-label="Operation">
         {operations.map(({ operation }) => (
           <button key={operation} aria-pressed={operation === shown.operation} onClick={() => choose(operation)}>
             {NAMES[operation] ?? operation}
@@ -73,9 +75,9 @@ export function toRing(info: Info, operation: string, did: Deeds): Ring {
 
 function Legend() {
   return (
-    <ul className="legend" aria-label="Colours">
+    <ul className={styles.legend} aria-label="Colours">
       {(["after", "wrap", "before", "guard"] as const).map((position) => (
-        <li key={position} className={position}>
+        <li key={position} data-position={position}>
           <i />
           {position}
         </li>
@@ -86,7 +88,7 @@ function Legend() {
 
 function List({ rings }: { rings: Ring[] }) {
   return (
-    <details className="wide">
+    <details className={panel.wide}>
       <summary>As a list</summary>
       <table>
         <thead>

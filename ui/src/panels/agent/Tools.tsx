@@ -5,6 +5,7 @@ import { Switch } from "../../parts/Switch";
 import { tryRequest } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
+import panel from "../panels.module.css";
 
 type Tool = api.AgentDetail["tools"][number];
 
@@ -18,17 +19,17 @@ const SOURCES: Record<string, string> = { builtin: "built in", server: "register
 
 export function Tools({ agent, changes }: { agent: api.AgentDetail; changes: number }) {
   return (
-    <div className="panel">
+    <div className={panel.panel}>
       <Skills agent={agent.agent_id} changes={changes} />
       <section aria-label="Tools">
         <h3>
-          Tools <small className="chip">{agent.tools.length}</small>
+          Tools <small className={panel.chip}>{agent.tools.length}</small>
         </h3>
         {!agent.tools.length && <p className="empty">No tools. Enable a hook that adds tools.</p>}
         {bySource(agent.tools).map(([source, tools]) => (
           <div key={source}>
             <h4>{SOURCES[source] ?? source}</h4>
-            <ul className="rows">
+            <ul className={panel.rows}>
               {tools.map((tool) => (
                 <OneTool key={tool.name} tool={tool} />
               ))}
@@ -36,7 +37,7 @@ export function Tools({ agent, changes }: { agent: api.AgentDetail; changes: num
           </div>
         ))}
         {agent.missing_tools.length > 0 && (
-          <p className="note">Not registered, and skipped: {agent.missing_tools.join(", ")}.</p>
+          <p className={panel.note}>Not registered, and skipped: {agent.missing_tools.join(", ")}.</p>
         )}
       </section>
     </div>
@@ -49,10 +50,10 @@ function OneTool({ tool }: { tool: Tool }) {
     <li>
       <details>
         <summary>
-          <code>{tool.name}</code> {tool.read_only && <span className="chip">read-only</span>}{" "}
-          {tool.kind && <span className="chip">{tool.kind}</span>} <small>{first}</small>
+          <code>{tool.name}</code> {tool.read_only && <span className={panel.chip}>read-only</span>}{" "}
+          {tool.kind && <span className={panel.chip}>{tool.kind}</span>} <small>{first}</small>
         </summary>
-        {more.join("").trim() && <p className="note">{more.join("\n").trim()}</p>}
+        {more.join("").trim() && <p className={panel.note}>{more.join("\n").trim()}</p>}
         <pre tabIndex={0} aria-label={`Arguments of ${tool.name}`}>
           {JSON.stringify(tool.parameters, null, 2)}
         </pre>
@@ -71,7 +72,7 @@ function Skills({ agent, changes }: { agent: string; changes: number }) {
           found ? (
             <SkillList agent={agent} found={found} skills={skills} />
           ) : (
-            <p className="note">Skills are off. Enable the hook “skills”.</p>
+            <p className={panel.note}>Skills are off. Enable the hook “skills”.</p>
           )
         }
       </Show>
@@ -98,11 +99,12 @@ function SkillList({
     tryRequest(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then(
       (now) => now && skills.put(now),
     );
-  if (!found.skills.length) return <p className="note">No skills. Add a folder with a SKILL.md to the workspace.</p>;
+  if (!found.skills.length)
+    return <p className={panel.note}>No skills. Add a folder with a SKILL.md to the workspace.</p>;
   return (
-    <ul className="rows">
+    <ul className={panel.rows}>
       {found.skills.map((skill) => (
-        <li key={skill.name} className="line">
+        <li key={skill.name} className={panel.line}>
           <Switch label={`Skill ${skill.name}`} on={skill.enabled} change={(on) => void change(skill.name, on)} />
           <span>
             <b>{skill.name}</b>
@@ -112,7 +114,7 @@ function SkillList({
         </li>
       ))}
       {(found.problems ?? []).map((one) => (
-        <li key={one.path} className="note">
+        <li key={one.path} className={panel.note}>
           <code>{one.path}</code>: {one.reason}
         </li>
       ))}

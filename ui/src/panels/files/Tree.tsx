@@ -9,6 +9,7 @@ import { readDropped, type Upload } from "./droppedFiles";
 import type { Live } from "./live";
 import { parentPath, type Row } from "./rows";
 import { TreeRow } from "./TreeRow";
+import styles from "./files.module.css";
 
 interface Props {
   agent: string;
@@ -69,7 +70,7 @@ export function Tree({ agent, thread, rows, live, put }: Props) {
     act();
   };
   return (
-    <div className="tree" ref={place}>
+    <div className={styles.tree} ref={place}>
       <div
         role="tree"
         aria-label="Files"

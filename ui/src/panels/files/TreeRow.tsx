@@ -6,6 +6,8 @@ import * as api from "../../api";
 import { showInvisible } from "../../canvas/names";
 import { Icon } from "../../shell/Icon";
 import { formatBytes, parentPath, type Row } from "./rows";
+import { joinClasses } from "../../parts/classes";
+import styles from "./files.module.css";
 
 interface Acts {
   open: (row: Row) => void;
@@ -41,7 +43,7 @@ export function TreeRow({ agent, thread, row, index, start, chosen, renaming, ov
       aria-selected={chosen}
       aria-expanded={row.open ?? undefined}
       tabIndex={chosen ? 0 : -1}
-      className={over ? "file over" : "file"}
+      className={joinClasses(styles.file, over && styles.over)}
       style={{ transform: `translateY(${start}px)`, paddingLeft: row.depth * 16 }}
       onFocus={(event) => event.target === event.currentTarget && choose(row.path)}
       onClick={() => {
@@ -60,7 +62,7 @@ export function TreeRow({ agent, thread, row, index, start, chosen, renaming, ov
         acts.drop(folder, event.dataTransfer);
       }}
     >
-      <span className="file-mark" aria-hidden="true">
+      <span className={styles.fileMark} aria-hidden="true">
         {row.open === null ? "" : row.open ? "▾" : "▸"}
       </span>
       <Icon name={row.open === null ? "file" : "folder"} />
@@ -68,10 +70,10 @@ export function TreeRow({ agent, thread, row, index, start, chosen, renaming, ov
         <Rename row={row} done={(name) => acts.rename(row, name)} />
       ) : (
         <>
-          <span className="file-name" title={name}>
+          <span className={styles.fileName} title={name}>
             <bdi>{name}</bdi>
           </span>
-          <span className="file-actions" onClick={(event) => event.stopPropagation()}>
+          <span className={styles.fileActions} onClick={(event) => event.stopPropagation()}>
             <button
               className="plain"
               tabIndex={-1}

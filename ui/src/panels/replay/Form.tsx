@@ -4,6 +4,8 @@ import type { FormEvent } from "react";
 
 import { useApp } from "../../state/app";
 import { type Asked, GUARDS, type Guards } from "./request";
+import panel from "../panels.module.css";
+import styles from "./replay.module.css";
 
 const RULES = [
   ["deny", "Deny", "Bash(git push *)"],
@@ -24,9 +26,9 @@ export function Form({ asked, change, busy, run }: Props) {
     run();
   };
   return (
-    <form className="replay-form" onSubmit={submit}>
+    <form className={styles.replayForm} onSubmit={submit}>
       <Scope asked={asked} change={change} />
-      <label className="field">
+      <label className={panel.field}>
         Guards
         <select value={asked.guards} onChange={(event) => change({ ...asked, guards: event.target.value as Guards })}>
           {GUARDS.map((one) => (
@@ -36,11 +38,11 @@ export function Form({ asked, change, busy, run }: Props) {
           ))}
         </select>
       </label>
-      <p className="note">{GUARDS.find((one) => one.id === asked.guards)!.says}</p>
+      <p className={panel.note}>{GUARDS.find((one) => one.id === asked.guards)!.says}</p>
       <fieldset>
         <legend>Additional rules, one per line</legend>
         {RULES.map(([kind, title, example]) => (
-          <label key={kind} className="field">
+          <label key={kind} className={panel.field}>
             {title}
             <textarea
               rows={Math.max(1, asked[kind].split("\n").length)}
@@ -65,7 +67,7 @@ function Scope({ asked, change }: { asked: Asked; change: (asked: Asked) => void
   const thread = useApp((state) => state.thread);
   const name = agents.find((one) => one.agent_id === agent)?.name ?? agent;
   return (
-    <label className="field">
+    <label className={panel.field}>
       Threads
       <select
         value={asked.thread ? "this" : "all"}

@@ -2,12 +2,13 @@
 
 import { formatDuration } from "../../parts/spans";
 import type { View } from "./zoom";
+import styles from "./trace.module.css";
 
 const MARKS = [0, 0.25, 0.5, 0.75, 1];
 
 export function Axis({ view }: { view: View }) {
   return (
-    <div className="axis" aria-hidden="true">
+    <div className={styles.axis} aria-hidden="true">
       <span />
       <span>
         {MARKS.map((share) => (

@@ -2,6 +2,9 @@
 
 import { formatCount, formatDollars } from "../../parts/amounts";
 import { formatDuration, type Row } from "../../parts/spans";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./trace.module.css";
 
 const QUIET = new Set([
   "run_id",
@@ -17,8 +20,8 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
   const { span } = row;
   const facts = Object.entries(span.attributes ?? {}).filter(([name]) => !QUIET.has(name));
   return (
-    <section className="span-details panel" aria-label={`Span ${row.label}`}>
-      <header className="line">
+    <section className={joinClasses(styles.spanDetails, panel.panel)} aria-label={`Span ${row.label}`}>
+      <header className={joinClasses(panel.line, styles.line)}>
         <b>{row.label}</b>{" "}
         <small>
           {row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}
@@ -30,8 +33,8 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
           ✕
         </button>
       </header>
-      {span.error && <p className="failed">{span.error}</p>}
-      <dl className="facts">
+      {span.error && <p className={styles.failed}>{span.error}</p>}
+      <dl className={panel.facts}>
         {row.tokens > 0 && (
           <>
             <dt>tokens</dt>
@@ -68,7 +71,7 @@ function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
   return (
     <>
       <h4>Events</h4>
-      <ul className="rows">
+      <ul className={panel.rows}>
         {events.map((event, at) => (
           <li key={at}>
             <b>{event.name}</b> <code>{JSON.stringify(event.attributes ?? {})}</code>
@@ -81,7 +84,7 @@ function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
 
 function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
   return (
-    <div className="wide" tabIndex={0} role="group" aria-label="Verdicts">
+    <div className={panel.wide} tabIndex={0} role="group" aria-label="Verdicts">
       <table aria-label="Verdicts of hooks">
         <thead>
           <tr>
@@ -89,12 +92,12 @@ function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
             <th>position</th>
             <th>verdict</th>
             <th>reason</th>
-            <th className="number">ms</th>
+            <th className={panel.number}>ms</th>
           </tr>
         </thead>
         <tbody>
           {rows.map((why, at) => (
-            <tr key={at} className={why.verdict}>
+            <tr key={at} data-verdict={why.verdict}>
               <td>{why.hook}</td>
               <td>{why.position}</td>
               <td>
@@ -105,7 +108,7 @@ function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
                 {why.reason}
                 {why.changed ? ` changed ${Object.keys(why.changed).join(", ")}` : ""}
               </td>
-              <td className="number">{(why.ms ?? 0).toFixed(2)}</td>
+              <td className={panel.number}>{(why.ms ?? 0).toFixed(2)}</td>
             </tr>
           ))}
         </tbody>

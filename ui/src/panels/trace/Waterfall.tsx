@@ -17,6 +17,9 @@ import { formatDuration, filterRows, type Kind, type Row, totalDuration } from "
 import { Axis } from "./Axis";
 import { Details } from "./Details";
 import { viewAround, panView, spanPosition, type View, wholeView, zoomView } from "./zoom";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./trace.module.css";
 
 const KINDS: readonly (readonly [Kind, string])[] = [
   ["step", "Steps"],
@@ -37,8 +40,8 @@ export function Waterfall({ rows }: { rows: Row[] }) {
     setKinds((old) => new Set(old.has(kind) ? [...old].filter((one) => one !== kind) : [...old, kind]));
   const selected = rows.find((row) => row.key === chosen);
   return (
-    <div className="waterfall">
-      <div className="bar-of-tools">
+    <div className={styles.waterfall}>
+      <div className={styles.barOfTools}>
         <input
           type="search"
           aria-label="Filter spans"
@@ -46,14 +49,14 @@ export function Waterfall({ rows }: { rows: Row[] }) {
           value={words}
           onChange={(event) => setWords(event.target.value)}
         />
-        <div className="segments" role="group" aria-label="Show">
+        <div className={panel.segments} role="group" aria-label="Show">
           {KINDS.map(([kind, title]) => (
             <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>
               {title}
             </button>
           ))}
         </div>
-        <div className="segments" role="group" aria-label="Zoom">
+        <div className={panel.segments} role="group" aria-label="Zoom">
           <button aria-label="Zoom in" onClick={() => look(zoomView(view, 0.5, end))}>
             +
           </button>
@@ -76,7 +79,7 @@ export function Waterfall({ rows }: { rows: Row[] }) {
           zoom={() => look(viewAround(selected.from, selected.ms, end))}
         />
       ) : (
-        <p className="note">Use the arrow keys to select a span, Enter to zoom in.</p>
+        <p className={styles.note}>Use the arrow keys to select a span, Enter to zoom in.</p>
       )}
     </div>
   );
@@ -120,7 +123,7 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
   return (
     <div
       ref={frame}
-      className="spans"
+      className={styles.spans}
       role="tree"
       aria-label="Spans"
       tabIndex={0}
@@ -157,7 +160,7 @@ function useWheel(frame: RefObject<HTMLElement | null>, turn: (event: WheelEvent
     const wheel = (event: WheelEvent) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault(); // else the page is made larger
-      const times = box.querySelector(".span-time")!.getBoundingClientRect();
+      const times = box.querySelector("[data-times]")!.getBoundingClientRect();
       latest.current(event, Math.min(1, Math.max(0, (event.clientX - times.left) / times.width)));
     };
     box.addEventListener("wheel", wheel, { passive: false });
@@ -200,11 +203,11 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
   ]
     .filter(Boolean)
     .join(" · ");
-  const classes = ["span", row.kind, row.failed ? "failed" : "", chosen ? "chosen" : ""];
   return (
     <div
       id={id}
-      className={classes.join(" ")}
+      className={joinClasses(styles.span, row.failed && styles.failed)}
+      data-kind={row.kind}
       role="treeitem"
       aria-level={row.depth + 1}
       aria-selected={chosen}
@@ -212,7 +215,7 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
       onClick={choose}
       onDoubleClick={zoom}
     >
-      <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}>
+      <span className={styles.spanName} style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}>
         <i aria-hidden="true" />
         {row.label}
         <span className="visually-hidden">
@@ -220,8 +223,8 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
           {row.failed ? ", failed" : ""},{" "}
         </span>
       </span>
-      <span className="span-time">
-        {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
+      <span className={styles.spanTime} data-times="">
+        {bar && <i className={styles.spanBar} style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
         {bar && <small style={figurePosition(bar)}>{figures}</small>}
       </span>
     </div>

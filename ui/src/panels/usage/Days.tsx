@@ -1,9 +1,8 @@
 /** Bars by day, split by user. */
 
-import "../../canvas/chart.css";
-
 import { formatBrief, labelStep, axisTicks } from "../../canvas/scale";
 import type { Stacked } from "./sums";
+import chart from "../../canvas/chart.module.css";
 
 const WIDE = 640;
 const HIGH = 190;
@@ -17,11 +16,11 @@ export function Days({ data, show, label }: { data: Stacked; show: (amount: numb
   const gap = Math.min(6, width * 0.25);
   const nth = labelStep(data.days.length, 8);
   return (
-    <figure className="chart">
+    <figure className={chart.chart} data-chart="">
       <svg viewBox={`0 0 ${WIDE + LEFT} ${HIGH + 34}`} role="img" aria-label={label}>
         {marks.map((mark) => (
           <g key={mark} transform={`translate(0 ${8 + HIGH - (mark / high) * HIGH})`}>
-            <line className="rule" x1={LEFT} x2={WIDE + LEFT} />
+            <line className={chart.rule} x1={LEFT} x2={WIDE + LEFT} />
             <text x={LEFT - 6} dy="4" textAnchor="end">
               {formatBrief(mark)}
             </text>
@@ -40,7 +39,7 @@ export function Days({ data, show, label }: { data: Stacked; show: (amount: numb
           </g>
         ))}
       </svg>
-      <ul className="legend">
+      <ul className={chart.legend}>
         {data.names.map((name, at) => (
           <li key={name}>
             <i style={{ background: `var(--chart-${at % 6})` }} />

@@ -1,4 +1,5 @@
 /** How much each one used, as bars beside their names. */
+import styles from "./usage.module.css";
 
 export function Shares({
   title,
@@ -14,7 +15,7 @@ export function Shares({
   return (
     <section aria-label={title}>
       <h3>{title}</h3>
-      <ul className="shares">
+      <ul className={styles.shares}>
         {rows.map(([name, amount]) => (
           <li key={name}>
             <span>{name || "unnamed"}</span>
