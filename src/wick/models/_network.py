@@ -147,7 +147,7 @@ def _build_context(network: NetworkSettings) -> ssl.SSLContext:
 
 
 def find_proxy(scheme: str, host: str, port: int) -> str:
-    """Return the proxy of the environment for an address, or an empty text."""
+    """Return the proxy of the environment for an address, or an empty string."""
     from urllib.request import getproxies, proxy_bypass  # imported late, as it is large
 
     given = getproxies().get(scheme, "").strip()

@@ -82,7 +82,7 @@ class Anthropic:
         return f"<Anthropic {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -313,7 +313,7 @@ def _encode_part(part: Part) -> dict[str, Any]:
 
 
 def _find_flaw(part: MediaPart) -> str:
-    """Return why the API cannot read a part, or an empty text."""
+    """Return why the API cannot read a part, or an empty string."""
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
         known = part.url or kind in _PICTURES

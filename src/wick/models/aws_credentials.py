@@ -13,7 +13,7 @@ _INDIRECT = ("role_arn", "sso_session", "sso_start_url", "credential_process", "
 
 
 def find_region(profile: str = "") -> str:
-    """Return the region of the environment or of a profile, or an empty text."""
+    """Return the region of the environment or of a profile, or an empty string."""
     found = _variable("AWS_REGION") or _variable("AWS_DEFAULT_REGION")
     return found or _read_profile(profile)[1].get("region", "")
 

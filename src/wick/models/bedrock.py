@@ -91,7 +91,7 @@ class Bedrock:
         return f"<Bedrock {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -167,7 +167,7 @@ def _home(region: str) -> str:
 
 
 def _region_of(model: str) -> str:
-    """Return the region in the ARN of a model, or an empty text."""
+    """Return the region in the ARN of a model, or an empty string."""
     found = re.match(r"arn:aws[\w-]*:bedrock:([\w-]+):", model)
     return found[1] if found else ""
 
@@ -306,7 +306,7 @@ def _encode_part(part: Part, taken: set[str]) -> dict[str, Any]:
 
 
 def _find_flaw(part: MediaPart) -> str:
-    """Return why the API cannot read a part, or an empty text."""
+    """Return why the API cannot read a part, or an empty string."""
     kind = openai_common.media_type(part)
     if part.url:
         return f"Bedrock takes files as data, not by their address; read {part.url[:200]} first"

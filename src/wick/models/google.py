@@ -93,7 +93,7 @@ class Google:
         return f"<{type(self).__name__} {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -212,7 +212,7 @@ def check_address(base_url: str, title: str) -> str:
 
 
 def read_key() -> str:
-    """Return the key of the environment, or an empty text."""
+    """Return the key of the environment, or an empty string."""
     return next((key for name in KEYS if (key := os.environ.get(name, "").strip())), "")
 
 
@@ -348,7 +348,7 @@ def _media_type(part: MediaPart) -> str:
 
 
 def _find_flaw(part: MediaPart) -> str:
-    """Return why the API cannot read a part, or an empty text."""
+    """Return why the API cannot read a part, or an empty string."""
     kind = _media_type(part)
     known = isinstance(part, ImagePart) or kind.startswith(("image/", "audio/", "video/", "text/"))
     if not known and kind != "application/pdf":

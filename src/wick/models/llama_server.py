@@ -109,7 +109,7 @@ def _preload(path: str, out: Any) -> None:
 
 
 def _choose_template(path: str) -> str:
-    """Return a template with tool support; an empty text if the model has its own."""
+    """Return a template with tool support; an empty string if the model has its own."""
     own = _read_gguf_text(Path(path), "tokenizer.chat_template")
     if "tools" in own or _read_gguf_text(Path(path), "tokenizer.chat_template.tool_use"):
         return ""

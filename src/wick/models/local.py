@@ -85,7 +85,7 @@ class Local:
         return f"<Local {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         if isinstance(part, TextPart):
             return ""
         what = {ImagePart: "a picture", AudioPart: "audio"}.get(type(part), "a file")

@@ -82,7 +82,7 @@ class OpenAI:
         return f"<OpenAI {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         if isinstance(part, TextPart):
             return ""
         part = openai_common.inline_media(part)
@@ -92,7 +92,7 @@ class OpenAI:
         return self._audio_flaw(part) or openai_common.find_media_flaw(part)
 
     def _audio_flaw(self, part: MediaPart) -> str:
-        """Return why a recording cannot be sent, or an empty text. Other servers than OpenAI's decide themselves."""
+        """Return why a recording cannot be sent, or an empty string. Other servers than OpenAI's decide themselves."""
         if not openai_common.is_audio(part) or (
             openai_common.media_type(part).startswith("audio/") and not self._at_openai
         ):

@@ -250,7 +250,7 @@ def inline_media(part: MediaPart) -> MediaPart:
 
 
 def find_media_flaw(part: MediaPart) -> str:
-    """Return why no server could read a part's bytes, or an empty text."""
+    """Return why no server could read a part's bytes, or an empty string."""
     if part.url:
         if part.url.isprintable() and _ADDRESS.match(part.url):  # data URLs were converted before
             return ""

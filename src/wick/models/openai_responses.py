@@ -62,7 +62,7 @@ class OpenAIResponses:
         return f"<OpenAIResponses {self.name}>"
 
     def refuses(self, part: Part) -> str:
-        """Return why a part of a user's message cannot be sent, or an empty text."""
+        """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -152,7 +152,7 @@ def _encode_part(part: Part) -> dict[str, Any]:
 
 
 def _find_flaw(part: MediaPart) -> str:
-    """Return why the API cannot read a part, or an empty text."""
+    """Return why the API cannot read a part, or an empty string."""
     if openai_common.is_audio(part):
         what = openai_common.describe_media(part)
         return f"the Responses API has no audio input, so {what} cannot be sent; use openai:MODEL with an audio model"

@@ -65,7 +65,7 @@ CREDENTIALS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
-    """Create the model for a text or a dict."""
+    """Create the model for a string or a dict."""
     provider, model, options = _parse_spec(spec)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
@@ -131,11 +131,11 @@ def _load_client(provider: str) -> Callable[..., Model]:
 
 
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
-    """Return the provider, the model and the other options of a spec. An unknown provider is an empty text."""
+    """Return the provider, the model and the other options of a spec. An unknown provider is an empty string."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
     for key in _TEXTS:
         if not isinstance(options.get(key, ""), str):
-            raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
+            raise ConfigError(f"the {key!r} of a model's spec must be a string, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
     if provider:
         return provider, model, options
@@ -276,7 +276,7 @@ def _create_served(provider: str, model: str, options: Options) -> Model:
     ):
         raise ConfigError("the 'limits' of a model's spec must be seconds above 0, as in {'first_byte': 30}")
     if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in chain(*headers.items())):
-        raise ConfigError("the 'headers' of a model's spec must be texts, as in {'x-team': 'search'}")
+        raise ConfigError("the 'headers' of a model's spec must be strings, as in {'x-team': 'search'}")
     options = {**options, "limits": limits} if "limits" in options else options
     return _create_client(_load_client(provider), model, options)
 

@@ -118,7 +118,7 @@ class Reply:
 
 
 def parse_args(raw: str) -> tuple[dict[str, Any], str]:
-    """Parse the arguments of a call. Return the data and an empty text, or an empty dict and the error."""
+    """Parse the arguments of a call. Return the data and an empty string, or an empty dict and the error."""
     if not raw.strip():
         return {}, ""  # models often send no arguments to a tool without parameters
     if len(raw) > ARGS_BYTES:

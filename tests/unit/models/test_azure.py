@@ -59,7 +59,7 @@ def test_a_key_is_sent_to_the_address_of_the_environment_alone(env: pytest.Monke
     env.delenv("AZURE_OPENAI_ENDPOINT")
     with pytest.raises(ConfigError, match="set AZURE_OPENAI_ENDPOINT, as in https://NAME.openai.azure.com"):
         resolve("azure:m")
-    with pytest.raises(ConfigError, match="the 'api_version' of a model's spec must be a text"):
+    with pytest.raises(ConfigError, match="the 'api_version' of a model's spec must be a string"):
         resolve({"provider": "azure", "model": "m", "api_version": 3})
     with pytest.raises(ConfigError, match="the token of a model is a function"):
         Azure("m", base_url=HOME, token="abc")  # type: ignore[arg-type]

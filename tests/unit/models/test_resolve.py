@@ -114,11 +114,11 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
         ("openai:", "name the model of openai"),
         ("anthropic:", "name the model of anthropic"),
         ({"provider": "openai", "model": "gpt-4o", "colour": "red"}, "unexpected keyword argument 'colour'"),
-        ({"provider": "openai", "model": 4}, "the 'model' of a model's spec must be a text, not int"),
-        ({"provider": "openai", "model": "x", "base_url": ["x"]}, "the 'base_url' of a model's spec must be a text"),
+        ({"provider": "openai", "model": 4}, "the 'model' of a model's spec must be a string, not int"),
+        ({"provider": "openai", "model": "x", "base_url": ["x"]}, "the 'base_url' of a model's spec must be a string"),
         ({"provider": "openai", "model": "x", "base_url": "nonsense"}, "must be like http://host:port"),
-        ({"provider": "openai", "model": "x", "name": 5}, "the 'name' of a model's spec must be a text"),
-        ({"provider": "anthropic", "model": "x", "version": 5}, "the 'version' of a model's spec must be a text"),
+        ({"provider": "openai", "model": "x", "name": 5}, "the 'name' of a model's spec must be a string"),
+        ({"provider": "anthropic", "model": "x", "version": 5}, "the 'version' of a model's spec must be a string"),
         (
             {"provider": "openai", "model": "x", "stream_usage": "no"},
             "'stream_usage' .* must be true or false, not 'no'",
@@ -128,10 +128,13 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
         ({"provider": "ollama", "model": "x", "limits": 30}, "the 'limits' of a model's spec must be seconds above 0"),
         ({"provider": "openai", "model": "x", "limits": {"whole": "9"}}, "must be seconds above 0, as in"),
         ({"provider": "openai", "model": "x", "limits": {"whole": -9}}, "must be seconds above 0, as in"),
-        ({"provider": "openai", "model": "x", "headers": "x-team: a"}, "the 'headers' of a model's spec must be texts"),
+        (
+            {"provider": "openai", "model": "x", "headers": "x-team: a"},
+            "the 'headers' of a model's spec must be strings",
+        ),
         (
             {"provider": "openai", "model": "x", "headers": {"x-team": 1}},
-            "the 'headers' of a model's spec must be texts",
+            "the 'headers' of a model's spec must be strings",
         ),
         (
             {"provider": "gateway", "model": "x@http://a", "headers": {1: "a"}},

@@ -77,7 +77,7 @@ def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
     more = wick("doctor", "--json", GROQ_API_KEY="sk-very-secret", GOOGLE_API_KEY="sk-very-secret", **azure)
     assert "sk-very-secret" not in more.out
     found = told(more)
-    assert found["groq"]["says"] == "GROQ_API_KEY is set, for models such as groq:MODEL"
+    assert found["groq"]["says"] == "GROQ_API_KEY is set, for models such as groq:llama-3.3-70b-versatile"
     assert found["google"]["says"].startswith("GOOGLE_API_KEY is set")
     assert found["azure"]["says"].startswith("AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY are set")
     assert "groq" not in found["other keys"]["says"] and "azure" not in found["other keys"]["says"]
