@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Anthropic", "Azure", "Bedrock", "Cerebras", "DeepSeek", "Demo", "Fireworks", "FunctionModel", "Google", "Groq",
-    "Local", "Mistral", "Nvidia", "OpenAI", "OpenAIResponses", "OpenRouter", "Scripted", "TimeLimits", "Together", "Vertex",
-    "XAI", "check_model", "close_connections", "resolve",
+    "Local", "Mistral", "Nvidia", "OpenAI", "OpenAIResponses", "OpenRouter", "Scripted", "TimeLimits", "Together",
+    "Vertex", "XAI", "check_model", "close_connections", "resolve",
 ]  # fmt: skip
 
 _MODULES = {
