@@ -40,11 +40,12 @@ lint: $(ready) ## check style, types and layers
 	$(python) -m ruff format --check
 	$(python) -m mypy src $(wildcard tests/typing)
 	.venv/bin/lint-imports --no-logo
-	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit; fi
+	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit && npx --no-install eslint . && npx --no-install prettier --check --log-level warn .; fi
 
 fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
+	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install prettier --write --log-level warn .; fi
 
 bench: $(ready) ## measure the loop, the model clients, the backends, hook programs, the stores, evals and the server
 	$(python) bench/loop.py

@@ -35,7 +35,7 @@ LEAST_PIXELS = 100  # how high an entry is at least
 LEAST_FRAMES = 25  # also where there is not that much to scroll through
 
 SCROLL = """async ([frames, pixels]) => {
-  const box = document.querySelector('.items')
+  const box = document.querySelector('.chat-items')
   const took = []
   let last = await new Promise(requestAnimationFrame)
   for (let count = 0; count < frames; count++) {
@@ -44,11 +44,11 @@ SCROLL = """async ([frames, pixels]) => {
     took.push(now - last)
     last = now
   }
-  return {took, drawn: document.querySelectorAll('.item').length, height: box.scrollHeight}
+  return {took, drawn: document.querySelectorAll('.chat-item').length, height: box.scrollHeight}
 }"""
 
 STEP = """pixels => {
-  document.querySelector('.items').scrollTop -= pixels
+  document.querySelector('.chat-items').scrollTop -= pixels
   return new Promise(done => requestAnimationFrame(() => done()))
 }"""
 
@@ -135,7 +135,7 @@ def scrolling(page: Page, url: str, thread: str, entries: int) -> Rows:
     """What frames take while somebody scrolls up, slowly and fast; never as far as the first entry."""
     page.goto("about:blank")
     page.goto(f"{url}/#thread={thread}")
-    page.wait_for_selector(".item")
+    page.wait_for_selector(".chat-item")
     page.wait_for_timeout(SETTLED_MS)
     far = entries * LEAST_PIXELS
     ways = (("by the wheel", 120, far // 4), ("in haste", 1_200, far // 2))

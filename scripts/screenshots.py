@@ -112,16 +112,16 @@ def prepare(api: ApiClient) -> None:
 
 def _at(page: Page, thread: str) -> None:
     page.goto(f"/#thread={thread}")
-    expect(page.locator("article.reply")).not_to_have_count(0)
+    expect(page.locator("article.chat-reply")).not_to_have_count(0)
     page.wait_for_timeout(800)
 
 
 def chat(page: Page) -> None:
     _at(page, "sums")
-    page.locator(".call-head").first.click()
-    page.locator(".call").first.get_by_text("Why").click()
+    page.locator(".chat-call-head").first.click()
+    page.locator(".chat-call").first.get_by_text("Why").click()
     page.wait_for_timeout(500)
-    page.locator(".items").evaluate("box => box.scrollTo(0, 0)")
+    page.locator(".chat-items").evaluate("box => box.scrollTo(0, 0)")
     page.mouse.move(0, 0)
     page.wait_for_timeout(300)
 
@@ -166,7 +166,7 @@ def replay(page: Page) -> None:
     side = (_panel("Replay")(page), open_panel(page, "Replay"))[1]
     side.get_by_label("Deny").fill("Bash(python3 *)")
     side.get_by_role("button", name="Replay", exact=True).click()
-    side.locator("li.changed").first.wait_for()
+    side.locator("li.replay-changed").first.wait_for()
 
 
 def usage(page: Page) -> None:
@@ -174,7 +174,7 @@ def usage(page: Page) -> None:
     side = open_panel(page, "Usage")
     side.get_by_label("Period").select_option("7")
     side.get_by_role("button", name="by agent").click()
-    expect(side.locator("figure.chart .legend li")).to_have_count(3)
+    expect(side.locator("figure[data-chart] .chart-legend li")).to_have_count(3)
 
 
 def trace(page: Page) -> None:

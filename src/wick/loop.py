@@ -119,7 +119,7 @@ async def _call_model(call: ModelCall) -> Message:
                     emit(delta)
     except CancelledError:
         if reply.text and not reply.usage.total_tokens:  # the provider charges for it all the same
-            reply.usage = call.estimate_usage(reply.text)
+            call.charge(call.estimate_usage(reply.text), estimated=True)
         raise
     finally:
         call.state.stream.usage = reply.usage

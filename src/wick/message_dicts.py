@@ -19,6 +19,7 @@ _ROLES: dict[object, str] = {role: role for role in ROLES} | {"developer": "syst
 _MEANT = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "function": "tool"}
 _EMPTY = ("refusal", "audio", "annotations", "function_call", "tool_calls")  # keys of replies; None or [] says nothing
 _HINTS = ("detail", "cache_control", "annotations")  # keys of parts that change no content
+_CALL_KEYS = ("id", "type", "index")  # keys of a call beside its function; the index is its place in the list
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 
 
@@ -50,6 +51,8 @@ def _read_dict(where: str, item: object, tools: Mapping[str, str]) -> Message:
     elif content is None:
         data["content"] = ""
     if calls := data.get("tool_calls"):
+        if not isinstance(calls, list | tuple):
+            raise MessageError(f"{where}: tool_calls is a list of calls, not {calls!r}")
         data["tool_calls"] = [_read_call(f"{where}, tool_calls[{number}]", call) for number, call in enumerate(calls)]
     if role == "tool" and not data.get("name"):
         data["name"] = tools.get(str(data.get("tool_call_id")), "")
@@ -75,12 +78,12 @@ def _read_part(where: str, part: object) -> object:
             found, more = {"type": "image", **_read_address(url)}, {**rest, **others}
         case {"type": "image_url" | "input_image", "image_url": str(url), **rest}:
             found, more = {"type": "image", **_read_address(url)}, rest
-        case {"type": "file", "file": {"file_data": str(url), **rest}} | {
-            "type": "input_file", "file_data": str(url), **rest
-        }:  # fmt: skip
-            found, more = {"type": "file", **_read_address(url), "name": str(rest.pop("filename", ""))}, rest
-        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **rest}}:
-            found, more = {"type": "audio", "data": data, "media_type": f"audio/{form}"}, rest
+        case {"type": "file", "file": {"file_data": str(url), **rest}, **others}:
+            found, more = _read_file(url, {**rest, **others})
+        case {"type": "input_file", "file_data": str(url), **rest}:
+            found, more = _read_file(url, rest)
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **rest}, **others}:
+            found, more = {"type": "audio", "data": data, "media_type": f"audio/{form}"}, {**rest, **others}
         case {"type": "text" | "image" | "audio" | "file"}:
             return part  # checked by `Message.from_json`
         case _:
@@ -93,19 +96,28 @@ def _read_part(where: str, part: object) -> object:
     return found
 
 
+def _read_file(url: str, more: dict[object, object]) -> tuple[dict[str, str], dict[object, object]]:
+    """Return a file in wick's form, and the keys that are left."""
+    return {"type": "file", **_read_address(url), "name": str(more.pop("filename", ""))}, more
+
+
 def _read_address(url: str) -> dict[str, str]:
     data = _DATA_URL.fullmatch(url)
     return {"media_type": data[1], "data": data[2]} if data else {"url": url}
 
 
 def _read_call(where: str, call: Any) -> object:
-    """Return a tool call in wick's form. The arguments of OpenAI's form are JSON in a text."""
+    """Return a tool call in wick's form. The arguments of OpenAI's form are JSON in a string, or an object."""
     match call:
         case {"function": {"name": str(name), **function}, **rest}:
-            try:
-                args = json.loads(str(function.get("arguments") or "{}"))
-            except ValueError:
-                raise MessageError(f"{where}: the arguments of {name} are not JSON") from None
+            args = function.pop("arguments", None) or {}
+            if isinstance(args, str):
+                try:
+                    args = json.loads(args)
+                except ValueError:
+                    raise MessageError(f"{where}: the arguments of {name} are not JSON") from None
+            if unknown := [*function, *(key for key in rest if key not in _CALL_KEYS)]:
+                raise MessageError(f"{where} has the key {unknown[0]!r}, which is not supported; leave it out")
             return {"id": rest.get("id", ""), "name": name, "args": args}
         case {"name": str(), "args": Mapping(), **rest}:
             return {key: value for key, value in call.items() if key != "type"}

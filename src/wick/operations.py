@@ -483,9 +483,9 @@ class ModelCall(Operation[Message]):
         sent = sum(message.tokens for message in self.messages) + len(self.system) // CHARS_PER_TOKEN
         return Usage(sent, len(reply) // CHARS_PER_TOKEN)
 
-    def charge(self, usage: Usage) -> None:
+    def charge(self, usage: Usage, *, estimated: bool = False) -> None:
         """Count the tokens of an attempt. All copies of this call share the charges."""
-        charge = Charge(self.model.name, usage)
+        charge = Charge(self.model.name, usage, estimated)
         self.charges.append(charge)
         self.run.spend(charge)
 

@@ -30,6 +30,7 @@ class Charge:
 
     model: str
     usage: Usage
+    estimated: bool = False  # the call was cancelled before the model reported its usage
 
     @property
     def price(self) -> Decimal | None:

@@ -409,8 +409,11 @@ class Store(Protocol):
     async def count(self, owner: str) -> int:
         """Return the number of threads of an owner."""
 
-    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        """List threads of all owners with an open run or inbox items, to resume them after a crash."""
+    async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
+        """List threads of all owners with an open run or inbox items, to resume them after a crash.
+
+        With `skip_holder`, threads are left out while their lease belongs to a holder whose name starts with it.
+        """
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> Sequence[Hit]:
         """Find the messages that contain all words of a text, ignoring case; newest first."""
@@ -438,6 +441,12 @@ class Store(Protocol):
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         """Extend the lease; raise `fenced` if another process has acquired it."""
+
+    async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> Sequence[Lease | None]:
+        """Extend several leases in one transaction, each given by owner, id and fence.
+
+        Return None for a lease that was not extended, for example because its thread is locked: `renew` finds out.
+        """
 
     async def release(self, owner: str, id: str, fence: int) -> Summary | None:
         """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error."""

@@ -136,7 +136,8 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     except CancelledError:
         text = "".join(call.state.stream.sent)
         if text.strip() and not call.purpose and not _may_change_reply(call.run.loop.hooks):
-            call.run.progress.extensions.cut_reply = CutReply(text, call.last_sealed("model").name, call.usage)
+            usage = call.charges[-1].usage if call.charges else Usage()
+            call.run.progress.extensions.cut_reply = CutReply(text, call.last_sealed("model").name, usage)
         raise
     thread, usage = call.run.thread, call.usage
     if call.purpose or call.prevented is not None or not (reply.text or reply.tool_calls):

@@ -233,8 +233,8 @@ def send_and_wait(page: Page, words: str) -> None:
 
 def wait_until_idle(page: Page) -> None:
     """Wait until nothing runs any more in the thread that is open, and its end is drawn."""
-    expect(page.locator(".item:not(.pending)")).not_to_have_count(0)
-    expect(page.locator(".composer .stop, article[aria-busy=true], .item.pending")).to_have_count(0)
+    expect(page.locator(".chat-item:not(.chat-pending)")).not_to_have_count(0)
+    expect(page.locator(".chat-composer .chat-stop, article[aria-busy=true], .chat-item.chat-pending")).to_have_count(0)
 
 
 def save_report(server: ServerProcess, name: str = "nightly", thread: str = "") -> None:

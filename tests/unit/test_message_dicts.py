@@ -79,12 +79,26 @@ def test_parts_are_converted(part: Any, expected: object) -> None:
          "the arguments of add are not JSON"),
         ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "add", "arguments": "[]"}}]},
          "add' are not a JSON object|tool_calls"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_data": "aGk="}, "mood": 1}]}, "the key 'mood'"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_data": "aGk=", "file_id": "f"}}]}, "'file_id'"),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "a", "format": "wav"}, "x": 1}]},
+         "the key 'x'"),
+        ({"role": "assistant", "tool_calls": 5}, "message 0: tool_calls is a list of calls, not 5"),
+        ({"role": "assistant", "tool_calls": {"id": "1"}}, "tool_calls is a list of calls"),
+        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "add"}, "mood": 1}]}, "the key 'mood'"),
+        ({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "add", "strict": True}}]}, "'strict'"),
         ({"role": "assistant", "content": "", "refusal": "I will not."}, "at refusal: there is no such key"),
     ],
 )  # fmt: skip
 def test_a_malformed_dict_is_refused_with_a_sentence(item: Any, words: str) -> None:
     with pytest.raises(MessageError, match=words):
         read_message_dicts([item])
+
+
+def test_arguments_may_be_an_object_as_ollama_writes_them() -> None:
+    call = {"id": "1", "type": "function", "index": 0, "function": {"name": "add", "arguments": {"a": 1}}}
+    (message,) = read_message_dicts([{"role": "assistant", "content": "", "tool_calls": [call]}])
+    assert message.tool_calls == (ToolCall("1", "add", {"a": 1}),)
 
 
 def test_a_tool_message_without_its_call_is_refused() -> None:

@@ -258,3 +258,11 @@ def test_the_doctor_lists_plugins() -> None:
     assert found["hook broken_hook"].state == "missing" and "cannot be loaded" in found["hook broken_hook"].says
     assert "is not used: wick has a model provider of this name" in found["model provider openai"].says
     assert "is not used" in found["command run"].says and "is not used" in found["backend state"].says
+
+
+def test_a_package_with_broken_metadata_is_reported_once(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (site / "damaged-1.0.dist-info" / "entry_points.txt").write_bytes(b"[wick.hooks]\n\xff = a:b\n")
+    for _ in range(2):
+        assert "damaged" not in {plugin.distribution for plugin in find_plugins("wick.hooks")}
+    (warning,) = [text for text in caplog.messages if "damaged-1.0" in text]
+    assert "its metadata cannot be read (UnicodeDecodeError" in warning and warning.endswith("; reinstall it")

@@ -10,6 +10,7 @@ import { SignIn } from "./shell/SignIn";
 import { Threads } from "./shell/Threads";
 import { TopBar } from "./shell/TopBar";
 import { app, openConversation, type Panel, patchApp, useApp } from "./state/app";
+import styles from "./shell/shell.module.css";
 
 const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
@@ -31,8 +32,22 @@ export function App() {
     if (theme === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = theme;
   }, [theme]);
-  if (me === undefined) return <><p className="waiting middle-of" role="status">Loading…</p><Notices /></>;
-  if (me === null) return <><SignIn /><Notices /></>;
+  if (me === undefined)
+    return (
+      <>
+        <p className="waiting middle-of" role="status">
+          Loading…
+        </p>
+        <Notices />
+      </>
+    );
+  if (me === null)
+    return (
+      <>
+        <SignIn />
+        <Notices />
+      </>
+    );
   return <Desk />;
 }
 
@@ -45,12 +60,27 @@ function Desk() {
   useTitle();
   useNoDrops();
   return (
-    <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
-      <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message box</a>
+    <div className={styles.desk} data-panel={panel ?? ""} data-drawer={drawer || undefined}>
+      <a
+        className={styles.skip}
+        href="#message"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("message")?.focus();
+        }}
+      >
+        Skip to the message box
+      </a>
       <TopBar panels={NAMES} />
       <Threads />
-      {drawer && <button className="shade" aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />}
-      <main className="middle"><Failing what="The conversation"><Chat /></Failing></main>
+      {drawer && (
+        <button className={styles.shade} aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />
+      )}
+      <main className={styles.middle}>
+        <Failing what="The conversation">
+          <Chat />
+        </Failing>
+      </main>
       {panel && <Side key={panel} panel={panel} />}
       <Overlays commands={commands} panels={NAMES} />
       <Notices />
@@ -66,14 +96,26 @@ function Side({ panel }: { panel: Panel }) {
     if (!writing) head.current?.focus({ preventScroll: true }); // do not move the focus while the user types
   }, []);
   return (
-    <aside className="side" aria-label={title}>
-      <header className="side-head">
-        <h2 ref={head} tabIndex={-1}>{title}</h2>
-        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}><Icon name="close" /></button>
+    <aside className={styles.side} aria-label={title}>
+      <header className={styles.sideHead}>
+        <h2 ref={head} tabIndex={-1}>
+          {title}
+        </h2>
+        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}>
+          <Icon name="close" />
+        </button>
       </header>
-      <div className="side-body">
+      <div className={styles.sideBody}>
         <Failing what={title}>
-          <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><View /></Suspense>
+          <Suspense
+            fallback={
+              <p className="waiting" role="status">
+                Loading…
+              </p>
+            }
+          >
+            <View />
+          </Suspense>
         </Failing>
       </div>
     </aside>
@@ -85,7 +127,8 @@ function useWrittenFiles(): void {
   const thread = useApp((state) => state.thread);
   const opened = useApp((state) => state.panel === "canvas" && openConversation(state).last > 0 && !state.files.length);
   useEffect(() => {
-    if (thread && opened) void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));
+    if (thread && opened)
+      void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));
   }, [thread, opened]);
 }
 

@@ -1,6 +1,4 @@
 import "./theme.css";
-import "./shell/shell.css";
-import "./chat/chat.css";
 
 import { createRoot } from "react-dom/client";
 

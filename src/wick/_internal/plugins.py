@@ -6,13 +6,17 @@ a name is used. A name of wick is never looked up here, so a plugin cannot repla
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Any
 
 from wick._internal.import_path import load_module
 from wick.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 KINDS = {  # group of entry points: what its objects are
     "wick.models": "model provider",
@@ -67,8 +71,13 @@ def _iter_plugins(group: str) -> Iterator[Plugin]:
             seen.add(key)  # the first one on the path is active
             for entry in entries:
                 yield Plugin(entry, f"{distribution.metadata['Name']} {distribution.version}")
-        except Exception:  # the metadata of one package must not break the others
-            continue
+        except Exception as error:  # the metadata of one package must not break the others
+            _report_broken(str(getattr(distribution, "_path", "a package")), f"{type(error).__name__}: {error}")
+
+
+@cache  # one warning per package
+def _report_broken(path: str, reason: str) -> None:
+    logger.warning("the plugins of %s are not used: its metadata cannot be read (%s); reinstall it", path, reason)
 
 
 def _read_key(distribution: Distribution) -> str:

@@ -1,4 +1,4 @@
-"""Redaction of known secrets in texts and JSON data.
+"""Redaction of known secrets in texts and JSON data, and the names and forms of secrets.
 
 A user can print a guess and observe whether it is redacted. So redaction must reveal no more than whether a whole guess
 equals a whole secret, and only for secrets that cannot be guessed (see `is_strong`). Live text is delayed up to the end
@@ -17,7 +17,22 @@ import orjson
 from wick.constants import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
 
 PLACEHOLDER = "[secret]"
-SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+SECRET_WORDS = "api_?key|key|token|secret|password|passwd|credentials?"  # the ends of names
+SECRET_NAMES = re.compile(rf"({SECRET_WORDS})$", re.IGNORECASE)
+# The usual forms of keys and tokens. Files that are committed have a placeholder in their place.
+KEY_FORMS = re.compile(
+    "|".join((
+        r"(?<![A-Za-z0-9])(?:sk|pk|rk)-[\w-]{16,}",  # keys of model providers
+        r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|hf_)[\w-]{16,}",
+        r"(?<![A-Za-z0-9])xox[abeprs]-[\w-]{10,}",
+        r"AKIA[0-9A-Z]{16}",
+        r"AIza[\w-]{30,}",
+        r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # JSON Web Tokens
+        r"(?i:(?<=bearer )|(?<=basic ))[\w.~+/=-]{16,}",
+        r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",  # user and password of a URL
+        r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))",
+    ))
+)  # fmt: skip
 _WORD_CHARS = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII without the space
 _BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # the lines of a PEM file that are not secret
 

@@ -125,7 +125,7 @@ class _Reservation:
 
     def compute_amount(self, charge: Charge, dollars: bool) -> Amount:
         """Return the amount charged for an attempt; the reserved amount if the usage or price is unknown."""
-        if not charge.usage.total_tokens:
+        if charge.estimated or not charge.usage.total_tokens:
             return self.amount
         cost = charge.price if dollars else Decimal(0)
         return Amount(charge.usage.total_tokens, self.amount.dollars if cost is None else cost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from shlex import quote
 
 import click
 
@@ -18,7 +19,7 @@ class CommandGroup(click.Group):
         if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
         if " " in name and ctx.parent is None:
-            raise click.UsageError(f"there is no command {name!r}; to send a prompt, use: wick run {name!r}", ctx)
+            raise click.UsageError(f"there is no command {name!r}; to send a prompt, use: wick run {quote(name)}", ctx)
         commands = self.list_commands(ctx)
         hint = suggest_word(name, [*commands, *list_options(ctx)]) or f"the commands are {', '.join(commands)}"
         raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)

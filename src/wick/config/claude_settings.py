@@ -4,7 +4,8 @@
     Agent(model, hooks=settings.capabilities())
 
 The files are `~/.claude/settings.json` of the user, then `.claude/settings.json` and `.claude/settings.local.json` of
-the project, which must be trusted. Rules of all files count; of other values the last one does.
+the project, which must be trusted, then the managed settings of the machine. Rules of all files count; of other values
+the last one does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import logging
 import os
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,9 +34,13 @@ logger = logging.getLogger(__name__)
 
 USER_FILE = "~/.claude/settings.json"
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
+# The folder of the administrator's settings, which have precedence over all others.
+MANAGED_FOLDER = {"darwin": "/Library/Application Support/ClaudeCode", "win32": "C:/Program Files/ClaudeCode"}.get(
+    sys.platform, "/etc/claude-code"
+)
 BYPASS: Mode = "bypassPermissions"
 # Tools that Claude Code does not ask about. The file tools reach only the workspace.
-HARMLESS_TOOLS = ("Read", "LS", "Glob", "Grep", "TodoWrite", "AskUserQuestion")
+DEFAULT_ALLOWED_TOOLS = ("Read", "LS", "Glob", "Grep", "TodoWrite", "AskUserQuestion")
 
 _RULE_TYPES: tuple[RuleType, ...] = ("deny", "ask", "allow")
 _USED = ("permissions", "env", "hooks", "disableAllHooks", "$schema")
@@ -69,6 +75,8 @@ class ClaudeSettings:
     ) -> ClaudeSettings:
         """Load the settings of the user and of a project folder, or those of `paths`, which need no trust.
 
+        The managed settings of the machine are always added.
+
         The mode `bypassPermissions` is used only with `allow_bypass`. Raise ConfigError for settings that wick would
         apply less strictly than they are written, and for files that were changed after they were trusted.
         """
@@ -81,6 +89,10 @@ class ClaudeSettings:
                 raise ConfigError(f"there are no settings at {path}")
         files = [(path, _read_bytes(path)) for path in named] if named else settings._read_default_files()
         for path, data in files:
+            settings._add_file(path, data)
+        for path in list_managed_files():
+            data = _read_bytes(path)
+            _check_managed(path, _parse_object(path, data))
             settings._add_file(path, data)
         if settings.mode == BYPASS and not (allow_bypass and settings.has_bypass):
             settings.mode = "default"
@@ -111,7 +123,7 @@ class ClaudeSettings:
         return changed
 
     def _permissions(self) -> dict[str, Any]:
-        harmless = HARMLESS_TOOLS if self.mode != "dontAsk" else ()
+        harmless = DEFAULT_ALLOWED_TOOLS if self.mode != "dontAsk" else ()
         deny, ask, allow = (self.rules[type] for type in _RULE_TYPES)
         rules = {"deny": deny, "ask": ask, "allow": [*harmless, *allow]}
         return {**rules, "mode": self.mode, "missing_tools": True}
@@ -148,7 +160,7 @@ class ClaudeSettings:
         env = _check_map(given.get("env"), f"env in {path}")
         for name, value in env.items():
             if not isinstance(value, str):
-                raise ConfigError(f"env in {path} is a map of texts, and {name} is {value!r}; write it in quotes")
+                raise ConfigError(f"env in {path} is a mapping of strings, and {name} is {value!r}; write it in quotes")
         self.env |= env
 
     def _add_permissions(self, given: Mapping[str, Any], path: Path) -> None:
@@ -183,6 +195,20 @@ class ClaudeSettings:
         logger.warning("%s", sentence)
 
 
+def list_managed_files() -> list[Path]:
+    """Return the managed settings of this machine: the file, then those of the folder `managed-settings.d` by name."""
+    folder = Path(MANAGED_FOLDER)
+    paths = [folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))]
+    return [path for path in paths if path.exists()]
+
+
+def _check_managed(path: Path, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for managed settings that restrict in a way that wick does not have."""
+    for key in ("hooks", "allowManagedHooksOnly", "allowManagedPermissionRulesOnly", "disableAllHooks"):
+        if given.get(key):
+            raise ConfigError(f"wick does not apply {key} of the managed settings {path}; ask your administrator")
+
+
 def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -203,7 +229,7 @@ def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
 
 def _check_map(given: Any, where: str) -> dict[str, Any]:
     if given is not None and not isinstance(given, dict):
-        raise ConfigError(f"{where} is a map, not {given!r}")
+        raise ConfigError(f"{where} is a mapping, not {given!r}")
     return given or {}
 
 
@@ -222,7 +248,7 @@ def _check_mode(mode: Any, path: Path) -> Mode:
 
 
 def _merge(ours: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those of an agent over the settings'. Lists are joined, and maps are merged."""
+    """Return options with those of an agent over the settings'. Lists are joined, and mappings are merged."""
     merged = {**ours, **own}
     for key in ours.keys() & own.keys():
         if isinstance(ours[key], Mapping) and isinstance(own[key], Mapping):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,15 +20,16 @@ from wick._internal.safe_yaml import load_yaml
 from wick.capabilities.sessions import LOCAL
 from wick.config.keys import load_own
 from wick.errors import ConfigError
+from wick.evals.recordings import record_call, record_reasoning
 from wick.evals.redaction import TextRedactor
 from wick.evals.suite import EvalCase
 from wick.evals.transcript import TranscriptCall, collect_calls
-from wick.messages import Message
+from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import load
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
-from wick.threads.state import Entry, fold_entries, select_effective
+from wick.threads.state import Entry, ThreadState, fold, select_effective
 
 PAGE = 200
 
@@ -41,7 +42,7 @@ class ImportFilter:
     agent: str = ""
     threads: Sequence[str] = ()
     since: float = 0.0  # a timestamp
-    limit: int = 1_000  # cases
+    limit: int = 1_000  # cases, from the latest threads
 
 
 @dataclass(slots=True)
@@ -73,23 +74,49 @@ def _find_store(place: str) -> Store:
 
 
 async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedactor | None = None) -> ImportedCases:
-    """Return a case for each finished run of the selected threads, oldest thread first, with secrets redacted."""
-    redactor, found = redactor or TextRedactor(), ImportedCases()
+    """Return a case for each finished run of the selected threads, oldest thread first, with secrets redacted.
+
+    The limit leaves out the threads that were updated the longest time ago.
+    """
+    redactor, parts, left = redactor or TextRedactor(), list[tuple[float, str, ImportedCases]](), wanted.limit
     heads = [head async for head in _iter_heads(store, wanted)]
-    for head in sorted(heads, key=lambda head: (head.created, head.id)):
-        thread = await load(store, wanted.owner, head.id)
-        for number, run in enumerate(split_runs(thread), 1):
-            if len(found.cases) >= wanted.limit:
-                found.skipped.append(f"{head.id}: the limit of {wanted.limit:,} cases is reached")
-                return found
-            if not _is_selected(run, head, wanted):
-                continue
-            id = f"{head.id}-{number}"
-            if problem := _find_problem(run):
-                found.skipped.append(f"{id}: {problem}")
-            else:
-                case = redactor.redact_json(_describe_case(id, thread, run))
-                found.cases.append(EvalCase.model_validate(case))
+    for head in sorted(heads, key=lambda head: (head.updated, head.created, head.id), reverse=True):
+        part = _import_thread(await load(store, wanted.owner, head.id), head, wanted, redactor, left)
+        parts.append((head.created, head.id, part))
+        left -= len(part.cases)
+        if left <= 0:
+            break
+    parts.sort(key=lambda part: part[:2])
+    found = ImportedCases()
+    for _, _, part in parts:
+        found.cases += part.cases
+        found.skipped += part.skipped
+    if len(parts) < len(heads):
+        older = f"{len(heads) - len(parts):,} of {len(heads):,} threads, the oldest"
+        found.skipped.append(f"{older}: the limit of {wanted.limit:,} cases is reached")
+    return found
+
+
+def _import_thread(
+    thread: Thread, head: Summary, wanted: ImportFilter, redactor: TextRedactor, limit: int
+) -> ImportedCases:
+    """Return the cases of the latest runs of a thread, at most as many as a limit, in the order of the runs."""
+    found, log = ImportedCases(), select_effective(thread.entries, len(thread.entries))
+    runs = dict[str, RecordedRun]()
+    for number, run in enumerate(split_runs(log), 1):
+        if not _is_selected(run, head, wanted):
+            continue
+        if problem := _find_problem(run):
+            found.skipped.append(f"{head.id}-{number}: {problem}")
+        else:
+            runs[f"{head.id}-{number}"] = run
+    if (older := len(runs) - limit) > 0:
+        found.skipped.append(
+            f"{head.id}: {older:,} of {len(runs):,} runs, the oldest: the limit of {wanted.limit:,} cases is reached"
+        )
+    latest = dict([*runs.items()][-limit:])
+    for row in _describe_cases(thread.id, log, latest):
+        found.cases.append(EvalCase.model_validate(redactor.redact_json(row)))
     return found
 
 
@@ -120,9 +147,8 @@ class RecordedRun:
     end: Entry | None = None
 
 
-def split_runs(thread: Thread) -> Iterator[RecordedRun]:
-    """Yield the runs of a thread that no rewind has undone. A resumed run is one run."""
-    log = select_effective(thread.entries, len(thread.entries))
+def split_runs(log: Sequence[Entry]) -> Iterator[RecordedRun]:
+    """Yield the runs of the effective entries of a thread. A resumed run is one run."""
     run: RecordedRun | None = None
     for index, entry in enumerate(log):
         if entry.kind == "run_start" and (run is None or run.start.data["run"] != entry.data["run"]):
@@ -159,15 +185,23 @@ def _find_problem(run: RecordedRun) -> str:
 # -- cases -----------------------------------------------------------------------------------------------------------
 
 
-def _describe_case(id: str, thread: Thread, run: RecordedRun) -> dict[str, Any]:
-    log = select_effective(thread.entries, len(thread.entries))
-    given = fold_entries(thread.id, log[: run.before]).messages
+def _describe_cases(thread: str, log: Sequence[Entry], runs: Mapping[str, RecordedRun]) -> Iterator[dict[str, Any]]:
+    """Yield a case for each run, by id. The log is folded once, up to the start of each run."""
+    state, at = ThreadState(thread), 0
+    for id, run in runs.items():
+        for entry in log[at : run.before]:
+            fold(state, entry, log)
+        at = run.before
+        yield _describe_case(id, thread, [*state.messages], run)
+
+
+def _describe_case(id: str, thread: str, given: Sequence[Message], run: RecordedRun) -> dict[str, Any]:
     calls = collect_calls(run.entries)
     first = given[0] if len(given) == 1 else None
     is_text = first is not None and first.role == "user" and isinstance(first.content, str)
     case: dict[str, Any] = {"id": re.sub(r"[^\w.:-]", "-", id)}
     case |= {"input": first.text} if first and is_text else {"messages": [message.to_json() for message in given]}
-    case["thread"] = thread.id
+    case["thread"] = thread
     case["replies"] = [_describe_reply(entry) for entry in run.entries if _is_reply(entry)]
     if results := [_describe_result(call) for call in calls if call.decision == "ran"]:
         case["results"] = results
@@ -183,11 +217,26 @@ def _is_reply(entry: Entry) -> bool:
 
 def _describe_reply(entry: Entry) -> dict[str, Any]:
     message: Message = entry.data
-    calls = [{"tool": call.name, "args": thaw(call.args), "id": call.id} for call in message.tool_calls]
+    calls = [_describe_call(call) for call in message.tool_calls]
+    reasoning = [thought.model_dump(exclude_defaults=True) for thought in record_reasoning(message)]
     about: dict[str, Any] = thaw(entry.about) if entry.about is not None else {}
     usage = {name: count for name, count in about.get("usage", {}).items() if count}
-    reply = {"text": message.text, "calls": calls, "model": about.get("model", ""), "usage": usage}
+    reply = {
+        "text": message.text,
+        "calls": calls,
+        "reasoning": reasoning,
+        "model": about.get("model", ""),
+        "usage": usage,
+    }
     return {key: value for key, value in reply.items() if value}
+
+
+def _describe_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call of a stored reply. A thread does not store arguments that are not JSON; other ones replace them."""
+    recorded = record_call(call)
+    if call.invalid and not call.raw:
+        recorded = recorded.model_copy(update={"raw": "{"})
+    return recorded.model_dump(exclude_defaults=True)
 
 
 def _describe_result(call: TranscriptCall) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wick._internal.prompt_text import defuse_tags, fence_text
 from wick.agent import Agent
 from wick.constants import CRITIQUE_CHARS
-from wick.evals.recordings import EvalSubstitution, RecordedModel, Tape
+from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.report import EvalCheck
 from wick.evals.suite import ExpectedVerdict, JudgeOptions
 from wick.evals.transcript import EvalTranscript
@@ -32,14 +32,14 @@ class JudgeVerdict(BaseModel):
 
 
 async def judge_transcript(
-    done: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, tape: Tape
+    done: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, replay: Replay
 ) -> EvalCheck:
     """Return the check of a judge. A judge that fails, or whose reply is invalid, is a failed check."""
-    recorded = not tape.live_model
-    model = RecordedModel(tape, "judge") if recorded else options.model
+    recorded = not replay.live_model
+    model = RecordedModel(replay, "judge") if recorded else options.model
     agent = Agent(model, name="judge", system=SYSTEM, output_type=JudgeVerdict)
     try:
-        result = await agent.with_hooks(EvalSubstitution(tape, model=True, tools=False)).run(
+        result = await agent.with_hooks(EvalSubstitution(replay, model=True, tools=False)).run(
             format_question(done, expected.rubric)
         )
         verdict = result.output

@@ -1,6 +1,6 @@
 """Recorded replies and tool results: a model and tools that replay them, and the file beside a suite.
 
-A `Tape` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
+A `Replay` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
 where a tool would be executed. All hooks and guards of the agent run as they do without recordings.
 """
 
@@ -18,11 +18,13 @@ from wick._internal.frozen import canonical_json, digest, thaw
 from wick.capability import Capability
 from wick.decisions import Block
 from wick.errors import ConfigError, ModelError, ToolError
+from wick.evals.redaction import TextRedactor
 from wick.evals.suite import (
     EvalCase,
     EvalReply,
     EvalSuite,
     RecordedCall,
+    RecordedReasoning,
     RecordedResult,
     Replies,
     RequestFingerprint,
@@ -31,22 +33,36 @@ from wick.evals.suite import (
 )
 from wick.hooks import before, guard
 from wick.messages import Message, ToolCall, ToolResult
-from wick.models.reply import Reply
+from wick.models.reply import UNNAMED, Reply
 from wick.operations import ModelCall, ToolUse
-from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
+from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool, run_tool
 
 _HASH_CHARS = 16
 NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
 
 
-def fingerprint_request(request: Request) -> RequestFingerprint:
-    """Return the hashes of a request: of its system prompt, of each tool, and of its messages."""
+def fingerprint_request(request: Request, redactor: TextRedactor | None = None) -> RequestFingerprint:
+    """Return the hashes of a request: of its system prompt, of each tool, and of its messages.
+
+    Secrets are redacted first. Otherwise a replay, whose replies and results are redacted, would differ.
+    """
+    redactor = redactor or TextRedactor()
+    redact = redactor.redact_json
     return RequestFingerprint(
-        system=_hash_json(request.system),
-        tools={tool.name: _hash_json(tool.schema) for tool in request.tools},
-        messages=_hash_json([message.digest for message in request.messages]),
+        system=_hash_json(redact(request.system)),
+        tools={tool.name: _hash_json(redact(thaw(tool.schema))) for tool in request.tools},
+        messages=_hash_json([_hash_message(message, redactor) for message in request.messages]),
     )
+
+
+def _hash_message(message: Message, redactor: TextRedactor) -> str:
+    """Return the hash of a redacted message. It is computed once: later requests repeat the message."""
+    known = message.cache.get("redacted_digest")
+    if known is None or known[0] is not redactor:
+        redacted = redactor.redact_json(message.to_json())
+        known = message.cache["redacted_digest"] = (redactor, digest(canonical_json(redacted)))
+    return str(known[1])
 
 
 def _hash_json(value: Any) -> str:
@@ -72,7 +88,7 @@ def describe_difference(
 
 
 @dataclass(slots=True)
-class Tape:
+class Replay:
     """The recorded replies and results of one case, and the problems of replaying them."""
 
     replies: Sequence[EvalReply] = ()
@@ -80,6 +96,7 @@ class Tape:
     compared: Sequence[RequestPart] = ()
     live_model: bool = False  # call the model, and record its replies
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
+    redactor: TextRedactor = field(default_factory=TextRedactor)
     requests: list[RequestFingerprint] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # requests that differ from the recorded ones
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
@@ -87,14 +104,15 @@ class Tape:
     new_results: list[RecordedResult] = field(default_factory=list)
     _used_replies: set[int] = field(default_factory=set)
     _used_results: set[int] = field(default_factory=set)
-    _answered: dict[str, RecordedResult] = field(default_factory=dict)  # by call id, for other attempts
+    # Results by the identity of a call, for other attempts: ids of calls may repeat in later replies.
+    _answered: dict[int, tuple[ToolCall, RecordedResult]] = field(default_factory=dict)
 
     def next_reply(self, purpose: str, request: Request) -> EvalReply:
         """Return the next recorded reply for a purpose, and compare the request with the recorded one.
 
         A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
         """
-        sent = fingerprint_request(request)
+        sent = fingerprint_request(request, self.redactor)
         self.requests.append(sent)
         left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
         left = [index for index in left if index not in self._used_replies]
@@ -114,13 +132,16 @@ class Tape:
 
     def find_result(self, use: ToolUse) -> RecordedResult | None:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""
-        if (found := self._answered.get(use.call.id)) is not None:
-            return found
+        if (found := self._answered.get(id(use.call))) is not None:
+            return found[1]
         names, args = use.names, thaw(use.args)
+        redacted = self.redactor.redact_json(args)  # a hook may add a secret, which the recording does not have
         for index, result in enumerate(self.results):
-            if index not in self._used_results and result.tool in names and _has_args(args, result.args):
+            if index in self._used_results or result.tool not in names:
+                continue
+            if _has_args(args, result.args) or _has_args(redacted, result.args):
                 self._used_results.add(index)
-                self._answered[use.call.id] = result
+                self._answered[id(use.call)] = use.call, result
                 return result
         return None
 
@@ -138,18 +159,20 @@ def _has_args(args: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool
 
 
 class RecordedModel:
-    """A model that returns the recorded replies of a tape."""
+    """A model that returns the recorded replies of a replay."""
 
-    def __init__(self, tape: Tape, name: str, purpose: str = "") -> None:
-        self.tape, self.name, self.purpose = tape, name, purpose
+    def __init__(self, replay: Replay, name: str, purpose: str = "") -> None:
+        self.replay, self.name, self.purpose = replay, name, purpose
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply = self.tape.next_reply(self.purpose, request)
+        reply = self.replay.next_reply(self.purpose, request)
+        for thought in reply.reasoning:
+            yield ReasoningDelta(thought.text, thought.signature, thought.provider)
         if reply.text:
             yield TextDelta(reply.text)
         for index, call in enumerate(reply.calls):
-            yield CallStart(index, call.id or f"call_{len(self.tape.requests)}_{index + 1}", call.tool)
-            yield CallArgs(index, json.dumps(call.args))
+            yield CallStart(index, call.id or f"call_{len(self.replay.requests)}_{index + 1}", call.tool)
+            yield CallArgs(index, json.dumps(call.args) if call.raw is None else call.raw)
         yield Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
         yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
 
@@ -164,59 +187,75 @@ def estimate_usage(request: Request, reply: EvalReply) -> Usage:
 class RecordingModel:
     """A model that passes requests to another one, and records the replies."""
 
-    def __init__(self, tape: Tape, model: Model, purpose: str = "") -> None:
-        self.tape, self.model, self.purpose, self.name = tape, model, purpose, model.name
+    def __init__(self, replay: Replay, model: Model, purpose: str = "") -> None:
+        self.replay, self.model, self.purpose, self.name = replay, model, purpose, model.name
 
     def __getattr__(self, name: str) -> Any:  # optional attributes such as `holds_schema`
         return getattr(self.model, name)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply, fingerprint = Reply(), fingerprint_request(request)
+        reply, fingerprint = Reply(), fingerprint_request(request, self.replay.redactor)
         async for delta in self.model.stream(request):
             reply.feed(delta)
             yield delta
         message = reply.message()
         recorded = EvalReply(
             text=message.text,
-            calls=[RecordedCall(tool=call.name, args=thaw(call.args), id=call.id) for call in message.tool_calls],
+            calls=[record_call(call) for call in message.tool_calls],
+            reasoning=record_reasoning(message),
             purpose=self.purpose,
             model=self.name,
             usage={name: count for name, count in reply.usage.to_json().items() if count},
             finish="" if reply.finish in ("stop", "tool_calls") else reply.finish,
             request=fingerprint,
         )
-        self.tape.requests.append(fingerprint)
-        self.tape.new_replies.append(recorded)
+        self.replay.requests.append(fingerprint)
+        self.replay.new_replies.append(recorded)
+
+
+def record_call(call: ToolCall) -> RecordedCall:
+    """Return a call for a recording. Arguments that could not be parsed are recorded as the model wrote them."""
+    if call.invalid:
+        return RecordedCall(tool="" if call.invalid == UNNAMED else call.name, id=call.id, raw=call.raw)
+    return RecordedCall(tool=call.name, args=thaw(call.args), id=call.id)
+
+
+def record_reasoning(message: Message) -> list[RecordedReasoning]:
+    """Return the reasoning of a message for a recording."""
+    return [
+        RecordedReasoning(text=thought.text, signature=thought.signature, provider=thought.provider)
+        for thought in message.reasoning
+    ]
 
 
 class RecordedTool(Tool[..., Any]):
     """A tool that returns recorded results. Its name, schema, kind and other options are those of the real tool."""
 
-    tape: Tape
+    replay: Replay
 
     @classmethod
-    def replace_tool(cls, tool: Tool, tape: Tape) -> RecordedTool:
+    def replace_tool(cls, tool: Tool, replay: Replay) -> RecordedTool:
         """Return a copy of a tool that is not executed."""
         recorded = object.__new__(cls)
-        recorded.__dict__.update(tool.copy().__dict__, tape=tape)
+        recorded.__dict__.update(tool.copy().__dict__, replay=replay)
         return recorded
 
     async def call(self, values: Mapping[str, Any], *context: object) -> Any:
         """Return the recorded result of the tool use in the context."""
         use = next(item for item in context if isinstance(item, ToolUse))
-        if (found := self.tape.find_result(use)) is not None:
+        if (found := self.replay.find_result(use)) is not None:
             return ToolResult(output=found.output, error=found.error, data=thaw(found.data))
         args = json.dumps(thaw(use.args), ensure_ascii=False, sort_keys=True)
-        if not self.tape.live_tools:
-            self.tape.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
+        if not self.replay.live_tools:
+            self.replay.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
             raise ToolError(f"there is no recorded result of {self.name} with these arguments")
         real = object.__new__(Tool)
-        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "tape"})
+        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "replay"})
         result, _ = await run_tool(real, values, *context)
         new = RecordedResult(
             tool=self.name, args=thaw(use.args), output=result.output, error=result.error, data=thaw(result.data)
         )
-        self.tape.new_results.append(new)
+        self.replay.new_results.append(new)
         return result
 
 
@@ -227,28 +266,28 @@ class EvalSubstitution(Capability):
     refuses a tool use that would execute a real tool.
     """
 
-    def __init__(self, tape: Tape, *, model: bool, tools: bool) -> None:
-        self.tape, self.replaces_model, self.replaces_tools = tape, model, tools
+    def __init__(self, replay: Replay, *, model: bool, tools: bool) -> None:
+        self.replay, self.replaces_model, self.replaces_tools = replay, model, tools
 
     @before(ModelCall, inherit=True)
     def replace_model(self, call: ModelCall) -> None:
         if not self.replaces_model:
             return
         purpose = call.purpose or (f"subagent {call.run.agent}" if call.run.depth else "")
-        if self.tape.live_model:
-            call.model = RecordingModel(self.tape, call.model, purpose)
+        if self.replay.live_model:
+            call.model = RecordingModel(self.replay, call.model, purpose)
         else:
-            call.model = RecordedModel(self.tape, call.model.name, purpose)
+            call.model = RecordedModel(self.replay, call.model.name, purpose)
 
     @before(ToolUse, inherit=True)
     def replace_tool(self, use: ToolUse) -> None:
         if self.replaces_tools and use.tool is not None and not isinstance(use.tool, RecordedTool):
-            use.tool = RecordedTool.replace_tool(use.tool, self.tape)
+            use.tool = RecordedTool.replace_tool(use.tool, self.replay)
 
     @guard(ToolUse)
     def refuse_real_tool(self, use: ToolUse) -> Block | None:
         if self.replaces_tools and not isinstance(use.tool, RecordedTool):
-            self.tape.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
+            self.replay.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
             return Block("the tools of this eval are recorded, and a hook would execute a real one")
         return None
 
@@ -295,12 +334,25 @@ def read_recordings(path: Path) -> Recordings:
     return found
 
 
-def write_recordings(path: Path, recordings: Recordings, suite: EvalSuite) -> None:
-    """Write recordings, one per line, in the order of the suite; those of other cases and variants follow."""
+def write_recordings(
+    path: Path, recordings: Recordings, suite: EvalSuite, redactor: TextRedactor | None = None
+) -> None:
+    """Write recordings with secrets redacted, one per line, in the order of the suite; those of other cases follow.
+
+    The file is replaced as a whole, so that an interrupted write leaves the old one.
+    """
     first = [(case.id, variant) for case in suite.cases for variant in suite.variants]
     keys = dict.fromkeys([*(key for key in first if key in recordings), *recordings])
-    lines = [recordings[key].model_dump_json(exclude_defaults=True) for key in keys]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lines = [_dump_recording(recordings[key], redactor or TextRedactor()) for key in keys]
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _dump_recording(recording: Recording, redactor: TextRedactor) -> str:
+    data = redactor.redact_json(recording.model_dump(mode="json", exclude_defaults=True))
+    names = {"case": recording.case, "variant": recording.variant}  # they find the recording again
+    return json.dumps({**data, **names}, ensure_ascii=False, separators=(",", ":"))
 
 
 def find_replies(case: EvalCase, recording: Recording | None) -> list[EvalReply]:

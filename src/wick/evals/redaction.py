@@ -1,40 +1,27 @@
-"""Redaction of keys, tokens and passwords in the texts of imported cases."""
+"""Redaction of keys, tokens and passwords in imported cases and in recordings."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wick._internal.redaction import KEY_FORMS, named_variables
 from wick.constants import SECRET_LOG_CHARS
 from wick.errors import ConfigError
 
 PLACEHOLDER = "[redacted]"
-_SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-_KNOWN_FORMS = (
-    r"sk-[\w-]{16,}",  # keys of model providers
-    r"gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}",
-    r"AKIA[0-9A-Z]{16}",
-    r"AIza[\w-]{30,}",
-    r"xox[abeprs]-[\w-]{10,}",
-    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",  # JSON Web Tokens
-    r"(?<=[Bb]earer )[\w.~+/=-]{16,}",
-    r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",  # user and password of a URL
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-)
 
 
 class TextRedactor:
     """Replaces known forms of secrets, the values of secret environment variables, and patterns of the user."""
 
     def __init__(self, patterns: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        variables = os.environ if environment is None else environment
-        values = [value for name, value in variables.items() if _SECRET_NAMES.search(name)]
-        known = [re.escape(value) for value in sorted(values, key=len, reverse=True) if len(value) >= SECRET_LOG_CHARS]
+        values = [value for _, value in named_variables(environment) if len(value) >= SECRET_LOG_CHARS]
+        known = [re.escape(value) for value in sorted(values, key=len, reverse=True)]
         given = [f"(?:{pattern})" for pattern in patterns]
         try:
-            self._pattern = re.compile("|".join([*known, *_KNOWN_FORMS, *given]), re.DOTALL)
+            self._pattern = re.compile("|".join([*known, KEY_FORMS.pattern, *given]), re.DOTALL)
         except re.error as error:
             raise ConfigError(f"--redact is not a regular expression: {error}") from None
         self.count = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -117,7 +118,7 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
     return EvalCaseResult(
         passed=all(check.passed for check in checks),
         score=round(score, 4),
-        checks=[*checks],
+        checks=[check.model_copy(update={"detail": shorten_text(check.detail)}) for check in checks],
         outcome=transcript.outcome,
         reason=shorten_text(transcript.reason),
         text=shorten_text(transcript.text),
@@ -131,7 +132,7 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
 def _describe_call(call: TranscriptCall) -> EvalCall:
     return EvalCall(
         tool=call.tool,
-        args=call.args,
+        args={name: _shorten_argument(value) for name, value in call.args.items()},
         decision=call.decision,
         asked=call.asked,
         hook=call.hook,
@@ -139,6 +140,16 @@ def _describe_call(call: TranscriptCall) -> EvalCall:
         output=shorten_text(call.output),
         failed=call.failed,
     )
+
+
+def _shorten_argument(value: Any) -> Any:
+    """Return an argument of a call. If it is long, it is the beginning of its text or of its JSON."""
+    if isinstance(value, str):
+        return shorten_text(value)
+    if not isinstance(value, dict | list):
+        return value
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(text) <= EVAL_TEXT_CHARS else shorten_text(text)
 
 
 def shorten_text(text: str) -> str:
@@ -182,12 +193,22 @@ def _compare_variants(report: EvalReport) -> Iterator[EvalRegression]:
 
 
 def _compare_baseline(report: EvalReport, baseline: EvalReport) -> Iterator[EvalRegression]:
-    """Yield failing results that are not failing results of the baseline: known failures are tolerated."""
-    known = {(case.id, name) for case in baseline.cases for name, result in case.results.items() if not result.passed}
+    """Yield failing results that pass in the baseline."""
+    passed = _select_results(baseline, passed=True)
     for case in report.cases:
         for name, result in case.results.items():
-            if not result.passed and (case.id, name) not in known:
+            if not result.passed and (case.id, name) in passed:
                 yield _make_regression(case.id, name, "baseline", baseline.suite, result)
+
+
+def count_new_failures(report: EvalReport, baseline: EvalReport) -> int:
+    """Return the number of failing results that do not fail in a baseline: regressions, and new cases that fail."""
+    return len(_select_results(report, passed=False) - _select_results(baseline, passed=False))
+
+
+def _select_results(report: EvalReport, *, passed: bool) -> set[tuple[str, str]]:
+    rows = ((case.id, name, result) for case in report.cases for name, result in case.results.items())
+    return {(case, name) for case, name, result in rows if result.passed is passed}
 
 
 def _make_regression(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,10 @@ from wick.evals.recordings import (
     RecordedModel,
     Recording,
     Recordings,
-    Tape,
+    Replay,
     find_replies,
 )
+from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     EvalCaseResult,
     EvalCaseRow,
@@ -41,6 +42,8 @@ from wick.evals.variants import VariantAgents
 from wick.threads import Thread
 
 OnResult = Callable[[str, str, EvalCaseResult], None]
+OFFLINE = "record them with --record, or run without --offline to call the model"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -51,6 +54,8 @@ class EvalOptions:
     jobs: int = EVAL_JOBS
     recordings: Recordings = field(default_factory=dict)
     record: bool = False  # call models and tools, and store their replies and results in `recordings`
+    offline: bool = False  # call no model: a case without recorded replies fails
+    redactor: TextRedactor = field(default_factory=TextRedactor)  # of recordings
     baseline: EvalReport | None = None
     on_result: OnResult | None = None
 
@@ -58,32 +63,38 @@ class EvalOptions:
 async def run_suite(suite: EvalSuite, options: EvalOptions | None = None) -> EvalReport:
     """Run every case of a suite with every variant, and return the report.
 
-    If the task is cancelled, the report has the results so far, and is marked as partial.
+    A cancelled task raises CancelledError, as usual. `SuiteRunner` has the results so far.
     """
-    runner = _SuiteRunner(suite, options or EvalOptions())
-    try:
-        runner.prepare()
-        with suppress(asyncio.CancelledError):
-            await runner.run_all()
-            runner.partial = False
-    finally:
-        await runner.agents.close()
+    runner = SuiteRunner(suite, options or EvalOptions())
+    await runner.run()
     return runner.build_report()
 
 
-class _SuiteRunner:
-    """The state of one run of a suite."""
+class SuiteRunner:
+    """One run of a suite. Until `run` returns, its report is partial."""
 
     def __init__(self, suite: EvalSuite, options: EvalOptions) -> None:
         if not suite.variants:
             raise ConfigError("no agent is named; add `variants:` to the suite, or use --agent FILE[:ID]")
+        if options.offline and options.record:
+            raise ConfigError("recording calls models, and offline calls none; choose one of --record and --offline")
         self.suite, self.options, self.partial = suite, options, True
         self.agents = VariantAgents(options.folder)
         self.scorers: dict[str, Scorer] = {}
         self.results: dict[tuple[str, str], EvalCaseResult] = {}
+        self.recorded: set[tuple[str, str]] = set()  # cases and variants that this run has recorded
+
+    async def run(self) -> None:
+        """Run all cases, and close the agents."""
+        try:
+            self.prepare()
+            await self.run_all()
+            self.partial = False
+        finally:
+            await self.agents.close()
 
     def prepare(self) -> None:
-        """Build all agents and load own scorers, so that a mistake shows before the first case."""
+        """Build all agents and load custom scorers, so that a mistake shows before the first case."""
         for name, variant in self.suite.variants.items():
             self.agents.build(name, variant)
         for case in self.suite.cases:
@@ -100,50 +111,65 @@ class _SuiteRunner:
         async def work() -> None:
             for case, name in todo:
                 self.results[case.id, name] = result = await self._run_case(case, name, self.suite.variants[name])
-                if self.options.on_result is not None:
-                    self.options.on_result(case.id, name, result)
+                self._report_result(case.id, name, result)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(max(1, self.options.jobs)):
                 group.create_task(work())
 
+    def _report_result(self, case: str, variant: str, result: EvalCaseResult) -> None:
+        """Call `on_result`. An error of it is logged: the other cases still run."""
+        if self.options.on_result is None:
+            return
+        try:
+            self.options.on_result(case, variant, result)
+        except Exception:
+            logger.exception("on_result failed for case %s, variant %s", case, variant)
+
     async def _run_case(self, case: EvalCase, name: str, variant: EvalVariant) -> EvalCaseResult:
-        recording = self.options.recordings.get((case.id, name))
-        tape = self._make_tape(case, recording)
-        replayed = bool(tape.replies)
-        expected = self._expectations(case)
+        """Return the result of a case. An error of its scorers fails this case only."""
+        replay = self._make_replay(case, self.options.recordings.get((case.id, name)))
+        if self.options.offline and not replay.replies:
+            return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}")
         try:
             async with asyncio.timeout(self.suite.timeout):
-                done = await self._perform(case, name, variant, tape)
-                checks = score_transcript(done, expected)
-                checks += score_recording(tape) if replayed or tape.missing else []
-                checks += await self._judge(case, name, done, expected)
-                checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
+                done = await self._perform(case, name, variant, replay)
+                return build_case_result(done, await self._score_case(case, name, done, replay))
         except TimeoutError:
-            done = EvalTranscript(case.id, case.build_input(), reason=f"not finished after {self.suite.timeout:g} s")
-            checks = [EvalCheck(name="timeout", passed=False, score=0.0, detail=done.reason)]
-        return build_case_result(done, checks)
+            return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
+        except Exception as error:
+            logger.exception("case %s failed with variant %s", case.id, name)
+            return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
 
-    def _make_tape(self, case: EvalCase, recording: Recording | None) -> Tape:
+    async def _score_case(self, case: EvalCase, name: str, done: EvalTranscript, replay: Replay) -> list[EvalCheck]:
+        expected = self._expectations(case)
+        checks = score_transcript(done, expected)
+        checks += score_recording(replay) if replay.replies or replay.missing else []
+        checks += await self._judge(case, name, done, expected)
+        checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
+        return checks
+
+    def _make_replay(self, case: EvalCase, recording: Recording | None) -> Replay:
         replies = find_replies(case, None if self.options.record and not case.replies else recording)
         results = [*case.results, *(recording.results if recording is not None and not self.options.record else ())]
-        return Tape(
+        return Replay(
             replies,
             results,
             [] if self.options.record else self.suite.requests,
             live_model=not replies,
             live_tools=self.options.record,
+            redactor=self.options.redactor,
         )
 
-    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, tape: Tape) -> EvalTranscript:
+    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
-        if not tape.live_model:
-            recorded = next((reply.model for reply in tape.replies if reply.model and variant.model is None), "")
-            changes["model"] = RecordedModel(tape, recorded or agent.model_name)
+        if not replay.live_model:
+            recorded = next((reply.model for reply in replay.replies if reply.model and variant.model is None), "")
+            changes["model"] = RecordedModel(replay, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
-        substitution = EvalSubstitution(tape, model=True, tools=recorded_tools)
+        substitution = EvalSubstitution(replay, model=True, tools=recorded_tools)
         agent = agent.with_options(**changes).with_hooks(substitution)
         input = case.build_input()
         try:
@@ -156,7 +182,7 @@ class _SuiteRunner:
         except Exception as error:
             return replace(build_transcript(case.id, input, stream.result), reason=f"{type(error).__name__}: {error}")
         if self.options.record:
-            self._store_recording(case, name, tape)
+            self._store_recording(case, name, replay)
         return build_transcript(case.id, input, stream.result)
 
     async def _judge(self, case: EvalCase, name: str, done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
@@ -164,21 +190,27 @@ class _SuiteRunner:
             return []
         recording = self.options.recordings.get((case.id, name))
         replies = expected.judge.replies or (recording.judge if recording is not None else [])
-        tape = Tape(replies, compared=self.suite.requests, live_model=not replies)
-        checks = [await judge_transcript(done, expected.judge, self.suite.judge, tape)]
+        if self.options.offline and not replies:
+            return [
+                EvalCheck(name="judge", passed=False, score=0.0, detail=f"the judge has no recorded replies; {OFFLINE}")
+            ]
+        redactor = self.options.redactor
+        replay = Replay(replies, compared=self.suite.requests, live_model=not replies, redactor=redactor)
+        checks = [await judge_transcript(done, expected.judge, self.suite.judge, replay)]
         if replies:
-            checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(tape)]
-        if self.options.record and recording is not None:
-            recording.judge = tape.new_replies
+            checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(replay)]
+        if recording is not None and (case.id, name) in self.recorded:  # a failed run leaves the old recording
+            recording.judge = replay.new_replies
         return checks
 
-    def _store_recording(self, case: EvalCase, name: str, tape: Tape) -> None:
+    def _store_recording(self, case: EvalCase, name: str, replay: Replay) -> None:
+        self.recorded.add((case.id, name))
         self.options.recordings[case.id, name] = Recording(
             case=case.id,
             variant=name,
-            replies=tape.new_replies,
-            results=tape.new_results,
-            requests=tape.requests if case.replies else [],
+            replies=replay.new_replies,
+            results=replay.new_results,
+            requests=replay.requests if case.replies else [],
         )
 
     def _expectations(self, case: EvalCase) -> Expectations:
@@ -206,6 +238,12 @@ class _SuiteRunner:
         results = {name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results}
         last = case.build_input()[-1]
         return EvalCaseRow(id=case.id, input=shorten_text(last.text), thread=case.thread, results=results)
+
+
+def _fail_case(case: EvalCase, check: str, problem: str) -> EvalCaseResult:
+    """Return the result of a case that was not finished or not scored."""
+    done = EvalTranscript(case.id, case.build_input(), reason=problem)
+    return build_case_result(done, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
 
 
 def _answer_question(answers: Answer | Mapping[str, Answer], question: Question) -> bool | Block:

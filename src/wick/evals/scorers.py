@@ -11,18 +11,18 @@ from inspect import isawaitable
 from typing import Any
 
 from wick.errors import ConfigError
-from wick.evals.recordings import Tape
+from wick.evals.recordings import Replay
 from wick.evals.report import EvalCheck
 from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText
 from wick.evals.transcript import EvalTranscript, TranscriptCall
 
-PASSING_SCORE = 0.5  # of own scorers that return a number
+PASSING_SCORE = 0.5  # of custom scorers that return a number
 SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The result of an own scorer: a score from 0 to 1 with a reason. It passes from `threshold` on."""
+    """The result of a custom scorer: a score from 0 to 1 with a reason. It passes from `threshold` on."""
 
     value: float
     reason: str = ""
@@ -37,14 +37,14 @@ def score_transcript(done: EvalTranscript, expected: Expectations) -> list[EvalC
     return [*_check_run(done, expected), *_check_calls(done, expected), *_check_limits(done, expected)]
 
 
-def score_recording(tape: Tape) -> list[EvalCheck]:
+def score_recording(replay: Replay) -> list[EvalCheck]:
     """Return the checks of a replay: requests as recorded, and no missing or unused recordings."""
-    problems = [*dict.fromkeys(tape.missing)]
-    if tape.unused and not problems:
-        problems.append(f"{tape.unused} of {len(tape.replies)} recorded replies were not needed")
+    problems = [*dict.fromkeys(replay.missing)]
+    if replay.unused and not problems:
+        problems.append(f"{replay.unused} of {len(replay.replies)} recorded replies were not needed")
     checks = [_make_check("recording", problems)]
-    if any(reply.request is not None for reply in tape.replies):
-        checks.append(_make_check("requests", tape.changed))
+    if any(reply.request is not None for reply in replay.replies):
+        checks.append(_make_check("requests", replay.changed))
     return checks
 
 
@@ -123,7 +123,7 @@ def _args_match(args: dict[str, Any], expected: ExpectedArguments) -> bool:
 
 
 def _is_subset(wanted: Any, found: Any) -> bool:
-    """Return True if a value has all keys of another one, with equal values; at any depth of maps."""
+    """Return True if a value has all keys of another one, with equal values; at any depth of mappings."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _is_subset(value, found[key]) for key, value in wanted.items())
     return bool(wanted == found)
@@ -158,11 +158,11 @@ def _check_limits(done: EvalTranscript, expected: Expectations) -> Iterator[Eval
         yield _make_check("max_cost", [problem] if problem else [])
 
 
-# -- own scorers -----------------------------------------------------------------------------------------------------
+# -- custom scorers ---------------------------------------------------------------------------------------------------
 
 
 async def apply_scorer(name: str, scorer: Scorer, done: EvalTranscript) -> EvalCheck:
-    """Return the check of an own scorer, which may be async. An exception is a failed check."""
+    """Return the check of a custom scorer, which may be async. An exception is a failed check."""
     try:
         given = scorer(done)
         value: object = await given if isawaitable(given) else given

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -30,11 +32,17 @@ class EvalReportInfo(BaseModel):
 
 
 def store_report(data: Path, name: str, report: EvalReport) -> Path:
-    """Store a report under a name in a data folder, and return the path of its file."""
-    path = _report_path(data, name)
+    """Store a report under a name in a data folder, and return the path of its file.
+
+    Raise a ConfigError if it is too long to be listed.
+    """
+    path, content = _report_path(data, name), report.to_json().encode()
+    if len(content) > EVAL_REPORT_BYTES:
+        limit = f"{len(content):,} bytes, more than {EVAL_REPORT_BYTES:,}"
+        raise ConfigError(f"the report has {limit}; split the suite, or write the report with --output")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(report.to_json(), encoding="utf-8")
+    temporary.write_bytes(content)
     temporary.replace(path)
     return path
 
@@ -52,21 +60,24 @@ def _report_path(data: Path, name: str) -> Path:
 
 def list_reports(data: Path) -> list[EvalReportInfo]:
     """Return the reports of a data folder, the latest first. Files that are not reports are left out."""
-    return sorted(_iter_reports(data), key=lambda info: (-info.updated, info.name))[:EVAL_REPORTS]
+    return [*islice(_iter_reports(data), EVAL_REPORTS)]
 
 
 def _iter_reports(data: Path) -> Iterator[EvalReportInfo]:
+    """Yield the reports, the latest first. Older files than the wanted ones are not read."""
+    found = list[tuple[int, str, Path, int]]()
     for path in (data / FOLDER).glob("*.json"):
-        try:
+        with suppress(OSError):  # removed meanwhile
             stat = path.stat()
-            info = _describe_file(path, stat.st_mtime_ns, stat.st_size) if _NAME.fullmatch(path.stem) else None
-        except OSError:  # removed meanwhile, or not readable
-            continue
-        if info is not None:
-            yield info
+            found.append((-stat.st_mtime_ns, path.stem, path, stat.st_size))
+    for changed, name, path, size in sorted(found):
+        with suppress(OSError):  # removed meanwhile, or not readable
+            info = _describe_file(path, -changed, size) if _NAME.fullmatch(name) else None
+            if info is not None:
+                yield info
 
 
-@lru_cache(maxsize=EVAL_REPORTS)
+@lru_cache(maxsize=2 * EVAL_REPORTS)  # listed reports, and files among them that are not reports
 def _describe_file(path: Path, changed_ns: int, size: int) -> EvalReportInfo | None:
     """Return the summary of a report file in its current version; None if it is not a report."""
     if size > EVAL_REPORT_BYTES:

@@ -13,9 +13,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml
 from wick.config.options_schema import suggest_key
@@ -36,7 +36,8 @@ class StrictEvalModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
 
-def _check_pattern(pattern: str) -> str:
+def check_pattern(pattern: str) -> str:
+    """Return a regular expression; raise a ValueError if it is not one."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -49,12 +50,12 @@ def _as_list(value: Any) -> Any:
 
 
 def _as_map(key: str) -> BeforeValidator:
-    """Return a validator that accepts a text in place of a map with one key."""
+    """Return a validator that accepts a string in place of a mapping with one key."""
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
 Texts = Annotated[list[str], BeforeValidator(_as_list)]
-Pattern = Annotated[str, AfterValidator(_check_pattern)]
+Pattern = Annotated[str, AfterValidator(check_pattern)]
 
 
 # -- recordings ------------------------------------------------------------------------------------------------------
@@ -69,18 +70,28 @@ class RequestFingerprint(StrictEvalModel):
 
 
 class RecordedCall(StrictEvalModel):
-    """A tool call of a recorded reply."""
+    """A tool call of a recorded reply. `raw` replaces `args` if they are not valid: the text that the model wrote."""
 
     tool: str
     args: dict[str, Any] = Field(default_factory=dict)
     id: str = ""
+    raw: str | None = None
+
+
+class RecordedReasoning(StrictEvalModel):
+    """A block of reasoning of a recorded reply."""
+
+    text: str = ""
+    signature: str = ""
+    provider: str = ""
 
 
 class EvalReply(StrictEvalModel):
-    """A recorded reply of a model; a text in place of the map is its `text`."""
+    """A recorded reply of a model; a string in place of the mapping is its `text`."""
 
     text: str = ""
     calls: list[RecordedCall] = Field(default_factory=list)
+    reasoning: list[RecordedReasoning] = Field(default_factory=list)
     purpose: str = ""
     model: str = ""
     usage: dict[str, int] = Field(default_factory=dict)
@@ -120,6 +131,12 @@ class ExpectedArguments(StrictEvalModel):
     args: dict[str, Any]
     match: Literal["subset", "exact", "regex"] = "subset"
 
+    @model_validator(mode="after")
+    def _check_patterns(self) -> Self:
+        for pattern in self.args.values() if self.match == "regex" else ():
+            check_pattern(str(pattern))
+        return self
+
 
 class ExpectedOutput(ExpectedText):
     """Conditions for the output of at least one call of a tool."""
@@ -128,7 +145,7 @@ class ExpectedOutput(ExpectedText):
 
 
 class ExpectedVerdict(StrictEvalModel):
-    """A rubric for a judge model; a text in place of the map is the `rubric`."""
+    """A rubric for a judge model; a string in place of the mapping is the `rubric`."""
 
     rubric: str
     threshold: Annotated[float, Field(ge=0, le=1, strict=False)] | None = None
@@ -247,7 +264,7 @@ def _read_text(path: Path) -> str:
 def _parse_yaml(text: str, name: str) -> YamlSource:
     data, lines = load_yaml(text, name)
     if not isinstance(data, dict):
-        raise ConfigLineError(name, 1, (), "a suite is a map with the keys `variants:` and `cases:`")
+        raise ConfigLineError(name, 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
     return YamlSource(name, data, lines)
 
 
@@ -266,7 +283,12 @@ def _parse_lines(text: str, name: str) -> YamlSource:
         else:
             lines[("cases", len(cases))] = number
             cases.append(row)
-    return YamlSource(name, {**data, "cases": [*data.get("cases", []), *cases]}, lines)
+    first = data.get("cases", [])
+    if not isinstance(first, list):
+        raise ConfigLineError(
+            name, lines[()], ("cases",), "`cases` must be a list; leave it out if each line is a case"
+        )
+    return YamlSource(name, {**data, "cases": [*first, *cases]}, lines)
 
 
 def validate_suite(source: YamlSource) -> EvalSuite:
@@ -294,7 +316,7 @@ def _find_problem(case: EvalCase, known: Mapping[str, int]) -> str:
         return f"the id is used twice; case {known[case.id] + 1} has it already"
     try:
         if not case.build_input():
-            return "there is no input; give `input` a text, or `messages` a list"
+            return "there is no input; give `input` a string, or `messages` a list"
         Messages(case.build_input()).validate()
     except MessageError as error:
         return f"messages: {error}"
@@ -317,7 +339,7 @@ def _describe_error(data: Any, at: Sequence[int | str], error: Any) -> str:
 
 
 def _known_keys(at: Sequence[int | str]) -> list[str]:
-    """Return the keys of the map at a place of a suite."""
+    """Return the keys of the mapping at a place of a suite."""
     known: Any = EvalSuite
     for key in at:
         if isinstance(key, str) and key in getattr(known, "model_fields", {}):

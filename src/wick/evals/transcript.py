@@ -33,7 +33,7 @@ class TranscriptCall:
 
 @dataclass(frozen=True, slots=True)
 class EvalTranscript:
-    """What an agent did in one case. Own scorers get it."""
+    """What an agent did in one case. Custom scorers get it."""
 
     case: str
     input: Sequence[Message]

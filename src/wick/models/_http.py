@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
@@ -143,7 +144,7 @@ async def stream(
     deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
         if authorize is not None:
-            server = await authorize(server, body)
+            server = await _add_credentials(server, body, authorize)
         response = await _connections.post(server.endpoint, body)
         try:
             if response.status != 200:
@@ -170,6 +171,19 @@ async def stream(
         raise problem
     end = reply.end()
     yield end if _REASON.fullmatch(end.reason) else replace(end, reason="unknown")
+
+
+async def _add_credentials(server: ModelServer, body: bytes, authorize: Authorize) -> ModelServer:
+    """Return the server with the credentials of one request; raise ModelError if they take too long."""
+    seconds = min(server.limits.connect + server.limits.first_byte, server.limits.whole)
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await authorize(server, body)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    raise ModelError(f"the credentials of {server.name} were not fetched within {seconds:g} s", retryable=True)
 
 
 async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:
@@ -220,7 +234,7 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
             return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
         problem = f"did not begin to answer within {limits.first_byte:g} s"
         if began:
-            problem = f"fell silent for {limits.between:g} s in the middle of its answer"
+            problem = f"sent no data for {limits.between:g} s in the middle of its answer"
         return ModelError(f"{server.name} {problem}", retryable=True)
     reason = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
     if isinstance(error, Unreachable):

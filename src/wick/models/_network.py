@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError
@@ -162,6 +162,30 @@ def find_proxy(scheme: str, host: str, port: int) -> str:
     shown = shown_address(given)
     rule = f"{scheme.upper()}_PROXY must be like http://host:port, not {shown!r}"
     raise ConfigError(f"{rule}; correct it, or add {host} to NO_PROXY")
+
+
+# -- addresses ------------------------------------------------------------------------------------------------------
+
+_HOST_LABEL = re.compile(r"[a-z0-9-]{1,63}")
+
+
+def check_host_label(text: str, what: str) -> str:
+    """Return a text that is put into a host name; raise ConfigError if it could change the rest of the name."""
+    if not _HOST_LABEL.fullmatch(text):
+        raise ConfigError(f"{what} must have only lower-case letters, digits and hyphens, not {text[:200]!r}")
+    return text
+
+
+def quote_segment(text: str, what: str) -> str:
+    """Return a text quoted as one segment of a path; raise ConfigError if it would change the rest of the path."""
+    if text in ("", ".", ".."):
+        raise ConfigError(f"{what} must not be empty, '.' or '..'; correct it")
+    return quote(text, safe="")
+
+
+def quote_path(path: str, what: str) -> str:
+    """Return a relative path with each segment quoted; raise ConfigError for a segment that is empty or dots."""
+    return "/".join(quote_segment(segment, f"each part of {what} {path[:200]!r}") for segment in path.split("/"))
 
 
 def shown_address(url: str) -> str:

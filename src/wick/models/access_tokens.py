@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+import asyncio
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,12 +12,15 @@ from importlib.util import find_spec
 from time import time
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakKeyDictionary
 
-from wick._internal.worker_threads import run_in_thread
+from wick._internal.worker_threads import call_function
 from wick.errors import ConfigError, ModelError
 from wick.models import _http
 from wick.models._http import Authorize, ModelServer, TimeLimits
 from wick.models._network import NetworkSettings
+
+logger = logging.getLogger(__name__)
 
 TokenSource = Callable[[], str | Awaitable[str]]
 
@@ -29,22 +33,24 @@ _NEEDED = {
 }
 
 
+async def fetch_credentials(source: Callable[[], Any], what: str) -> Any:
+    """Return the credentials of a function; raise ModelError if it fails. One that is not async runs in a thread."""
+    try:
+        return await call_function(source, name=what)
+    except ModelError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelError(f"{what} cannot be fetched: {reason}") from error
+
+
 def bearer_authorizer(source: TokenSource) -> Authorize:
-    """Return a function that adds the token of a source to a server. A function that is not async runs in a thread."""
+    """Return a function that adds the token of a source to a server."""
     if not callable(source):
         raise ConfigError("the token of a model is a function that returns it; give a fixed one as api_key=…")
-    is_async = inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(type(source).__call__)
 
     async def authorize(server: ModelServer, body: bytes) -> ModelServer:
-        try:
-            token: Any = source() if is_async else await run_in_thread(source, f"the access token of {server.name}")
-            if inspect.isawaitable(token):
-                token = await token
-        except ModelError:
-            raise
-        except Exception as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise ModelError(f"the access token of {server.name} cannot be fetched: {reason}") from error
+        token = await fetch_credentials(source, f"the access token of {server.name}")
         if not isinstance(token, str) or not token.strip():
             raise ModelError(f"the function for the access token of {server.name} returned {type(token).__name__}")
         return replace(server, headers={**server.headers, "authorization": f"Bearer {token.strip()}"})
@@ -59,6 +65,7 @@ class GoogleTokens:
         self.path = path
         self._info = _read_credentials(path)
         self._token, self._expires = "", 0.0
+        self._locks = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()  # one per event loop
         address = self._info["token_uri"] if self._info["type"] == "service_account" else TOKEN_URL
         self._server = ModelServer(
             "Google",
@@ -79,14 +86,26 @@ class GoogleTokens:
         return f"<GoogleTokens {self.path}>"
 
     async def __call__(self) -> str:
-        """Return a token that is valid for some time; fetch one if there is none."""
-        if time() > self._expires - _EARLY_SECONDS:
-            fetched = await _http.post_json(self._server, urlencode(self._form()).encode())
-            token, seconds = fetched.get("access_token"), fetched.get("expires_in", 3600)
-            if not isinstance(token, str) or not isinstance(seconds, int | float):
-                raise ModelError(f"Google returned no access token for the credentials in {self.path}")
-            self._token, self._expires = token, time() + seconds
+        """Return a token that is valid for some time; fetch one if there is none.
+
+        Concurrent requests of an event loop wait for one fetch. If it fails, a token that has not expired is returned.
+        """
+        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            if time() > self._expires - _EARLY_SECONDS:
+                try:
+                    await self._refresh()
+                except ModelError as error:
+                    if time() >= self._expires:
+                        raise
+                    logger.warning("the access token of %s is used until it expires: %s", self.path, error)
         return self._token
+
+    async def _refresh(self) -> None:
+        fetched = await _http.post_json(self._server, urlencode(self._form()).encode())
+        token, seconds = fetched.get("access_token"), fetched.get("expires_in", 3600)
+        if not isinstance(token, str) or not isinstance(seconds, int | float):
+            raise ModelError(f"Google returned no access token for the credentials in {self.path}")
+        self._token, self._expires = token, time() + seconds
 
     def _form(self) -> dict[str, str]:
         if self._info["type"] == "authorized_user":

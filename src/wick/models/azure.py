@@ -12,7 +12,7 @@ from urllib.parse import quote
 from wick.errors import ConfigError
 from wick.models import _http, openai_common
 from wick.models._http import TimeLimits
-from wick.models._network import PathText
+from wick.models._network import PathText, quote_segment
 from wick.models.access_tokens import TokenSource, bearer_authorizer
 from wick.models.google import check_address
 from wick.models.openai import ChatReply, OpenAI
@@ -93,7 +93,8 @@ def _build_url(endpoint: str, deployment: str, version: str) -> str:
     address = re.sub(r"/openai(/v1)?$", "", check_address(endpoint, "Azure"))
     if not version:
         return f"{address}/openai/v1"
-    return f"{address}/openai/deployments/{quote(deployment, safe='')}?api-version={quote(version, safe='')}"
+    name = quote_segment(deployment, "the deployment of Azure")
+    return f"{address}/openai/deployments/{name}?api-version={quote(version, safe='')}"
 
 
 def _variable(name: str) -> str:

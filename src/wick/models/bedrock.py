@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain, count
 from typing import Any
-from urllib.parse import quote
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
+from wick.models._network import NetworkSettings, PathText, check_host_label, quote_segment
+from wick.models.access_tokens import fetch_credentials
 from wick.models.aws_credentials import find_credentials, find_region
 from wick.models.aws_signature import AwsCredentials as AwsCredentials
 from wick.models.aws_signature import CredentialsLike, sign_request
@@ -57,11 +57,13 @@ class Bedrock:
         if not model:
             raise ConfigError("name the model of bedrock, as in 'bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0'")
         self.model, self.cache = model, cache
-        self.region = region or find_region(profile) or _region_of(model)
+        self.region = region or _region_of(model) or find_region(profile)
         if credentials is not None and not (callable(credentials) or hasattr(credentials, "secret_key")):
             raise ConfigError("the credentials of bedrock are AwsCredentials, or a function that returns them")
         if not self.region and (credentials or not base_url):
             raise ConfigError("Bedrock needs a region: set AWS_REGION, as in AWS_REGION=us-east-1, or give region=…")
+        if self.region:
+            check_host_label(self.region, "the region of Bedrock")
         own = "" if base_url else os.environ.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "").strip()
         address = check_address(base_url or own or _home(self.region), "Bedrock")
         sent = {"content-type": "application/json"} | {name.lower(): text for name, text in (headers or {}).items()}
@@ -73,7 +75,7 @@ class Bedrock:
             self._credentials = credentials or (None if base_url else find_credentials(profile))
         self.server = ModelServer(
             "bedrock",
-            f"{address}/model/{quote(model, safe='')}/converse-stream",
+            f"{address}/model/{quote_segment(model, 'the model of bedrock')}/converse-stream",
             sent,
             limits,
             unreachable="check the region, and that it has Bedrock",
@@ -98,9 +100,11 @@ class Bedrock:
 
     async def _sign(self, server: ModelServer, body: bytes) -> ModelServer:
         """Return the server with the signature of one request."""
-        found: Any = self._credentials() if callable(self._credentials) else self._credentials
-        if inspect.isawaitable(found):
-            found = await found
+        found: Any = self._credentials
+        if callable(found):
+            found = await fetch_credentials(found, "the credentials of bedrock")
+        if not hasattr(found, "secret_key"):
+            raise ModelError(f"the function for the credentials of bedrock returned {type(found).__name__}")
         content = {"content-type": server.headers["content-type"]}
         signed = sign_request(
             "POST",
@@ -193,13 +197,18 @@ def _encode_turns(messages: Iterable[Message], with_calls: bool) -> tuple[list[t
     """
     turns: list[tuple[str, list[bytes]]] = []
     notes: list[str] = []
+    names = set[str]()  # of documents; the API refuses a name twice
     key = "bedrock" if with_calls else "bedrock+texts"
     for message in messages:
         if message.role == "system":
             notes.append(message.text)
             continue
-        if (blocks := message.cache.get(key)) is None:
-            blocks = message.cache[key] = [*map(encode_json, _encode_blocks(message, with_calls))]
+        if key not in message.cache or not names.isdisjoint(message.cache[key][1]):
+            taken = names.copy()
+            encoded = [*map(encode_json, _encode_blocks(message, with_calls, taken))]
+            message.cache[key] = encoded, taken - names
+        blocks, named = message.cache[key]
+        names |= named
         role = "assistant" if message.role == "assistant" else "user"
         if blocks and turns and turns[-1][0] == role:
             turns[-1][1].extend(blocks)
@@ -208,12 +217,12 @@ def _encode_turns(messages: Iterable[Message], with_calls: bool) -> tuple[list[t
     return turns, notes
 
 
-def _encode_blocks(message: Message, with_calls: bool) -> Iterator[dict[str, Any]]:
+def _encode_blocks(message: Message, with_calls: bool, taken: set[str]) -> Iterator[dict[str, Any]]:
     if message.role == "assistant":
         yield from _reply_blocks(message, with_calls)
         return
     parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-    blocks = [_encode_part(part) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+    blocks = [_encode_part(part, taken) for part in parts if not isinstance(part, TextPart) or part.text.strip()]
     if message.role == "user":
         if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
             blocks.append({"text": "See the document."})  # the API refuses a document without a text
@@ -278,7 +287,8 @@ _DOCUMENTS = {
 }
 
 
-def _encode_part(part: Part) -> dict[str, Any]:
+def _encode_part(part: Part, taken: set[str]) -> dict[str, Any]:
+    """Return a part as a block. The name of a document is added to those that are taken."""
     if isinstance(part, TextPart):
         return {"text": part.text}
     part = openai_common.inline_media(part)
@@ -289,7 +299,9 @@ def _encode_part(part: Part) -> dict[str, Any]:
         return {"image": {"format": _PICTURES[kind], "source": {"bytes": part.data}}}
     name = part.name if isinstance(part, FilePart) else ""
     name = re.sub(r"\s+", " ", re.sub(r"[^a-zA-Z0-9\s()\[\]-]", "-", name)).strip() or "file"
-    name = f"{name[:100]}-{sha256(part.data.encode()).hexdigest()[:8]}"  # the API refuses a name twice
+    name = f"{name[:100]}-{sha256(part.data.encode()).hexdigest()[:8]}"
+    name = next(free for free in chain([name], (f"{name}-{number}" for number in count(2))) if free not in taken)
+    taken.add(name)
     return {"document": {"format": _DOCUMENTS.get(kind, "txt"), "name": name, "source": {"bytes": part.data}}}
 
 

@@ -11,14 +11,14 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import quote
+from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
+from wick.models._network import NetworkSettings, PathText, quote_path
 from wick.models.google_replies import GeminiReply
 from wick.protocols import Delta, HoldsSchema, Request
 
@@ -52,14 +52,14 @@ class Google:
     ) -> None:
         self._set_model(model, thinking)
         address = check_address(base_url, "Google")
-        own = address == BASE_URL
+        own = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
         key = (api_key or (read_key() if own else "")).strip()
         sent = {"x-goog-api-key": key} if key else {}
         sent |= {name.lower(): value for name, value in (headers or {}).items()}
         if own and not sent.keys() & {"x-goog-api-key", "authorization"}:
             raise ConfigError(f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…")
         version = "" if re.search(r"/v\d\w*$", address) else "/v1beta"
-        path = self.model if "/" in self.model else f"models/{quote(self.model, safe='')}"
+        path = quote_path(self.model if "/" in self.model else f"models/{self.model}", "the model of Google")
         self.server = ModelServer(
             self.provider,
             f"{address}{version}/{path}:streamGenerateContent?alt=sse",
@@ -81,7 +81,9 @@ class Google:
             thinking = {"thinkingBudget": thinking, "includeThoughts": thinking > 0}
         self.model = model
         self.thinking: Mapping[str, Any] = thinking or {}
-        self._signs_calls = not re.match(r"gemini-[12]\D", model)  # such models have ids of calls, and check signatures
+        self._signs_calls = not re.search(
+            r"(?:^|/)gemini-[12]\D", model
+        )  # such models have ids of calls, and check signatures
 
     @property
     def name(self) -> str:
@@ -226,40 +228,62 @@ _LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
 _FORMATS = ("date-time", "date", "time", "int32", "int64", "float", "double", "enum")
 
 
-def convert_schema(schema: Any) -> Any:
-    """Return a JSON Schema with only the keywords that Gemini reads."""
+def convert_schema(schema: Any, known: Mapping[str, Any] | None = None) -> Any:
+    """Return a JSON Schema with only the keywords that Gemini reads. `known` are the definitions of the root."""
     if not isinstance(schema, Mapping):
         return schema
-    definitions = {"$defs": _convert_each(schema["$defs"])} if "$defs" in schema else {}
+    known = schema.get("$defs", {}) if known is None else known
+    definitions = {"$defs": _convert_each(schema["$defs"], known)} if "$defs" in schema else {}
     if "$ref" in schema:  # the API refuses other keywords beside it
         return {"$ref": schema["$ref"], **definitions}
     read = {key: schema[key] for key in _PLAIN if key in schema} | definitions
     for key in ("items", "additionalProperties"):
         if key in schema:
-            read[key] = convert_schema(schema[key])
+            read[key] = convert_schema(schema[key], known)
     if "properties" in schema:
-        read["properties"] = _convert_each(schema["properties"])
+        read["properties"] = _convert_each(schema["properties"], known)
     for key, name in _LISTS.items():
         if key in schema:
-            read[name] = [*map(convert_schema, schema[key])]
+            read[name] = [convert_schema(part, known) for part in schema[key]]
     if schema.get("format") in _FORMATS:
         read["format"] = schema["format"]
     values = [schema["const"]] if "const" in schema else schema.get("enum", ())
-    if known := [value for value in values if type(value) in (str, int, float)]:
-        read["enum"] = known
+    if sendable := [value for value in values if type(value) in (str, int, float)]:
+        read["enum"] = sendable
     for part in schema.get("allOf", ()):
-        read = {**convert_schema(part), **read}
+        read = _merge_schemas(_expand_reference(part, known), read)
     return read
 
 
-def _convert_each(schemas: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: convert_schema(schema) for name, schema in schemas.items()}
+def _expand_reference(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a converted part of `allOf`, with the definition in place of a reference, as the API has no `allOf`."""
+    name = str(part.get("$ref", "")).removeprefix("#/$defs/") if isinstance(part, Mapping) else ""
+    if not name:
+        return convert_schema(part, known) if isinstance(part, Mapping) else {}
+    others = {key: known[key] for key in known if key != name}  # a definition may contain itself
+    return _expand_reference(known.get(name, {}), others)
+
+
+def _merge_schemas(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with the properties and required names of both. Of other keywords those of the second count."""
+    merged = {**first, **second}
+    for key in ("properties", "$defs"):
+        if key in first and key in second:
+            merged[key] = {**first[key], **second[key]}
+    if "required" in first and "required" in second:
+        merged["required"] = [*dict.fromkeys([*first["required"], *second["required"]])]
+    return merged
+
+
+def _convert_each(schemas: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: convert_schema(schema, known) for name, schema in schemas.items()}
 
 
 def _encode_tool(tool: Any) -> dict[str, Any]:
     declared = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
     schema = convert_schema(tool.parameters)
-    return declared | ({"parametersJsonSchema": schema} if schema.get("properties") else {})
+    has_parameters = any(schema.get(key) for key in ("properties", "$ref", "anyOf"))
+    return declared | ({"parametersJsonSchema": schema} if has_parameters else {})
 
 
 # -- writing --------------------------------------------------------------------------------------------------------

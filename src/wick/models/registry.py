@@ -34,7 +34,12 @@ ALIASES = {
 }
 FAMILIES = {"anthropic": r"claude-[^:]+", "openai": r"(gpt-|chatgpt-|o\d)[^:]*"}
 OPEN_MODELS = r"(llama|mistral|mixtral|qwen|gemma|phi|deepseek|gpt-oss|smollm)"  # names that Ollama serves
-DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # the model of `auto` if that key is set
+DEFAULTS = {  # the model of `auto` if that key is set
+    "ANTHROPIC_API_KEY": "sonnet",
+    "OPENAI_API_KEY": "gpt-4o",
+    "GEMINI_API_KEY": "google:gemini-2.5-flash",
+    "GOOGLE_API_KEY": "google:gemini-2.5-flash",
+}
 HOSTED = {  # providers with OpenAI's API under their own name: their classes, and the variables of key and address
     "openrouter": ("OpenRouter", "OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
     "groq": ("Groq", "GROQ_API_KEY", "GROQ_BASE_URL"),
@@ -154,9 +159,9 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     hint = f"; did you mean {close}?" if close else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
-        f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
+        f"there is no {what}; use anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
-        f"or {last}, a name such as claude-sonnet-4-5, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
+        f"or {last}, a name such as {ALIASES['sonnet']}, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
 
 
@@ -174,12 +179,34 @@ def choose_model() -> tuple[Model, str]:
         if os.environ.get(key, "").strip():
             model = create_model(name)
             return model, f"{model.name}, as {key} is set"
+    hint = _suggest_provider()
+    *others, last = DEFAULTS
+    keys = f"{', '.join(others)} and {last} are not set"
     if installed := list_installed():
         model = create_model(f"ollama:{installed[0]}")
-        return model, f"{model.name}, as no API key is set and Ollama answers at {ollama_url()}"
+        return model, f"{model.name}, as {keys} and Ollama answers at {ollama_url()}{hint}"
     model = create_model("demo")
-    keys = " and ".join(DEFAULTS)
-    return model, f"{model.name}, as {keys} are not set and no Ollama with a model answers at {ollama_url()}"
+    return model, f"{model.name}, as {keys} and no Ollama with a model answers at {ollama_url()}{hint}"
+
+
+def example_spec(provider: str) -> str:
+    """Return the name of a model of a provider in `CREDENTIALS`, as an example."""
+    if provider in HOSTED:
+        return f"{provider}:{vars(_load_client(provider))['example']}"
+    return CREDENTIALS[provider][1]
+
+
+def _suggest_provider() -> str:
+    """Return how to name a model of a provider whose key is set and which `auto` does not choose, or an empty string.
+
+    Many models are behind such a key, and credentials of a cloud are often meant for its other services.
+    """
+    for provider, (alternatives, _) in CREDENTIALS.items():
+        for names in map(str.split, alternatives):
+            if all(os.environ.get(name, "").strip() for name in names):
+                given = " and ".join(names)
+                return f"; {given} set: for {provider} give the name of a model, as in {example_spec(provider)}"
+    return ""
 
 
 # -- the providers --------------------------------------------------------------------------------------------------
@@ -205,7 +232,7 @@ def _add_address(provider: str, model: str, options: Options) -> tuple[str, Opti
     given = {"base_url": address, **options} if address else options
     options = {"name": "gateway", **_with_environment("OPENAI", given)}
     if "base_url" not in options:
-        raise ConfigError("a gateway needs an address: say gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL")
+        raise ConfigError("a gateway needs an address: use gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL")
     return model, _add_version_path(options)
 
 
@@ -258,7 +285,7 @@ def _create_client(client: Callable[..., Model], model: str, options: Options) -
     try:
         inspect.signature(client).bind(model, **options)
     except TypeError as error:
-        raise ConfigError(f"the model {model!r} cannot be made: {error}") from None
+        raise ConfigError(f"the model {model!r} cannot be created: {error}") from None
     return client(model, **options)
 
 

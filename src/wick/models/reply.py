@@ -13,6 +13,7 @@ from wick.messages import Message, Reasoning, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
 _NO_USAGE = Usage()
+UNNAMED = "the call does not name a tool"
 _CUT_OFF = ("length", "max_tokens")
 
 # Finish reasons of replies that the provider or the model refused. Their tool calls must not run.
@@ -99,7 +100,7 @@ class Reply:
         start, raw = self._starts[index], "".join(self._args[index])
         args, invalid = parse_args(raw)
         if not start.name:
-            invalid = "the call does not name a tool"
+            invalid = UNNAMED
         elif self.finish in _CUT_OFF and not raw.strip():
             invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)

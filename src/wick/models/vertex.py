@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
-from urllib.parse import quote
 
 from wick.errors import ConfigError
 from wick.models import openai_common
 from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
+from wick.models._network import NetworkSettings, PathText, check_host_label, quote_path, quote_segment
 from wick.models.access_tokens import GoogleTokens, TokenSource, bearer_authorizer
 from wick.models.google import Google, Thinking, check_address
 
@@ -58,8 +57,10 @@ class Vertex(Google):
         location = location or _variable("GOOGLE_CLOUD_LOCATION") or "global"
         if not project:
             raise ConfigError("Vertex AI needs a project: set GOOGLE_CLOUD_PROJECT, or give project=…")
-        where = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
-        path = self.model if "/" in self.model else f"publishers/google/models/{quote(self.model, safe='')}"
+        check_host_label(location, "the location of Vertex AI")
+        where = f"projects/{quote_segment(project, 'the project of Vertex AI')}/locations/{location}"
+        path = self.model if "/" in self.model else f"publishers/google/models/{self.model}"
+        path = quote_path(path, "the model of Vertex AI")
         self.server = ModelServer(
             self.provider,
             f"{check_address(address or _home(location), 'Vertex AI')}/v1/{where}/{path}:streamGenerateContent?alt=sse",

@@ -44,7 +44,7 @@ def create_app(service: Service) -> ASGIApp:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
-    return AdmissionMiddleware(RequestIdMiddleware(app, service.metrics))
+    return AdmissionMiddleware(RequestIdMiddleware(app, service.metrics), service.loop_monitor.note_request)
 
 
 def create_api(service: Service) -> FastAPI:

@@ -35,7 +35,7 @@ from wick.server.ops.redaction import named_secrets, redact_logs, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
 from wick.server.startup_message import hide_auto_choices, startup_lines
-from wick.server.uvicorn_protocol import HttpProtocol, WebSocketProtocol
+from wick.server.uvicorn_protocol import DatedServerState, HttpProtocol, WebSocketProtocol
 from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to close when the server stops
@@ -173,8 +173,29 @@ class _Uvicorn(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, service: Service, tell: Callable[[str], None] | None, notes: list[str]
     ) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None  # before `should_exit` is set
+        self._exit = asyncio.Event()
         super().__init__(config)
+        self.server_state = DatedServerState()
         self._service, self._tell, self._notes = service, tell, notes
+
+    @property
+    def should_exit(self) -> bool:
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        """Stop the server. Signal handlers and other threads set this, too."""
+        self._should_exit = value
+        if value and self._loop is not None:
+            with suppress(RuntimeError):  # the event loop is closed
+                self._loop.call_soon_threadsafe(self._exit.set)
+
+    async def main_loop(self) -> None:
+        """Wait until the server stops. uvicorn's own loop wakes the process ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._exit.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,12 +1,15 @@
-"""uvicorn protocols that limit the size and the time of request heads."""
+"""uvicorn protocols that limit the size and the time of request heads, and the `Date` of responses."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from email.utils import formatdate
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 
 from wick.constants import HEAD_BYTES, HEAD_SECONDS
 
@@ -14,6 +17,24 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\
 HEADER_SIGNS = 4  # per header: colon, space and line end
 INVALID_TEXT = 1007  # WebSocket close code
 UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class DatedServerState(ServerState):
+    """The state of a uvicorn server. It formats the `Date` header when a response needs it, not by a timer."""
+
+    _second = -1
+    _headers: list[tuple[bytes, bytes]]
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._headers = now, [(b"date", formatdate(now, usegmt=True).encode())]
+        return self._headers
+
+    @default_headers.setter
+    def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Ignore the headers that uvicorn sets: it has no others."""
 
 
 class HttpProtocol(HttpToolsProtocol):

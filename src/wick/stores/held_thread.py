@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
+EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
@@ -172,6 +173,67 @@ class HeldInbox:
         await cancel_and_wait(() if task is None else (task,))
 
 
+class LeaseRenewals:
+    """Renews the leases that one event loop holds in a store. Those that are due soon share one transaction."""
+
+    def __init__(self) -> None:
+        self._held: set[HeldThread] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def of(cls, store: Store) -> LeaseRenewals:
+        """Return the renewals of a store in the running event loop."""
+        by_store = _renewals.setdefault(asyncio.get_running_loop(), WeakKeyDictionary())
+        return by_store.setdefault(store, cls())
+
+    def add(self, held: HeldThread) -> None:
+        """Renew the lease of a thread from now on."""
+        self._held.add(held)
+        if self._timer is None or held.renew_at < self._timer.when():
+            self._schedule(held.renew_at)
+
+    async def remove(self, held: HeldThread) -> None:
+        """Stop to renew a lease. A renewal in progress has no effect after the lease is released."""
+        self._held.discard(held)
+        if not self._held:
+            self._schedule(inf)
+            await cancel_and_wait([*self._tasks])
+
+    def _schedule(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at, self._start_renewal) if at < inf else None
+
+    def _start_renewal(self) -> None:
+        loop = asyncio.get_running_loop()
+        now, due = loop.time(), dict[float, list[HeldThread]]()
+        for held in self._held:
+            if held.renew_at <= now + held.seconds * EARLY_SHARE:
+                held.renew_at = now + held.seconds / 3
+                due.setdefault(held.seconds, []).append(held)
+        self._schedule(min((held.renew_at for held in self._held), default=inf))
+        for seconds, several in due.items():
+            task = loop.create_task(self._renew(several, seconds), name="renewal of leases")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _renew(self, due: Sequence[HeldThread], seconds: float) -> None:
+        try:
+            leases = [(held.owner, held.thread.id, held.lease.fence) for held in due]
+            renewed = await due[0].store.renew_all(leases, seconds)
+        except Exception as error:  # the next renewal is before the leases expire
+            logger.warning("%s leases could not be renewed: %s", len(due), error)
+            return
+        for held, lease in zip(due, renewed, strict=True):
+            held.lease = lease or held.lease
+        lost = [held for held, lease in zip(due, renewed, strict=True) if lease is None and held in self._held]
+        await asyncio.gather(*(held.renew() for held in lost))
+
+
+_renewals: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[Store, LeaseRenewals]] = WeakKeyDictionary()
+
+
 class HeldThread:
     """A thread with a write lease of this process; see `hold`."""
 
@@ -190,9 +252,8 @@ class HeldThread:
         self._error: StoreError | None = None
         self.released_head: Summary | None = None  # the thread when its lease was released
         self._inbox = HeldInbox(store, owner, thread.id, lease.inbox)
-        self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
-            self._renew_lease(), name=f"lease of {thread.id}"
-        )
+        self.renew_at = self._loop.time() + seconds / 3
+        LeaseRenewals.of(store).add(self)
 
     def has_consumed(self, position: int) -> bool:
         """Return True if the inbox item at a position is in the log."""
@@ -355,24 +416,21 @@ class HeldThread:
                     raise
             await asyncio.sleep(pause)
 
-    async def _renew_lease(self) -> None:
-        while True:
-            await asyncio.sleep(self.seconds / 3)
-            try:
-                self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self.seconds)
-            except StoreError as error:
-                if error.code in ("fenced", "not_found"):
-                    self._error = error
-                    return
+    async def renew(self) -> None:
+        """Renew the lease. If another process has acquired it, later writes fail."""
+        try:
+            self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self.seconds)
+        except StoreError as error:
+            if error.code in ("fenced", "not_found"):
+                self._error, self.renew_at = error, inf
+            else:
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
     async def release(self) -> None:
         """Write the remaining entries and release the lease."""
         with suppress(StoreError):
             await self.saved()
-        # Break the cycle task → traceback → frame → self.
-        renewing, self._renewal_task = self._renewal_task, None
-        await cancel_and_wait(() if renewing is None else (renewing,))
+        await LeaseRenewals.of(self.store).remove(self)
         await self._inbox.close()
         self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
 

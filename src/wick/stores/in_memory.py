@@ -13,6 +13,7 @@ from typing import Any, Literal
 from weakref import ref
 
 from wick._internal.frozen import digest
+from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.rows import Row
@@ -144,8 +145,13 @@ class InMemory:
             self._sweep_if_due()
             return sum(stored.owner == owner for stored in self._threads.values())
 
-    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)
+    async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
+        def wanted(stored: _StoredThread) -> bool:
+            if not (stored.run or stored.queue):
+                return False
+            return not (skip_holder and stored.holder.startswith(skip_holder) and stored.until > self._clock())
+
+        return self._list_page(wanted, "created", True, cursor, limit)
 
     def _list_page(
         self, wanted: Callable[[_StoredThread], bool], order: str, oldest_first: bool, cursor: str, limit: int
@@ -325,6 +331,17 @@ class InMemory:
                 raise rows.fenced_error(id)
             stored.until = self._clock() + seconds
             return Lease(fence, stored.holder, stored.until)
+
+    async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> builtins.list[Lease | None]:
+        renewed: builtins.list[Lease | None] = []
+        for owner, id, fence in leases:
+            try:
+                renewed.append(await self.renew(owner, id, fence, seconds))
+            except StoreError as error:
+                if error.code not in ("fenced", "not_found"):
+                    raise
+                renewed.append(None)
+        return renewed
 
     async def release(self, owner: str, id: str, fence: int) -> Summary:
         with self._lock:

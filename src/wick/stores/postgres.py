@@ -24,6 +24,7 @@ from wick.stores.postgres_queries import (
     HOLDER,
     NOTIFY,
     NOW,
+    RENEW_ALL,
     SUMMARY,
     copy_thread,
     create_thread,
@@ -100,8 +101,11 @@ class Postgres:
             ((number,),) = await fetch_rows(connection, "SELECT count(*) FROM threads WHERE owner = %s", (owner,))
         return int(number)
 
-    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return await self._list_page(["(run <> '' OR queued > 0)"], (), "created", True, cursor, limit)
+    async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
+        where = ["(run <> '' OR queued > 0)"]
+        if skip_holder:
+            where.append(f"NOT (until > {NOW} AND starts_with(holder, %s))")
+        return await self._list_page(where, (skip_holder,) if skip_holder else (), "created", True, cursor, limit)
 
     async def _list_page(
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
@@ -276,6 +280,19 @@ class Postgres:
             for holder, until in await fetch_rows(connection, query, given):
                 return Lease(fence, holder, until)
         raise rows.fenced_error(id)
+
+    async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> builtins.list[Lease | None]:
+        owners, ids, fences = zip(*leases, strict=True)
+        given = {
+            "owners": [*owners],
+            "ids": [*ids],
+            "fences": [*fences],
+            "seconds": rows.check_lease_seconds(seconds),
+        }
+        async with self._pools.connection(writes=True) as connection:
+            found = await fetch_rows(connection, RENEW_ALL, given)
+        renewed = {(owner, id, fence): Lease(fence, holder, until) for owner, id, fence, holder, until in found}
+        return [renewed.get(lease) for lease in leases]
 
     async def release(self, owner: str, id: str, fence: int) -> Summary:
         given = (owner, id, rows.check_number("a fence", fence))

@@ -42,6 +42,18 @@ WITH t AS (
 SELECT inbox, {NOTIFY.format(last="last", inbox="inbox")} FROM t
 """
 
+# A thread that another transaction has locked is left out: it must not delay the renewal of all other leases.
+RENEW_ALL = f"""
+WITH held AS (
+    SELECT t.key FROM threads t
+    JOIN unnest(%(owners)s::text[], %(ids)s::text[], %(fences)s::bigint[]) AS mine (owner, id, fence)
+        ON t.owner = mine.owner AND t.id = mine.id AND t.fence = mine.fence
+    WHERE t.holder <> '' FOR UPDATE OF t SKIP LOCKED
+)
+UPDATE threads SET until = {NOW} + %(seconds)s FROM held WHERE threads.key = held.key
+RETURNING owner, id, fence, holder, until
+"""
+
 EXPIRE = f"""
 WITH old AS (
     SELECT key FROM threads t WHERE updated <= {NOW} - %(idle)s AND run = '' AND asking = 0 AND queued = 0

@@ -17,6 +17,11 @@ def holder_name() -> str:
     return f"{_holder_prefix(os.getpid())}{uuid4().hex[:8]}"
 
 
+def holder_prefix() -> str:
+    """Return the text with which all holder names of this process start."""
+    return _holder_prefix(os.getpid())
+
+
 def has_ended(holder: str) -> bool:
     """Return True if a holder is a process of this machine that has ended; False if unknown."""
     if holder.startswith(_holder_prefix(os.getpid())):  # a server checks thousands of its own holders every few seconds

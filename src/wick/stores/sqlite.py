@@ -152,8 +152,12 @@ class Sqlite:
         (number,) = await self._read(lambda db: db.execute(query, (owner,)).fetchone())
         return int(number)
 
-    async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return await self._list_page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
+    async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
+        where, values = ["(run != '' OR queued > 0)"], tuple[Any, ...]()
+        if skip_holder:
+            where.append("NOT (until > ? AND substr(holder, 1, length(?)) = ?)")
+            values = (self._clock(), skip_holder, skip_holder)
+        return await self._list_page(where, values, "created", True, cursor, limit)
 
     async def _list_page(
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
@@ -273,6 +277,21 @@ class Sqlite:
             until = self._clock() + seconds
             do.db.execute("UPDATE threads SET until = ? WHERE owner = ? AND id = ?", (until, owner, id))
             return Lease(fence, held_by, until)
+
+        return await self._write(work)
+
+    async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> builtins.list[Lease | None]:
+        seconds = rows.check_lease_seconds(seconds)
+
+        def work(do: Transaction) -> builtins.list[Lease | None]:
+            until, renewed = self._clock() + seconds, builtins.list[Lease | None]()
+            for owner, id, fence in leases:
+                query = f"SELECT key, holder FROM threads WHERE {FENCED}"
+                found = do.db.execute(query, (owner, id, fence)).fetchone()
+                if found is not None:
+                    do.db.execute("UPDATE threads SET until = ? WHERE key = ?", (until, found[0]))
+                renewed.append(None if found is None else Lease(fence, found[1], until))
+            return renewed
 
         return await self._write(work)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from heapq import heappush, heappushpop
 
 from wick.errors import StoreError
 from wick.protocols import Hit
@@ -16,6 +17,8 @@ from wick.stores import rows
 
 MESSAGES_AT_ONCE = 200  # in one portion: about 20 ms
 THREADS_AT_ONCE = 100
+MANY_MATCHES = 1_000  # of the index; a search then starts with the latest threads
+LATEST_MESSAGES = 2_000  # that such a search reads at most: about 20 ms
 SEQ_BITS = 32  # the rowid of a message combines the thread's key and its sequence number
 TRIGRAM_CHARS = 3  # a trigram
 
@@ -57,17 +60,53 @@ def drop_index(db: sqlite3.Connection, key: int) -> None:
 def search_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
     """Return the newest messages with all words, from the index and from the messages that are not yet in it."""
     long = [word for word in words if len(word) >= TRIGRAM_CHARS]
-    if not long or not _has_index(db, make=False):
+    match = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in long)
+    is_indexed = bool(long) and _has_index(db, make=False)
+    if not is_indexed or _has_many_matches(db, match):
+        with suppress(StoreError):  # a damaged entry: the search below skips it, or reports it
+            if (latest := _search_latest(db, owner, words, limit)) is not None:
+                return latest
+    if not is_indexed:
         return _scan_messages(db, owner, words, limit, "")
     query = (
         f"{HIT_COLUMNS}, s.text FROM said s JOIN threads t ON t.key = s.rowid >> {SEQ_BITS} "
         f"JOIN entries e ON e.thread = t.key AND e.seq = s.rowid & {2**SEQ_BITS - 1} "
         "WHERE said MATCH ? AND t.owner = ? ORDER BY e.at DESC, e.seq DESC"
     )
-    match = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in long)
     found = _collect_hits(db.execute(query, (match, owner)), words, limit)  # both queries read the same snapshot
     found += _scan_messages(db, owner, words, limit, "AND t.indexed < t.last AND e.seq > t.indexed")
     return sorted(found, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
+
+
+def _has_many_matches(db: sqlite3.Connection, match: str) -> bool:
+    query = "SELECT count(*) FROM (SELECT 1 FROM said WHERE said MATCH ? LIMIT ?)"
+    (number,) = db.execute(query, (match, MANY_MATCHES)).fetchone()
+    return bool(number == MANY_MATCHES)
+
+
+def _search_latest(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit] | None:
+    """Search the latest threads of an owner; return None if some of the newest hits may be in others.
+
+    Most of these threads contain a frequent word, and the index would return its hits in all threads to be sorted. A
+    message is not newer than the last write to its thread.
+    """
+    query = (
+        f"{HIT_COLUMNS}, t.updated FROM threads t INDEXED BY by_updated CROSS JOIN entries e ON e.thread = t.key "
+        "WHERE t.owner = ? AND e.kind = 'message' ORDER BY t.updated DESC, t.key DESC, e.seq DESC"
+    )
+    hits: list[Hit] = []
+    newest: list[float] = []  # a heap of the times of the newest hits
+    for number, row in enumerate(db.execute(query, (owner,))):
+        if number == LATEST_MESSAGES:
+            return None
+        id, title, seq, at, data, kind, sum, updated = row
+        if len(newest) == limit and updated < newest[0]:
+            break
+        text = rows.message_text(rows.entry_from_row(id, seq, (seq, kind, at, data, sum))["data"])
+        if all(word in rows.fold_text(text) for word in words):
+            hits.append(Hit(id, title, seq, at, rows.make_excerpt(text, words[0])))
+            heappush(newest, at) if len(newest) < limit else heappushpop(newest, at)
+    return sorted(hits, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
 
 
 def _scan_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int, which: str) -> list[Hit]:

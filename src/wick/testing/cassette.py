@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Literal
 
-from wick._internal.redaction import PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
+from wick._internal.redaction import KEY_FORMS, PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
 from wick.errors import ConfigError, ModelError
 from wick.messages import Part
 from wick.models import resolve
@@ -39,11 +38,6 @@ _HEADER = """\
 # Model replies, recorded by wick. Texts can be edited: `chunks` counts only while it fits its text.
 # Record missing and changed replies with `pytest --wick-record`, all of them with `pytest --wick-record-all`.
 """
-# Keys in the usual forms of providers, and credentials of headers.
-_KEY_FORMS = re.compile(
-    r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|\b(?:gh[pousr]_|github_pat_|glpat-|hf_|xox[abprs]-)[A-Za-z0-9_-]{16,}"
-    r"|\bAKIA[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}|(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9._~+/=-]{16,}"
-)
 
 
 @dataclass(slots=True)
@@ -77,7 +71,7 @@ class _Placeholders:
             value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as messages repair texts
             for text in sorted(self.replace, key=len, reverse=True):
                 value = value.replace(text, self.replace[text])
-            return _KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_text(value))
+            return KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_text(value))
         if isinstance(value, list):
             return [self.hide(inner, key) for inner in value]
         if isinstance(value, dict):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from wick import errors
@@ -192,22 +192,21 @@ def _split_text(text: str, event: Json, words: str = "") -> list[str]:
     ]
     if not lengths or sum(lengths) != len(text):
         return re.findall(words, text) if words else [text]
-    ends = [sum(lengths[: number + 1]) for number in range(len(lengths))]
-    return [text[end - length : end] for length, end in zip(lengths, ends, strict=True)]
+    return [text[end - length : end] for length, end in zip(lengths, accumulate(lengths), strict=True)]
 
 
 def _decode_error(event: Json) -> Exception:
-    """Return a recorded error. If its class cannot be found, return a ModelError with the same message."""
+    """Return a recorded error. If its class is not loaded, return a ModelError with the same message.
+
+    A cassette is data: no module is imported because a cassette names it.
+    """
     name, message = str(event["error"]), str(event.get("message", ""))
     module, _, path = name.rpartition(":")
     kind: Any = getattr(errors, path, getattr(builtins, path, None))
     if module:
-        try:
-            kind = import_module(module)
-            for part in path.split("."):
-                kind = getattr(kind, part)
-        except (ImportError, AttributeError):
-            kind = None
+        kind = sys.modules.get(module)
+        for part in path.split("."):
+            kind = getattr(kind, part, None)
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         return ModelError(f"{name}: {message}")
     error = kind.__new__(kind)

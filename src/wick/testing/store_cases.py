@@ -420,6 +420,23 @@ class StoreCases(AsyncCases):
         with self.assert_refused("conflict"):
             await store.lease("ada", "t", "other", 60)
 
+    async def test_several_leases_are_renewed_at_once(self, store: Store) -> None:
+        held = {id: await hold_thread(store, id, seconds=0.5) for id in ("a", "b", "c")}
+        leases = [("ada", id, thread.lease.fence) for id, thread in held.items()]
+        await store.release("ada", "b", held["b"].lease.fence)
+        await store.delete("ada", "c")
+        first, *others = await store.renew_all(
+            [*leases, ("bob", "a", leases[0][2]), ("ada", "a", leases[0][2] + 1_000)], 60
+        )
+        assert first is not None and first.until > held["a"].lease.until + 30 and others == [None] * 4
+        assert (first.fence, first.holder) == (held["a"].lease.fence, "me")
+        await asyncio.sleep(0.6)
+        with self.assert_refused("conflict"):
+            await store.lease("ada", "a", "other", 60)
+        await store.lease("ada", "b", "other", 60)
+        with self.assert_refused("invalid", "a lease lasts for some seconds"):
+            await store.renew_all(leases, 0)
+
     @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), None, "1", True])
     async def test_a_lease_lasts_for_some_seconds(self, store: Store, seconds: Any) -> None:
         await store.create("ada", "t")
@@ -764,6 +781,20 @@ class StoreCases(AsyncCases):
             await (await hold_thread(store, "t", owner)).log("run_start", run="r")
         assert {thread.owner for thread in (await store.unfinished()).threads} == {"ada", "bob"}
 
+    async def test_unfinished_threads_of_a_holder_are_skipped(self, store: Store) -> None:
+        for id in ("held", "released", "expired"):
+            mine = await hold_thread(store, id, seconds=0.3 if id == "expired" else 60)
+            await mine.log("run_start", run="r")
+            if id == "released":
+                await store.release("ada", id, mine.lease.fence)
+        await asyncio.sleep(0.4)
+
+        async def ids(holder: str) -> list[str]:
+            return [thread.id for thread in (await store.unfinished(skip_holder=holder)).threads]
+
+        assert await ids("m") == await ids("me") == ["released", "expired"]
+        assert await ids("") == await ids("me!") == await ids("%") == ["held", "released", "expired"]
+
     async def test_searching(self, store: Store) -> None:
         mine = await hold_thread(store, title="Trip")
         await mine.say("user", "Book a FLIGHT to Zürich, ß or 日本語のテスト.")
@@ -941,7 +972,7 @@ class StoreCases(AsyncCases):
     async def test_every_method_with_an_owner_is_tried(self) -> None:
         methods = {name for name, method in vars(Store).items() if inspect.isfunction(method) and name[0] != "_"}
         owned = {name for name in methods if "owner" in inspect.signature(getattr(Store, name)).parameters}
-        assert owned == set(TRIES) and methods - owned == {"unfinished", "close"}
+        assert owned == set(TRIES) and methods - owned == {"unfinished", "renew_all", "close"}
 
     async def test_threads_of_other_owners_are_not_found(self, store: Store) -> None:
         own_rows = await hold_thread(store)

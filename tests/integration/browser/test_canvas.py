@@ -122,7 +122,7 @@ def test_a_document_is_written_and_read(ada: Page, api: ApiClient) -> None:
 def test_a_file_written_by_the_agent_opens(ada: Page) -> None:
     send_and_wait(ada, "Write a document about lighthouses to lights.md")
     expect(ada.get_by_role("tab", name="lights.md")).to_be_visible()
-    expect(ada.locator("article.document")).to_contain_text(re.compile("lighthouse", re.I))
+    expect(ada.locator("article.canvas-document")).to_contain_text(re.compile("lighthouse", re.I))
 
 
 def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(

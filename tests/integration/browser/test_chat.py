@@ -34,7 +34,7 @@ BRING = """([encoded, way]) => {
     document.getElementById('message').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, ...how}))
     return
   }
-  const place = document.querySelector('.chat')
+  const place = document.querySelector('.chat-chat')
   for (const kind of ['dragover', 'drop']) place.dispatchEvent(new DragEvent(kind, {dataTransfer: data, ...how}))
 }"""
 
@@ -49,7 +49,7 @@ def said(api: ApiClient, thread: str) -> list[str]:
 
 
 def replies(page: Page) -> str:
-    return "\n".join(page.locator("article.reply").all_inner_texts())
+    return "\n".join(page.locator("article.chat-reply").all_inner_texts())
 
 
 # -- signing in -------------------------------------------------------------------------------------------------------
@@ -145,20 +145,20 @@ def test_background_tasks_show_their_status(browser: Browser, server: ServerProc
     with open_page(browser, server, agent="caller") as page:
         inner = calls(("wait", {"name": "later"}))
         send_message(page, calls(("start_task", {"agent": "helper", "prompt": inner})))
-        tasks = page.locator(".tasks")
+        tasks = page.locator(".chat-tasks")
         expect(tasks).to_contain_text("1 of 1 running")
         (server.folder / "later").touch()
         expect(tasks).to_contain_text("1 finished")
         wait_until_idle(page)
         page.reload()
-        expect(page.locator(".tasks")).to_contain_text("1 finished")
+        expect(page.locator(".chat-tasks")).to_contain_text("1 finished")
 
 
 def test_todos_are_a_checklist(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     todos = [{"id": "1", "title": "Sow", "status": "done"}, {"id": "2", "title": "Reap", "status": "in_progress"}]
     with open_page(browser, server, agent="caller") as page:
         send_message(page, calls(("write_todos", {"todos": todos}), ("wait", {"name": "grown"})))
-        listed = page.locator(".todos")
+        listed = page.locator(".chat-todos")
         expect(listed).to_contain_text("1 of 2 done: Reap")
         expect(listed.get_by_role("listitem").filter(has_text="Sow").get_by_role("img")).to_have_accessible_name("done")
         (server.folder / "grown").touch()
@@ -175,7 +175,7 @@ def test_reasoning_is_folded_away(browser: Browser, server: ServerProcess, api: 
         expect(page.get_by_text("Thinking…")).to_be_visible()
         (server.folder / "weighed").touch()
         wait_until_idle(page)
-        folded = page.locator("details.reasoning")
+        folded = page.locator("details.chat-reasoning")
         expect(folded.get_by_text("weigh", exact=True)).to_be_hidden()
         folded.get_by_text("Reasoning").click()
         expect(folded.locator("strong")).to_have_text("weigh")
@@ -186,8 +186,8 @@ def test_reasoning_is_folded_away(browser: Browser, server: ServerProcess, api: 
             "Let me **weigh** this. It is heavy.",
         )
         page.reload()
-        page.locator("details.reasoning").get_by_text("Reasoning").click()
-        expect(page.locator("details.reasoning strong")).to_be_visible()
+        page.locator("details.chat-reasoning").get_by_text("Reasoning").click()
+        expect(page.locator("details.chat-reasoning strong")).to_be_visible()
 
 
 # -- while it runs ----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_run_is_steered(browser: Browser, server: ServerProcess, api: ApiClien
         (server.folder / "steered").touch()
         wait_until_idle(page)
         assert "I have heard: wait for steered / and think of the otters" in replies(page)
-        assert page.locator("article.said").count() == 2
+        assert page.locator("article.chat-said").count() == 2
         assert len(api.thread(open_thread_id(page))["ends"]) == 1, "it was one run"
 
 
@@ -212,7 +212,7 @@ def test_a_run_is_stopped(browser: Browser, server: ServerProcess, api: ApiClien
         page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
         page.get_by_role("button", name="Stop").click()
         wait_until_idle(page)
-        expect(page.locator(".ended")).to_contain_text("cancelled")
+        expect(page.locator(".chat-ended")).to_contain_text("cancelled")
         assert api.thread(open_thread_id(page))["ends"][0]["outcome"] == "cancelled"
 
 
@@ -221,7 +221,7 @@ def test_messages_sent_at_once_keep_their_order(browser: Browser, server: Server
         for words in ("10 0.05", "2 0.01", "3 0.01"):  # before there is a thread
             send_message(page, words)
         wait_until_idle(page)
-        expect(page.locator("article.said")).to_have_count(3)
+        expect(page.locator("article.chat-said")).to_have_count(3)
         thread = open_thread_id(page)
 
         def titled() -> list[str]:
@@ -247,10 +247,10 @@ def test_a_thread_is_forked_from_any_message(
         for words in ("one", "two", "three"):
             send_and_wait(page, words)
         before, count = open_thread_id(page), len(api("GET", "/threads")["threads"])
-        act(page, page.locator(f"article.{kind}").nth(1), "Fork", click_count=2)
+        act(page, page.locator(f"article.chat-{kind}").nth(1), "Fork", click_count=2)
         page.wait_for_url(lambda url: before not in url)
-        expect(page.locator("article.said")).to_have_count(2)
-        expect(page.locator("article.reply")).to_have_count(1 if kind == "said" else 2)
+        expect(page.locator("article.chat-said")).to_have_count(2)
+        expect(page.locator("article.chat-reply")).to_have_count(1 if kind == "said" else 2)
         fork = api.thread(open_thread_id(page))
         seqs = [message["seq"] for message in fork["messages"]]
         assert (fork["meta"]["forked_from"], fork["meta"]["forked_at"]) == (before, seqs[-1])
@@ -262,22 +262,22 @@ def test_any_message_can_be_edited_or_resent(browser: Browser, server: ServerPro
     with open_page(browser, server, agent="echo") as page:
         for words in ("one", "two", "three"):
             send_and_wait(page, words)
-        act(page, page.locator("article.said").nth(1), "Edit")
+        act(page, page.locator("article.chat-said").nth(1), "Edit")
         page.get_by_label("Your message").fill("better\nwords")
         page.reload()  # drafts are not lost
         expect(page.get_by_label("Your message")).to_have_value("better\nwords")
         page.get_by_role("button", name="Resend").dblclick()
-        expect(page.locator("article.reply")).to_have_text([re.compile("one"), re.compile("better")])
+        expect(page.locator("article.chat-reply")).to_have_text([re.compile("one"), re.compile("better")])
         wait_until_idle(page)
         assert said(api, open_thread_id(page)) == ["one", "better\nwords"]
-        lines = page.locator("article.said").nth(1).locator("p").inner_text()
+        lines = page.locator("article.chat-said").nth(1).locator("p").inner_text()
         assert lines == "better\nwords", "lines are shown as they were written"
         page.on("dialog", lambda dialog: dialog.accept())  # a later message is removed
-        act(page, page.locator("article.reply").first, "Retry")
-        expect(page.locator("article.said")).to_have_count(1)
+        act(page, page.locator("article.chat-reply").first, "Retry")
+        expect(page.locator("article.chat-said")).to_have_count(1)
         wait_until_idle(page)
         assert said(api, open_thread_id(page)) == ["one"]
-        expect(page.locator("article.reply")).to_have_count(1)
+        expect(page.locator("article.chat-reply")).to_have_count(1)
 
 
 def test_a_thread_keeps_its_agent(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
@@ -296,7 +296,7 @@ def test_a_thread_keeps_its_agent(browser: Browser, server: ServerProcess, api: 
 def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: ApiClient) -> None:
     send_and_wait(ada, "Write the word capybara to thread.txt")
     thread = open_thread_id(ada)
-    row = ada.locator(".thread-row").filter(has=ada.locator("[aria-current]"))
+    row = ada.locator(".shell-thread-row").filter(has=ada.locator("[aria-current]"))
     row.hover()
     row.get_by_role("button", name=re.compile("^Rename")).click()
     ada.get_by_label("Title", exact=True).fill("About rodents")
@@ -336,7 +336,7 @@ def test_files_are_attached_by_paste_and_drop(
         expect(waiting.get_by_role("listitem")).to_have_count(2)
         page.get_by_role("button", name="Send").click()
         wait_until_idle(page)
-        sent = page.locator("article.said").get_by_role("list", name="Attached")
+        sent = page.locator("article.chat-said").get_by_role("list", name="Attached")
         expect(sent.locator("img")).to_have_count(1)
         expect(sent).to_contain_text("note.txt")
         (message,) = [m for m in api.thread(open_thread_id(page))["messages"] if m["role"] == "user"]

@@ -101,7 +101,7 @@ def wire(server: ServerProcess) -> Iterator[Wire]:
 
 
 def pieces(page: Page) -> list[str]:
-    return re.findall(r"piece\d+", "\n".join(page.locator("article.reply").all_inner_texts()))
+    return re.findall(r"piece\d+", "\n".join(page.locator("article.chat-reply").all_inner_texts()))
 
 
 def counted(most: int) -> list[str]:
@@ -130,7 +130,7 @@ def test_a_connection_that_is_cut_is_made_again(
 ) -> None:
     with open_page(browser, replace(server, url=wire.url), agent="slow", cut=True) as page:
         send_message(page, "60 0.05")
-        expect(page.locator("article.reply")).to_contain_text("piece5")
+        expect(page.locator("article.chat-reply")).to_contain_text("piece5")
         wire.cut()
         expect(page.get_by_text(LOST)).to_be_visible()
         send_message(page, "2 0.01")  # it is queued here and sent once
@@ -140,7 +140,7 @@ def test_a_connection_that_is_cut_is_made_again(
         wait_until_idle(page)
         shows(page, counted(60) + counted(2))
         assert heard(api, open_thread_id(page)) == ["60 0.05", "2 0.01"]
-        expect(page.locator("article.said")).to_have_count(2)
+        expect(page.locator("article.chat-said")).to_have_count(2)
 
 
 def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any) -> None:
@@ -151,7 +151,7 @@ def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any)
     ):
         send_and_wait(page, "2 0.01")
         send_message(page, "40 0.05")
-        expect(page.locator("article.reply").last).to_contain_text("piece5")
+        expect(page.locator("article.chat-reply").last).to_contain_text("piece5")
         page.locator("#message").fill("half a thought")
         server.stop()
         expect(page.get_by_text(LOST)).to_be_visible()
@@ -162,7 +162,7 @@ def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any)
         expect(page.locator("#message")).to_have_value("half a thought")
         page.locator("#message").fill("30 0.05")
         page.locator("#message").press("Enter")
-        expect(page.locator("article.reply").last).to_contain_text("piece5")
+        expect(page.locator("article.chat-reply").last).to_contain_text("piece5")
         server.kill()  # the stream stops in the middle of a word
         server.start()
         wait_until_idle(page)
@@ -178,7 +178,7 @@ def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, serve
         expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
         wire.mend()
         page.get_by_role("button", name="Try again").click()
-        expect(page.locator("article.reply")).to_contain_text("here I am")
+        expect(page.locator("article.chat-reply")).to_contain_text("here I am")
         assert open_thread_id(page) == thread
 
 
@@ -188,19 +188,19 @@ def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, serve
 def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="slow") as page:
         send_message(page, "40 0.05")
-        expect(page.locator("article.reply")).to_contain_text("piece5")
+        expect(page.locator("article.chat-reply")).to_contain_text("piece5")
         page.reload()
         wait_until_idle(page)
         shows(page, counted(40))
-        assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
+        assert page.locator("article.chat-said").count() == page.locator("article.chat-reply").count() == 1
 
 
 def test_a_reopened_thread_continues_its_stream(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="slow") as page:
         send_message(page, "40 0.05")
-        expect(page.locator("article.reply")).to_contain_text("piece3")
+        expect(page.locator("article.chat-reply")).to_contain_text("piece3")
         page.get_by_role("button", name="New thread").click()
-        expect(page.locator(".welcome")).to_be_visible()
+        expect(page.locator(".chat-welcome")).to_be_visible()
         page.go_back()
         wait_until_idle(page)
         shows(page, counted(40))
@@ -214,7 +214,7 @@ def test_a_reload_keeps_pending_messages_and_drafts(browser: Browser, server: Se
         expect(page.get_by_text("The agent reads this at its next step.")).to_be_visible()
         page.locator("#message").fill("half a thought")
         page.reload()
-        waits = page.locator(".item.pending")
+        waits = page.locator(".chat-item.chat-pending")
         expect(waits).to_contain_text("and think of the otters")
         api(
             "POST",
@@ -226,26 +226,28 @@ def test_a_reload_keeps_pending_messages_and_drafts(browser: Browser, server: Se
         expect(page.locator("#message")).to_have_value("half a thought")
         (server.folder / "reloaded").touch()
         wait_until_idle(page)
-        expect(page.locator("article.said")).to_have_count(3)
-        expect(page.locator("article.reply").last).to_contain_text("reloaded / and think of the otters / and of newts")
+        expect(page.locator("article.chat-said")).to_have_count(3)
+        expect(page.locator("article.chat-reply").last).to_contain_text(
+            "reloaded / and think of the otters / and of newts"
+        )
 
 
 def test_two_windows_show_the_same_once(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="echo", refused=404) as one, open_page(browser, server, refused=404) as two:
         send_and_wait(one, "from the first")
         two.goto(f"/#thread={open_thread_id(one)}")
-        expect(two.locator("article.reply")).to_contain_text("from the first")
+        expect(two.locator("article.chat-reply")).to_contain_text("from the first")
         send_and_wait(two, "from the second")
         look(one)
-        expect(one.locator("article.reply")).to_have_count(2)
+        expect(one.locator("article.chat-reply")).to_have_count(2)
         for page in (one, two):
-            expect(page.locator("article.said")).to_have_count(2)
+            expect(page.locator("article.chat-said")).to_have_count(2)
         one.locator("#message").fill("half a thought")
         api("DELETE", f"/threads/{open_thread_id(one)}")
         look(one)
         expect(one.get_by_text("Thread not found")).to_be_visible()
         expect(one.locator("#message")).to_have_value("half a thought")  # it is not lost with the thread
-        expect(one.locator(".welcome")).to_be_visible()
+        expect(one.locator(".chat-welcome")).to_be_visible()
         wait_for(lambda: "#thread" not in one.url)
 
 
@@ -266,10 +268,10 @@ def test_a_hidden_window_disconnects_and_catches_up(browser: Browser, server: Se
         wait_for(lambda: api.thread(thread)["messages"][-1]["content"].startswith("I have heard"))
         assert page.get_by_text("I have heard").count() == 0
         page.evaluate(HIDE, False)
-        replies = page.locator("article.reply")  # one with a tool call, and one with its result
+        replies = page.locator("article.chat-reply")  # one with a tool call, and one with its result
         expect(replies).to_contain_text(["I wait.", "I have heard: wait for unseen.txt"])
         wait_until_idle(page)
-        expect(page.locator("article.said")).to_have_count(1)
+        expect(page.locator("article.chat-said")).to_have_count(1)
 
 
 # -- refusals of the server -------------------------------------------------------------------------------------------
@@ -287,10 +289,10 @@ def test_a_refused_message_returns_to_the_input(browser: Browser, server: Server
         send_message(page, "many words")
         expect(page.get_by_text("It is too much. Say less.")).to_be_visible()
         expect(page.locator("#message")).to_have_value("many words")
-        expect(page.locator("article.said")).to_have_count(0)
+        expect(page.locator("article.chat-said")).to_have_count(0)
         page.unroute("**/stream")
         page.locator("#message").press("Enter")
-        expect(page.locator("article.reply")).to_have_text(re.compile("many words"))
+        expect(page.locator("article.chat-reply")).to_have_text(re.compile("many words"))
 
 
 def test_a_server_that_has_too_much_to_do_is_asked_again(
@@ -316,7 +318,7 @@ def test_after_sign_out_the_user_signs_in_and_continues(browser: Browser, server
         look(page)
         page.get_by_label("Access token").wait_for()
         sign_in_again(page)
-        expect(page.locator("article.reply")).to_contain_text("before")
+        expect(page.locator("article.chat-reply")).to_contain_text("before")
         expect(page.locator("#message")).to_have_value("half a thought")
         page.get_by_role("button", name="Sign out ada").click()
         page.get_by_label("Access token").wait_for()

@@ -73,16 +73,16 @@ def watched(browser: Browser, server: ServerProcess) -> Iterator[Page]:
         assert (
             page.locator("[onerror], [onload], iframe[srcdoc*=caught]:not([sandbox]), a[href^=javascript]").count() == 0
         )
-        assert page.locator(".items script, .items img:not([src^='data:']), .items style").count() == 0
+        assert page.locator(".chat-items script, .chat-items img:not([src^='data:']), .chat-items style").count() == 0
 
 
 def test_words_and_titles_run_nothing(watched: Page, server: ServerProcess) -> None:
     watched.select_option("#agent", "echo")
     send_and_wait(watched, BAIT)  # a user message and an agent message
     for who in ("said", "reply"):
-        expect(watched.locator(f"article.{who}")).to_contain_text("caught()")
+        expect(watched.locator(f"article.chat-{who}")).to_contain_text("caught()")
     open_api_client(server, "bob")("PATCH", f"/threads/{open_thread_id(watched)}", {"title": BAIT[:400]})
-    expect(watched.locator(".thread-row b").first).to_contain_text("<script>")
+    expect(watched.locator(".shell-thread-row b").first).to_contain_text("<script>")
     watched.get_by_placeholder("Search").fill("caught")
     expect(watched.get_by_role("list", name="Search results")).to_contain_text("<script>")
     watched.keyboard.press("Escape")
@@ -94,7 +94,7 @@ def test_tools_files_and_errors_run_nothing(watched: Page, server: ServerProcess
     bob = open_api_client(server, "bob")
     bob.write(NAME, BAIT)
     send_and_wait(watched, f"Run the command: echo '{BAIT.replace(chr(39), '')}'")
-    for head in watched.locator(".call-head").all():
+    for head in watched.locator(".chat-call-head").all():
         head.click()
     send_and_wait(watched, f"Read `{NAME}`")
     send_and_wait(watched, "Read `<img src=x onerror=caught()>missing.txt`")
@@ -133,7 +133,7 @@ def test_questions_skills_and_todos_run_nothing(watched: Page, server: ServerPro
     box.get_by_placeholder("Reason, or").fill(BAIT)
     box.get_by_role("button", name="Deny").click()
     wait_until_idle(watched)
-    expect(watched.locator("article.reply").last).to_contain_text("caught()")
+    expect(watched.locator("article.chat-reply").last).to_contain_text("caught()")
     panel = open_panel(watched, "Agent")
     panel.get_by_role("tab", name="Tools and skills").click()
     expect(panel.get_by_role("switch", name="Skill bait")).to_be_visible()
@@ -152,10 +152,10 @@ def drawn(page: Page) -> None:
 
 def _thread(page: Page) -> None:
     page.goto("/#thread=furnished")
-    expect(page.locator("article.reply")).not_to_have_count(0)
-    for head in page.locator(".call-head").all():
+    expect(page.locator("article.chat-reply")).not_to_have_count(0)
+    for head in page.locator(".chat-call-head").all():
         head.click()
-    page.locator("details.why summary").first.click()
+    page.locator("details.chat-why summary").first.click()
     expect(page.get_by_role("table", name="Verdicts of hooks").first).to_be_visible()
 
 
@@ -253,12 +253,12 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: ServerProces
         keys.type("theme: dark")
         keys.press("Enter")
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-        page.locator(".items").focus()
+        page.locator(".chat-items").focus()
         keys.press("?")
         expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
         keys.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
-        page.locator(".items").focus()
+        page.locator(".chat-items").focus()
         keys.press("k")
         expect(page.locator("article:focus")).to_have_count(1)
         before = open_thread_id(page)
@@ -266,7 +266,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: ServerProces
         keys.press("Enter")
         page.wait_for_url(lambda url: before not in url)
         keys.press("n")
-        expect(page.locator(".welcome")).to_be_visible()
+        expect(page.locator(".chat-welcome")).to_be_visible()
         keys.press("Escape")
         keys.press("Control+k")
         keys.type("switch to echo")
@@ -306,7 +306,7 @@ def test_a_phone_is_wide_enough(browser: Browser, server: ServerProcess, furnish
             page.get_by_role("button", name=f"Close {panel}", exact=True).click()
         page.get_by_role("button", name="Threads").click()
         page.get_by_role("button", name="New thread").click()
-        expect(page.locator(".welcome")).to_be_visible()
+        expect(page.locator(".chat-welcome")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -77,7 +77,7 @@ def _done(page: Page, api: ApiClient, text: str) -> None:
     """In the arguments and results of a tool."""
     page.select_option("#agent", "default")
     send_and_wait(page, "Run the command: echo '" + text.replace("'", "").replace("\n", " ") + "'")
-    for head in page.locator(".call-head").all():
+    for head in page.locator(".chat-call-head").all():
         head.click()
     open_panel(page, "Trace")
     _drawn(page)

@@ -55,13 +55,13 @@ def test_switching_a_hook_changes_behaviour(browser: Browser, server: ServerProc
         expect(switch).not_to_be_checked()
         assert root.hook("permissions")["on"] is False
         send_and_wait(page, RISKY)
-        expect(page.locator(".call.done")).to_have_count(1)  # it ran without a question
+        expect(page.locator(".chat-call[data-state=done]")).to_have_count(1)  # it ran without a question
         root("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
         expect(switch).to_be_checked()
         send_message(page, RISKY)
         page.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
         wait_until_idle(page)
-        expect(page.locator(".call.failed")).to_have_count(1)
+        expect(page.locator(".chat-call[data-state=failed]")).to_have_count(1)
 
 
 def test_users_cannot_switch_protective_hooks(ada: Page, api: ApiClient) -> None:
@@ -125,7 +125,7 @@ def test_a_refused_rule_stays_in_the_form(browser: Browser, server: ServerProces
         panel = about(page, "Permissions")
         panel.get_by_label("Rule", exact=True).fill("Bash(echo")
         panel.get_by_role("button", name="Add").click()
-        expect(page.locator(".notices")).to_contain_text("Bash(echo")
+        expect(page.locator(".shell-notices")).to_contain_text("Bash(echo")
         expect(panel.get_by_label("Rule", exact=True)).to_have_value("Bash(echo")
         assert _own_rules(open_api_client(server, "olga")) == []
 
@@ -190,7 +190,7 @@ def test_the_onion_is_drawn_as_the_server_reports_it(ada: Page, api: ApiClient) 
     for operation in api("GET", "/agents/default/onion")["operations"]:
         name = operation["operation"].replace("_", " ").capitalize()
         panel.get_by_role("group", name="Operation").get_by_role("button", name=name, exact=True).click()
-        rings = panel.locator("svg .ring circle")
+        rings = panel.locator("svg g[data-position] circle")
         expect(rings).to_have_count(len(operation["rings"]) + len(operation["guards"]))
     told = panel.locator("figcaption")
     expect(told).to_contain_text("hooks around every tool use")
@@ -201,15 +201,15 @@ def test_the_onion_is_drawn_as_the_server_reports_it(ada: Page, api: ApiClient) 
 def test_a_ring_shows_its_decisions_in_the_shown_run(ada: Page) -> None:
     send_and_wait(ada, "Run the command: echo rings")
     panel = about(ada, "Onion")
-    ring = panel.locator("svg g.ring", has=ada.locator("circle[aria-label^='permissions.check']"))
+    ring = panel.locator("svg g[data-position]", has=ada.locator("circle[aria-label^='permissions.check']"))
     told = panel.locator("figcaption")
     _point_at(ada, ring)
     expect(told).to_contain_text("passed once")
-    expect(ring).not_to_have_class(re.compile("acted"))
+    expect(ring).not_to_have_class(re.compile("onion-acted"))
     send_message(ada, RISKY)
     ada.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
     wait_until_idle(ada)
-    expect(ring).to_have_class(re.compile("acted"))
+    expect(ring).to_have_class(re.compile("onion-acted"))
     _point_at(ada, ring)
     expect(told).to_contain_text("asked the user once")
 
@@ -243,7 +243,7 @@ def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Ser
         place.get_by_role("button", name="Local Docker").click()
         wait_for(lambda: root("GET", "/agents/boxed/backend")["mode"] == "remote")
         send_and_wait(page, WHERE)
-        expect(page.locator("article.reply").last).to_contain_text("in a container")
+        expect(page.locator("article.chat-reply").last).to_contain_text("in a container")
         expect(status).to_have_text("launched")
         assert len(_containers(engine, root)) == 1
         place.get_by_role("button", name="Stop").click()
@@ -255,7 +255,7 @@ def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Ser
         place.get_by_role("button", name="This machine").click()
         expect(place.get_by_role("button", name="This machine")).to_have_attribute("aria-pressed", "true")
         send_and_wait(page, WHERE)
-        expect(page.locator("article.reply").last).to_contain_text("on the machine")
+        expect(page.locator("article.chat-reply").last).to_contain_text("on the machine")
         root("PATCH", "/agents/boxed/backend", {"mode": "remote"})
         expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
         root("DELETE", "/agents/boxed")
@@ -274,7 +274,7 @@ def test_the_agent_moves_to_a_remote_engine(browser: Browser, server: ServerProc
         expect(place).to_contain_text(f"tcp://127.0.0.1:{port}")
         assert root("GET", "/agents/far/backend")["sandbox_url"] == f"tcp://127.0.0.1:{port}"
         send_and_wait(page, WHERE)
-        expect(page.locator("article.reply").last).to_contain_text("in a container")
+        expect(page.locator("article.chat-reply").last).to_contain_text("in a container")
         root("PATCH", "/agents/far/backend", {"mode": "remote"})
         expect(place.get_by_role("button", name="Local Docker")).to_have_attribute("aria-pressed", "true")
         root("DELETE", "/agents/far")
@@ -290,7 +290,7 @@ def test_a_start_failure_shows_its_reason(browser: Browser, server: ServerProces
         expect(place).to_contain_text("tcp://127.0.0.1:9")
         place.get_by_role("button", name="Start").click()
         expect(place.get_by_role("status")).to_have_text("error")
-        expect(place.locator(".facts")).to_contain_text("127.0.0.1:9")
+        expect(place.locator(".panels-facts")).to_contain_text("127.0.0.1:9")
         place.get_by_role("button", name="This machine").click()
         wait_for(lambda: root("GET", "/agents/default/backend")["mode"] == "local")
 
@@ -328,10 +328,10 @@ def test_the_trace_of_a_run_is_a_waterfall(ada: Page, api: ApiClient) -> None:
     first, second = [run["run_id"] for run in api("GET", f"/threads/{open_thread_id(ada)}/runs")["runs"]]
     chosen = ada.get_by_role("complementary", name="Trace").get_by_label("Run")
     for message, run in (
-        (ada.locator("article.said").first, first),
-        (ada.locator("article.said").last, second),
-        (ada.locator("article.reply").first, first),
-        (ada.locator("article.reply").last, second),
+        (ada.locator("article.chat-said").first, first),
+        (ada.locator("article.chat-said").last, second),
+        (ada.locator("article.chat-reply").first, first),
+        (ada.locator("article.chat-reply").last, second),
     ):
         message.hover()
         message.get_by_role("button", name="Trace", exact=True).click()
@@ -360,7 +360,7 @@ def test_a_trace_is_filtered_and_inspected(ada: Page) -> None:
     spans.last.click()
     expect(panel.get_by_role("table", name="Verdicts of hooks")).to_contain_text("permissions.check")
     panel.get_by_label("Filter spans").fill("")
-    end = panel.locator(".axis small").last
+    end = panel.locator(".trace-axis small").last
     whole = end.text_content()
     panel.get_by_role("tree").focus()
     ada.keyboard.press("Home")
@@ -374,7 +374,7 @@ def test_usage_matches_the_server_counts(ada: Page, api: ApiClient) -> None:
     api.ask("default", "What can you do?")
     panel = open_panel(ada, "Usage")
     runs = api("GET", "/usage")["total"]["runs"]
-    total = panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")
+    total = panel.locator("dl.usage-totals div").filter(has_text="Runs").locator("dd")
     expect(total).to_have_text(str(runs))
     send_and_wait(ada, "What can you do?")
     expect(total).to_have_text(str(runs + 1))
@@ -388,7 +388,7 @@ def test_usage_is_split_by_agent_and_by_model(ada: Page, api: ApiClient) -> None
     panel = open_panel(ada, "Usage")
     measures = panel.get_by_role("group", name="Measure")
     measures.get_by_role("button", name="Runs").click()
-    chart, parts = panel.locator("figure.chart"), panel.get_by_role("group", name="Split")
+    chart, parts = panel.locator("figure[data-chart]"), panel.get_by_role("group", name="Split")
     rows = api("GET", "/usage")["rows"]
     for split in ("model", "agent"):
         parts.get_by_role("button", name=f"by {split}").click()
@@ -397,12 +397,12 @@ def test_usage_is_split_by_agent_and_by_model(ada: Page, api: ApiClient) -> None
         for row in rows:
             sums[row[split]] = sums.get(row[split], 0) + row["runs"]
         assert len(sums) >= 2
-        assert {*chart.locator(".legend li").all_text_contents()} == {*sums}
+        assert {*chart.locator(".chart-legend li").all_text_contents()} == {*sums}
         shares = panel.get_by_role("region", name=f"By {split}").get_by_role("listitem")
         assert {*shares.all_text_contents()} == {f"{name}{amount}" for name, amount in sums.items()}
     panel.get_by_label("Agent", exact=True).select_option("echo")
     only = str(sum(row["runs"] for row in rows if row["agent"] == "echo"))
-    expect(panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")).to_have_text(only)
+    expect(panel.locator("dl.usage-totals div").filter(has_text="Runs").locator("dd")).to_have_text(only)
 
 
 def test_replay_shows_calls_that_a_rule_would_block(browser: Browser, server: ServerProcess) -> None:
@@ -413,7 +413,7 @@ def test_replay_shows_calls_that_a_rule_would_block(browser: Browser, server: Se
         panel.get_by_label("Threads").select_option("this")
         panel.get_by_label("Deny").fill("Bash(echo replayed*)")
         panel.get_by_role("button", name="Replay", exact=True).click()
-        changed = panel.locator("li.changed")
+        changed = panel.locator("li.replay-changed")
         expect(changed).to_have_count(1)
         expect(changed).to_contain_text("would be blocked")
         assert _own_rules(olga) == [], "nothing was changed"
@@ -425,7 +425,7 @@ def test_replay_shows_calls_that_a_rule_would_block(browser: Browser, server: Se
 def test_replay_shows_calls_that_other_guards_would_block(ada: Page, api: ApiClient) -> None:
     api.ask("default", "Run the command: echo elsewhere", thread_id="replayed-elsewhere")  # seen, though not open
     panel = open_panel(ada, "Replay")
-    changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
+    changed = panel.locator("li.replay-changed").filter(has_text="echo elsewhere")
     for guards, verdict in (("ask", "would need approval"), ("plan", "would be blocked")):
         panel.get_by_label("Guards").select_option(guards)
         panel.get_by_role("button", name="Replay", exact=True).click()
@@ -457,7 +457,7 @@ def test_an_eval_report_shows_variants_and_what_was_done(browser: Browser, serve
         case.get_by_text("Arguments and result").first.click()
         expect(case.get_by_label("Arguments").first).to_contain_text("2000")
         case.get_by_role("button", name="Open the thread").click()
-        expect(page.locator("article.said")).to_contain_text("The conversation of a case")
+        expect(page.locator("article.chat-said")).to_contain_text("The conversation of a case")
 
 
 @pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])

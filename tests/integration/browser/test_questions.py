@@ -141,7 +141,7 @@ def test_another_message_is_not_an_approval(ada: Page, api: ApiClient) -> None:
     send_and_wait(ada, "What can you do?")
     expect(box).to_have_count(0)
     assert "example.com" not in results(api, open_thread_id(ada))[0]
-    expect(ada.locator("article.said")).to_have_count(2)
+    expect(ada.locator("article.chat-said")).to_have_count(2)
 
 
 # -- ask_user ---------------------------------------------------------------------------------------------------------

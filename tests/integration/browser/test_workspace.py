@@ -16,7 +16,7 @@ from server_process import ServerProcess
 DROP = """([path, dropped]) => {
   const data = new DataTransfer()
   for (const [name, text] of dropped) data.items.add(new File([text], name))
-  const place = path ? document.querySelector(`[data-path="${path}"]`) : document.querySelector('.files')
+  const place = path ? document.querySelector(`[data-path="${path}"]`) : document.querySelector('.files-files')
   for (const kind of ['dragover', 'drop']) {
     place.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}))
   }
@@ -88,7 +88,7 @@ def test_a_dropped_folder_is_uploaded_with_its_files(
         (tmp_path / path).write_text(f"this is {path}")
     with open_page(browser, server, refused=404) as page:  # the target is empty
         files = open_panel(page, "Files")
-        box = page.locator(".files").bounding_box()
+        box = page.locator(".files-files").bounding_box()
         assert box
         where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] - 10}
         dragged = {"items": [], "files": [str(tmp_path / "given")], "dragOperationsMask": 1}
@@ -129,7 +129,7 @@ def test_names_are_shown_verbatim(ada: Page, api: ApiClient) -> None:
         tree = open_panel(ada, "Files").get_by_role("tree")
         tree.get_by_role("treeitem", name=name.replace("\u202e", "\ufffd")).click()
         expect(ada.locator(".cm-content")).to_contain_text(f"I am {name}")
-    assert ada.evaluate("document.querySelectorAll('.side img').length") == 0
+    assert ada.evaluate("document.querySelectorAll('.shell-side img').length") == 0
 
 
 def test_a_server_that_stumbles_closes_no_folder(browser: Browser, server: ServerProcess, api: ApiClient) -> None:

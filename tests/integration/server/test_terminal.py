@@ -23,6 +23,8 @@ async def until(socket: aiohttp.ClientWebSocketResponse, text: bytes) -> bytes:
     async with asyncio.timeout(60):
         while text not in seen:
             message = await socket.receive()
+            if message.type == aiohttp.WSMsgType.TEXT:  # the greeting of a named shell
+                continue
             assert message.type == aiohttp.WSMsgType.BINARY, message
             seen += message.data
     return seen
@@ -71,6 +73,90 @@ async def test_invalid_utf8_closes_the_terminal_without_server_error(server: Ser
             while (await socket.receive()).type == aiohttp.WSMsgType.BINARY:
                 pass
     assert "Traceback" not in server.log
+
+
+async def greeting(socket: aiohttp.ClientWebSocketResponse) -> Any:
+    async with asyncio.timeout(60):
+        return json.loads(await socket.receive_str())
+
+
+def cut(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Break the connection, as a network that fails does."""
+    socket._response.connection.transport.abort()  # type: ignore[union-attr]
+
+
+async def test_a_named_shell_outlives_a_connection_that_breaks_off(server: ServerProcess) -> None:
+    named = f"{TERMINAL}?session={uuid4().hex}"
+    async with server.client() as ada:
+        socket = await ada.ws_connect(named)
+        assert await greeting(socket) == {"type": "session", "kept": False}
+        await socket.send_bytes(b"kept=yes; (sleep 0.5; echo la''ter) & echo first-$kept\n")
+        await until(socket, b"first-yes")
+        cut(socket)
+        async with ada.ws_connect(named) as again:
+            assert await greeting(again) == {"type": "session", "kept": True}
+            await until(again, b"first-yes")  # the output of before
+            await until(again, b"later")  # written while no client was connected
+            await again.send_bytes(b"echo second-$kept\n")
+            await until(again, b"second-yes")
+
+
+async def test_a_named_shell_ends_when_its_client_closes_it(server: ServerProcess) -> None:
+    named = f"{TERMINAL}?session={uuid4().hex}"
+    async with server.client() as ada:
+        async with ada.ws_connect(named) as socket:
+            assert not (await greeting(socket))["kept"]
+        async with ada.ws_connect(named) as socket:
+            assert not (await greeting(socket))["kept"]
+
+
+async def _close_code(socket: aiohttp.ClientWebSocketResponse) -> int:
+    async with asyncio.timeout(60):
+        while (message := await socket.receive()).type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+            pass
+    assert message.type == aiohttp.WSMsgType.CLOSE, message
+    return int(message.data)
+
+
+async def test_a_second_connection_takes_a_named_shell_over(server: ServerProcess) -> None:
+    named = f"{TERMINAL}?session={uuid4().hex}"
+    async with server.client() as ada, ada.ws_connect(named) as first:
+        assert not (await greeting(first))["kept"]
+        await first.send_bytes(b"taken=over; echo re''ady\n")
+        await until(first, b"ready")
+        async with ada.ws_connect(named) as second:
+            assert (await greeting(second))["kept"]
+            assert await _close_code(first) == 4001
+            await second.send_bytes(b"echo is-$taken\n")
+            await until(second, b"is-over")
+
+
+async def test_connections_that_begin_a_named_shell_at_once_share_one(server: ServerProcess) -> None:
+    named = f"{TERMINAL}?session={uuid4().hex}"
+    async with server.client() as ada:
+        begun = await asyncio.gather(*(ada.ws_connect(named) for _ in range(3)), return_exceptions=True)
+        sockets = [one for one in begun if not isinstance(one, BaseException)]  # others were taken over at once
+        ends = {asyncio.create_task(_close_code(socket)): socket for socket in sockets}
+        async with asyncio.timeout(60):
+            while len(running := {task for task in ends if not task.done()}) > 1:
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        (left,) = running
+        assert all(task.result() == 4001 for task in ends if task is not left)
+        left.cancel()
+        await asyncio.wait({left})
+        await ends[left].send_bytes(b"echo sti''ll\n")
+        await until(ends[left], b"still")
+        await ends[left].close()
+
+
+async def test_the_shell_of_another_user_is_another_one(server: ServerProcess) -> None:
+    named = f"{TERMINAL}?session=same"
+    async with server.client() as ada, server.client("bob") as bob:
+        socket = await ada.ws_connect(named)
+        await greeting(socket)
+        cut(socket)
+        async with bob.ws_connect(named) as other:
+            assert not (await greeting(other))["kept"]
 
 
 async def test_closing_a_terminal_kills_its_processes(server: ServerProcess) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,6 +57,16 @@ async def _said(reader: asyncio.StreamReader) -> bytes:
         while piece := await reader.read(65_536):
             said += piece
     return said
+
+
+async def test_responses_have_the_current_date(server: InProcessServer) -> None:
+    async with open_client(server) as client:
+        for _ in range(2):
+            begun = int(time.time())
+            async with client.get("/health") as answer:
+                date = parsedate_to_datetime(answer.headers["Date"]).timestamp()
+            assert begun <= date <= time.time()
+            await asyncio.sleep(1.1)  # until the next second
 
 
 async def test_a_silent_connection_is_closed(server: InProcessServer) -> None:

@@ -409,13 +409,13 @@ async def test_a_lost_lease_cannot_write(store: Store) -> None:
 async def test_a_lease_is_renewed_during_a_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[str] = []
     renewed: list[Any] = []
-    gate, renew = asyncio.Event(), store.renew
+    gate, renew = asyncio.Event(), store.renew_all
 
     async def noted(*args: Any) -> Any:
         renewed.append(await renew(*args))
         return renewed[-1]
 
-    monkeypatch.setattr(store, "renew", noted)
+    monkeypatch.setattr(store, "renew_all", noted)
     run = asyncio.create_task(
         Agent(slow_agent(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1")
     )

@@ -240,6 +240,39 @@ async def test_content_is_redacted(spans: Spans) -> None:
     assert spans.one("execute_tool secret").attributes["gen_ai.tool.call.arguments"] == '{"word":"*** again"}'
 
 
+@pytest.mark.parametrize("options", [{}, {"content": True, "redact": lambda text: text.replace("hunter2", "***")}])
+async def test_errors_and_reasons_are_content(spans: Spans, options: dict[str, Any]) -> None:
+    @tool
+    def broken(word: str) -> str:
+        """Fail."""
+        raise ToolError(f"{word} is wrong") if word == "hunter2" else ValueError(word)
+
+    @guard(ToolUse)
+    def never(use: ToolUse) -> Block | None:
+        return Block("not with hunter2") if use.args["word"] == "blocked" else None
+
+    @before(Step)
+    def enough(step: Step) -> Stop | None:
+        return Stop("enough of hunter2") if step.number == 2 else None
+
+    words = ("hunter2", "crash hunter2", "blocked")
+    calls = tool_calls_reply(*(ToolCall(f"c{number}", "broken", {"word": word}) for number, word in enumerate(words)))
+    hooks = [Tracing(**options), never, enough]
+    await Agent(Scripted(calls), tools=[broken], hooks=hooks).run("go")
+    with pytest.raises(ModelError):
+        await Agent(Scripted(ModelError("no hunter2")), hooks=[Tracing(**options)]).run("go")
+    assert not any("hunter2" in span.to_json() for span in spans)
+    failed = [span for span in spans if span.status.status_code is StatusCode.ERROR]
+    assert [span.name for span in failed] == ["execute_tool broken"] * 3 + [
+        "invoke_agent agent",
+        "step",
+        "chat scripted",
+    ]
+    assert all((span.attributes or {})["error.type"] for span in failed)
+    shown = {span.status.description for span in failed}
+    assert ("*** is wrong" in shown) if options else shown == {None}
+
+
 async def test_a_redactor_that_fails_leaves_no_content(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     def fail(text: str) -> str:
         raise ValueError("no")
@@ -321,7 +354,7 @@ async def test_decisions_are_events_of_the_span(spans: Spans) -> None:
     def never(use: ToolUse) -> Block:
         return Block("not today")
 
-    await echo_agent(never).run("go")
+    await echo_agent(Tracing(content=True), never).run("go")
     used = spans.one("execute_tool echo")
     (said,) = events(used, "hook")
     assert (said["hook"], said["verdict"], said["reason"]) == ("never", "block", "not today")
@@ -335,7 +368,8 @@ async def test_a_tool_that_fails_is_an_error_of_its_span_alone(spans: Spans) -> 
         """Fail."""
         raise ToolError("it is broken " + "x" * 1000)
 
-    await Agent(Scripted(tool_calls_reply(ToolCall("c1", "broken")), "done"), tools=[broken]).run("go")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "broken")), "done")
+    await Agent(model, tools=[broken], hooks=[Tracing(content=True)]).run("go")
     used = spans.one("execute_tool broken")
     assert used.status.status_code is StatusCode.ERROR
     assert used.status.description.startswith("it is broken") and len(used.status.description) == 500
@@ -367,7 +401,7 @@ async def test_a_call_that_cannot_be_made_is_no_tool_call(spans: Spans) -> None:
 
 async def test_a_model_that_fails_is_an_error_up_to_the_run(spans: Spans) -> None:
     with pytest.raises(ModelError):
-        await Agent(Scripted(ModelError("overloaded"))).run("go")
+        await Agent(Scripted(ModelError("overloaded")), hooks=[Tracing(content=True)]).run("go")
     assert [span.name for span in spans] == ["invoke_agent agent", "step", "chat scripted"]
     for span in spans:
         assert span.status.status_code is StatusCode.ERROR
@@ -454,7 +488,7 @@ async def test_a_run_that_is_stopped_is_not_an_error(spans: Spans) -> None:
     def enough(step: Step) -> Stop:
         return Stop("enough")
 
-    await hello_agent(enough).run("go")
+    await hello_agent(Tracing(content=True), enough).run("go")
     run = spans.one("invoke_agent agent")
     assert (run.attributes["wick.outcome"], run.attributes["wick.reason"]) == ("stopped", "stop requested: enough")
     assert run.status.status_code is StatusCode.UNSET

@@ -21,6 +21,7 @@ from wick.cli.root_command import WRONG, wick
         ("threads lst", "there is no command 'lst'; did you mean list?"),
         ("approvals alow", "there is no command 'alow'; did you mean allow?"),
         ("'What is this?'", "to send a prompt, use: wick run 'What is this?'"),
+        ('"What\'s $HOME?"', "use: wick run 'What'\"'\"'s $HOME?'"),
         ("xyzzy", "there is no command 'xyzzy'; the commands are agents, approvals, chat"),
         ("run --modle demo hi", "there is no option '--modle'; did you mean --model?"),
         ("run --fold . hi", "there is no option '--fold'; did you mean --folder?"),

@@ -13,7 +13,7 @@ from wick.backends.local import Local
 from wick.capabilities.executables import Executables
 from wick.capabilities.permissions import Permissions
 from wick.cli.host.agent_options import AgentOverrides
-from wick.config import load
+from wick.config import claude_settings, load
 from wick.config.claude_settings import ClaudeSettings
 from wick.errors import ConfigError
 from wick.hook_programs.trust import Trust
@@ -27,6 +27,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "p").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "p")
+    monkeypatch.setattr(claude_settings, "MANAGED_FOLDER", str(tmp_path / "managed"))
     return tmp_path
 
 
@@ -60,6 +61,27 @@ def test_the_files_are_merged_in_their_order(root: Path) -> None:
     commands = ("rm -rf x", "git push origin", "git status", "make")
     assert [decide(settings, "Bash", command=command) for command in commands] == ["deny", "ask", "allow", "ask"]
     assert decide(settings, "Edit", path="a.py") == "allow"
+
+
+MANAGED = "managed/managed-settings.json"
+
+
+def test_managed_settings_come_last_and_need_no_trust(root: Path) -> None:
+    write(root, USER, permissions={"allow": ["Bash(rm *)"], "defaultMode": "acceptEdits"}, env={"A": "1"})
+    own = write(root, "own.json", permissions={"allow": ["Bash(rm *)"]})
+    rules = {"deny": ["Bash(rm *)"], "defaultMode": "plan", "disableBypassPermissionsMode": "disable"}
+    write(root, MANAGED, False, permissions=rules, env={"A": "2"})
+    write(root, "managed/managed-settings.d/10-curl.json", False, permissions={"deny": ["Bash(curl *)"]})
+    for settings in (load_settings(root), load_settings(root, paths=[own])):
+        assert (settings.mode, settings.env, settings.has_bypass) == ("plan", {"A": "2"}, False)
+        assert [decide(settings, "Bash", command=command) for command in ("rm x", "curl x")] == ["deny", "deny"]
+
+
+@pytest.mark.parametrize("key", ["hooks", "allowManagedHooksOnly", "allowManagedPermissionRulesOnly"])
+def test_managed_settings_that_cannot_be_applied_are_refused(root: Path, key: str) -> None:
+    write(root, MANAGED, False, **{key: {"PreToolUse": []}})
+    with pytest.raises(ConfigError, match=f"wick does not apply {key} of the managed settings .*; ask your admin"):
+        load_settings(root)
 
 
 def test_reading_is_not_asked_about_as_in_claude_code(root: Path) -> None:

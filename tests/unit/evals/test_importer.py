@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from eval_shop import agent, executed
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, ModelError, StoreError
+from wick.evals import importer
 from wick.evals.importer import ImportFilter, format_suite, import_threads, open_store
 from wick.evals.redaction import TextRedactor
 from wick.evals.runner import EvalOptions, run_suite
 from wick.evals.suite import EvalCase, load_suite
+from wick.messages import Reasoning, assistant
 from wick.models.scripted import Reply
 from wick.stores.in_memory import InMemory
+from wick.threads.state import Entry, ThreadState
 
 FOLDER = Path(eval_shop.__file__).parent
 KEY = "sk-ant-api03-abcdefghijklmnop"
@@ -147,7 +150,38 @@ async def test_filters(sessions: Sessions) -> None:
     assert [case.id for case in await import_all(sessions, threads=["th_other"])] == ["th_other-1"]
     assert await import_all(sessions, since=4e9) == [] and await import_all(sessions, owner="ada") == []
     found = await import_threads(sessions.store, ImportFilter(limit=1))
-    assert [case.id for case in found.cases] == ["th_small-1"] and "the limit of 1 cases" in found.skipped[0]
+    assert [case.id for case in found.cases] == ["th_clerk-1"]
+    assert found.skipped == ["2 of 3 threads, the oldest: the limit of 1 cases is reached"]
+    found = await import_threads(sessions.store, ImportFilter(limit=3))
+    assert [case.id for case in found.cases] == ["th_small-2", "th_other-1", "th_clerk-1"]  # the latest run of th_small
+    assert found.skipped == ["th_small: 1 of 2 runs, the oldest: the limit of 3 cases is reached"]
+
+
+async def test_the_log_of_a_thread_is_folded_once(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, folded, fold = 12, list[int](), importer.fold
+    for number in range(runs):
+        await converse(sessions, "th_long", f"Question {number}", f"Answer {number}")
+
+    def count_entries(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
+        folded.append(entry.seq)
+        fold(state, entry, log)
+
+    monkeypatch.setattr(importer, "fold", count_entries)
+    cases = await import_all(sessions)
+    assert [len(case.messages) for case in cases] == [0, *range(3, 2 * runs, 2)]
+    assert folded == sorted({*folded})  # each entry once, in order
+
+
+async def test_reasoning_and_invalid_arguments_are_imported(sessions: Sessions) -> None:
+    thought = assistant(
+        "", ToolCall("a", "lookup", {}, "{", "the arguments are not valid JSON"), reasoning=[Reasoning("Hm.")]
+    )
+    await converse(sessions, "th_thought", "Look up.", thought, "Done.")
+    (case,) = await import_all(sessions)
+    assert [one.text for one in case.replies[0].reasoning] == ["Hm."] and case.replies[0].calls[0].raw
+    suite = eval_shop.make_suite(case.model_dump(exclude_unset=True))
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, offline=True))
+    assert report.cases[0].results["base"].calls[0].decision == "invalid" and not report.failed
     with pytest.raises(StoreError):
         await import_all(sessions, threads=["th_none"])
 

@@ -15,7 +15,7 @@ from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, re
 from wick import Agent, Tool, tool
 from wick.errors import ConfigError
 from wick.evals.recordings import Recordings
-from wick.evals.report import find_regressions, read_report
+from wick.evals.report import count_new_failures, find_regressions, read_report
 from wick.evals.runner import EvalOptions, run_suite
 
 FOLDER = Path(eval_shop.__file__).parent
@@ -116,8 +116,22 @@ async def test_a_baseline_tolerates_known_failures() -> None:
     assert find_regressions(before, before) == []
     after = await run_cases({**SMALL, "expect": {"text": "Sorry"}}, wrong, {**wrong, "id": "new"})
     found = find_regressions(after, before)
-    assert [(one.case, one.against) for one in found] == [("small", "baseline"), ("new", "baseline")]
+    assert [(one.case, one.against) for one in found] == [("small", "baseline")]  # the baseline has no case "new"
+    assert (count_new_failures(after, before), count_new_failures(before, before)) == (2, 0)
     assert found[0].detail == "text: 'Sorry' is missing: 'Done: 20 dollars.'"
+
+
+async def test_long_arguments_and_details_are_shortened() -> None:
+    args = {"order": 7, "amount": 20, "note": "x" * 1_000_000}
+    replies = [
+        {"calls": [{"tool": "refund", "args": args}]},
+        {"calls": [{"tool": "lookup", "args": {"order": [7] * 100_000}}]},
+    ]
+    report = await run_cases({**SMALL, "replies": [*replies, "Done."], "results": []})
+    refund_call, lookup_call = report.cases[0].results["base"].calls
+    assert refund_call.args["note"].endswith("x… (996,000 more characters)") and refund_call.args["order"] == 7
+    assert lookup_call.args["order"].startswith("[7, 7, ")
+    assert len(report.to_json()) < 50_000
 
 
 async def test_a_report_is_read_again(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cas
 from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, guard, tool
 from wick.capabilities.subagents import Subagents
 from wick.errors import ConfigError, ModelError
-from wick.evals.recordings import Recordings, read_recordings, recordings_path, write_recordings
-from wick.evals.runner import EvalOptions, run_suite
-from wick.protocols import Request
+from wick.evals.recordings import Recording, Recordings, read_recordings, recordings_path, write_recordings
+from wick.evals.runner import EvalOptions, SuiteRunner, run_suite
+from wick.evals.suite import EvalReply, ExpectedArguments
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta
 
 FOLDER = Path(eval_shop.__file__).parent
 
@@ -240,15 +243,59 @@ async def test_a_case_has_a_time_limit() -> None:
     assert failed_checks(report, "wait") == {"timeout": "not finished after 0.05 s"}
 
 
-async def test_a_cancelled_suite_gives_a_partial_report() -> None:
-    async def run() -> Any:
-        options = EvalOptions(folder=FOLDER, jobs=1, on_result=lambda *_: task.cancel() and None)
-        return await run_suite(make_suite(), options)
-
-    task = asyncio.create_task(run())
-    report = await task
+async def test_a_cancelled_suite_raises_and_its_runner_has_a_partial_report() -> None:
+    options = EvalOptions(folder=FOLDER, jobs=1, on_result=lambda *_: task.cancel() and None)
+    task: asyncio.Task[Any] = asyncio.create_task(run_suite(make_suite(), options))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    runner = SuiteRunner(make_suite(), options)
+    task = asyncio.create_task(runner.run())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    report = runner.build_report()
     assert report.partial and (report.finished, report.planned) == (1, 2)
     assert report.cases[1].results == {}
+
+
+async def test_an_error_of_a_check_fails_one_case() -> None:
+    broken = make_suite()
+    broken.cases[0].expect.arguments = [
+        ExpectedArguments.model_construct(tool="lookup", args={"order": "("}, match="regex")
+    ]
+    report = await run_suite(broken, EvalOptions(folder=FOLDER))
+    assert failed_checks(report)["scorers"].startswith("the case could not be scored: PatternError: missing )") or (
+        failed_checks(report)["scorers"].startswith("the case could not be scored: error: missing )")
+    )
+    assert failed_checks(report, "large") == {} and not report.partial
+
+
+async def test_an_error_of_on_result_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no terminal")
+
+    report = await run_suite(make_suite(), EvalOptions(folder=FOLDER, on_result=fail))
+    assert report.finished == 2 and not report.failed
+    assert "on_result failed for case small, variant base" in caplog.text
+
+
+async def test_offline_a_case_without_replies_fails_and_no_model_is_called() -> None:
+    called = list[str]()
+
+    def reply(request: Request) -> str:
+        called.append(request.messages[-1].text)
+        return "Done."
+
+    eval_shop.online = eval_shop.agent.with_options(model=FunctionModel(reply))  # type: ignore[attr-defined]
+    judged = {"id": "judged", "input": "Hi.", "replies": ["Hello."], "expect": {"judge": "It is polite."}}
+    suite = make_suite({"id": "bare", "input": "Hi."}, judged, SMALL, variants={"base": "eval_shop:online"})
+    suite.judge.model = "openai:no-such-model"
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, offline=True))
+    advice = "record them with --record, or run without --offline to call the model"
+    assert failed_checks(report, "bare") == {"recording": f"the case has no recorded replies; {advice}"}
+    assert failed_checks(report, "judged") == {"judge": f"the judge has no recorded replies; {advice}"}
+    assert failed_checks(report) == {} and not called
+    with pytest.raises(ConfigError, match="choose one of --record and --offline"):
+        await run_suite(suite, EvalOptions(folder=FOLDER, offline=True, record=True))
 
 
 async def test_the_same_suite_gives_the_same_bytes() -> None:
@@ -297,6 +344,95 @@ async def test_requests_of_recorded_replies_are_recorded(tmp_path: Path) -> None
     changed.requests = ["tools", "messages"]
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
     assert not report.failed
+
+
+async def test_reasoning_and_invalid_arguments_are_replayed(tmp_path: Path) -> None:
+    class Thinker:
+        name = "thinker"
+
+        async def stream(self, request: Request) -> AsyncIterator[Delta]:
+            step = sum(message.role == "assistant" for message in request.messages)
+            yield ReasoningDelta("Which order?", "c2lnbmF0dXJl", "anthropic")
+            yield ReasoningDelta("Number 7.")
+            if step == 3:
+                yield TextDelta("Done.")
+            else:
+                yield CallStart(0, "call_0", ("lookup", "", "lookup")[step])
+                yield CallArgs(0, ('{"order": 7', '{"order": 7}', '{"order": 7}')[step])
+            yield Finish("stop" if step == 3 else "tool_calls")
+
+    eval_shop.thinker = eval_shop.agent.with_options(model=Thinker())  # type: ignore[attr-defined]
+    thought = {"id": "thought", "input": "Look up order 7.", "expect": {"text": "Done."}}
+    suite = make_suite(thought, variants={"base": "eval_shop:thinker"})
+    recordings = await record(tmp_path / "shop.yaml", suite)
+    first, unnamed, third, _ = recordings["thought", "base"].replies
+    assert [(one.text, one.signature) for one in first.reasoning] == [
+        ("Which order?", "c2lnbmF0dXJl"),
+        ("Number 7.", ""),
+    ]
+    assert [reply.calls[0].raw for reply in (first, unnamed, third)] == ['{"order": 7', '{"order": 7}', None]
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
+    assert failed_checks(report, "thought") == {}
+    decisions = [call.decision for call in report.cases[0].results["base"].calls]
+    assert decisions == ["invalid", "invalid", "ran"]
+
+
+async def test_secrets_are_redacted_in_recordings_that_still_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "letmein-12345")
+    key = "sk-ant-api03-abcdefghijklmnop"
+
+    @tool
+    def read_settings(token: str) -> str:
+        """Read the settings."""
+        return f"key: {key}, token: {token}"
+
+    @before(ToolUse)
+    def add_token(use: ToolUse) -> None:
+        use.args = {**use.args, "token": "letmein-12345"}
+
+    replies = [ToolCall("1", "read_settings", {"token": ""}), f"The key is {key}."]
+    eval_shop.leaky = Agent(Scripted(*replies), tools=[read_settings], hooks=[add_token])  # type: ignore[attr-defined]
+    leaks = {"id": "leaks", "input": "Which key?", "expect": {"text": "The key is"}}
+    suite = make_suite(leaks, variants={"base": "eval_shop:leaky"})
+    recordings = await record(tmp_path / "shop.yaml", suite)
+    text = recordings_path(tmp_path / "shop.yaml").read_text()
+    assert key not in text and "letmein" not in text and "The key is [redacted]." in text
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
+    assert failed_checks(report, "leaks") == {}
+
+
+def test_an_interrupted_write_leaves_the_old_recordings(tmp_path: Path) -> None:
+    path = tmp_path / "shop.recordings.jsonl"
+    path.write_text("old\n")
+    long = Recording(case="small", variant="base", replies=[EvalReply(text="Hello. " * 10_000)])
+    before_test = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before_test[1]))  # like a full disk
+    try:
+        with pytest.raises(OSError):
+            write_recordings(path, {("small", "base"): long}, make_suite())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before_test)
+    assert path.read_text() == "old\n"
+
+
+async def test_ids_of_calls_may_repeat() -> None:
+    calls = [[{"tool": "lookup", "args": {"order": order}, "id": "call_0"}] for order in (7, 8)]
+    results = [{"tool": "lookup", "args": {"order": order}, "output": f"order {order}"} for order in (7, 8)]
+    replies = [*({"calls": call} for call in calls), "Done."]
+    report = await run_cases({"id": "twice", "input": "Look up both.", "replies": replies, "results": results})
+    assert [call.output for call in report.cases[0].results["base"].calls] == ["order 7", "order 8"]
+
+
+async def test_a_failed_run_keeps_the_recorded_replies_of_the_judge() -> None:
+    eval_shop.failing = eval_shop.agent.with_options(model=Scripted(ModelError("no")))  # type: ignore[attr-defined]
+    verdict = EvalReply(text='{"score": 1, "reason": "polite"}')
+    old = Recording(case="fails", variant="base", replies=[EvalReply(text="Hello.")], judge=[verdict])
+    options = EvalOptions(folder=FOLDER, record=True, recordings={("fails", "base"): old})
+    fails = {"id": "fails", "input": "Hi.", "expect": {"judge": "It is polite."}}
+    report = await run_suite(make_suite(fails, variants={"base": "eval_shop:failing"}), options)
+    assert report.failed and options.recordings["fails", "base"].judge == [verdict]
 
 
 async def test_a_failed_run_is_not_recorded(tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from eval_shop import run_cases
+from wick.constants import EVAL_REPORTS
 from wick.errors import ConfigError, StoreError
+from wick.evals import storage
+from wick.evals.report import EvalReport
 from wick.evals.storage import list_reports, load_report, store_report
 
 
@@ -34,6 +37,27 @@ async def test_a_changed_report_is_read_again(tmp_path: Path) -> None:
     assert not list_reports(tmp_path)[0].partial
     store_report(tmp_path, "nightly", report.model_copy(update={"partial": True}))
     assert list_reports(tmp_path)[0].partial
+
+
+async def test_a_report_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "EVAL_REPORT_BYTES", 1_000)
+    with pytest.raises(ConfigError, match="bytes, more than 1,000; split the suite, or write the report with --output"):
+        store_report(tmp_path, "long", await run_cases())
+    assert list_reports(tmp_path) == []
+
+
+def test_many_reports_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "evals").mkdir()
+    text = EvalReport(suite="shop").to_json()
+    for number in range(EVAL_REPORTS + 20):
+        path = tmp_path / "evals" / f"r{number}.json"
+        path.write_text(text)
+        os.utime(path, (number, number))
+    found = list_reports(tmp_path)
+    assert len(found) == EVAL_REPORTS and found[0].name == f"r{EVAL_REPORTS + 19}" and found[-1].name == "r20"
+    read = storage._describe_file.cache_info().misses
+    assert list_reports(tmp_path) == found
+    assert storage._describe_file.cache_info().misses == read
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "none", ".hidden", "a" * 101])

@@ -56,8 +56,10 @@ MISTAKES = {
     + '    expect: {text: {matches: "("}}\n',
     "line 6: case 'small': expect.max_steps: Input should be greater than or equal to 1": YAML
     + "    expect: {max_steps: 0}\n",
+    "line 6: case 'small': expect.arguments: '(' is not a regular expression": YAML
+    + '    expect: {arguments: [{tool: refund, args: {note: "("}, match: regex}]}\n',
     "line 1: there are no cases": "variants: {base: a}\n",
-    "line 1: a suite is a map": "- 1\n",
+    "line 1: a suite is a mapping": "- 1\n",
     "line 6: not valid YAML": YAML + "  ]\n",
     "line 4: case 'small': messages: message 0 cannot be read at role": YAML
     + "    messages: [{role: robot, content: Hi.}]\n",
@@ -77,6 +79,7 @@ def test_a_mistake_in_a_jsonl_file_has_its_line(tmp_path: Path) -> None:
     for text, sentence in {
         f"{json.dumps(SMALL)}\n{{": "line 2: this line is not JSON",
         f"{json.dumps(SMALL)}\n{json.dumps({**LARGE, 'expct': {}})}": "line 2: case 'large': there is no key 'expct'",
+        f'{{"cases": null}}\n{json.dumps(SMALL)}': "line 1: `cases` must be a list; leave it out",
         f'{{"tool": "real"}}\n{json.dumps(SMALL)}': "line 1: there is no key 'tool'; did you mean 'tools'?",
     }.items():
         path = write(tmp_path, text, "shop.jsonl")

@@ -43,6 +43,13 @@ def test_the_two_forms_of_the_address(env: pytest.MonkeyPatch) -> None:
         assert other.server.url == f"{HOME}/openai/v1/chat/completions"
 
 
+def test_a_deployment_and_a_version_cannot_change_the_path(env: pytest.MonkeyPatch) -> None:
+    older = Azure("a/../b?c", api_version="1&x=/../")
+    assert older.server.url == f"{HOME}/openai/deployments/a%2F..%2Fb%3Fc/chat/completions?api-version=1%26x%3D%2F..%2F"
+    with pytest.raises(ConfigError, match="the deployment of Azure must not be empty, '.' or '..'; correct it"):
+        Azure("..", api_version="2024-10-21")
+
+
 def test_a_key_is_sent_to_the_address_of_the_environment_alone(env: pytest.MonkeyPatch) -> None:
     elsewhere: Any = resolve({"provider": "azure", "model": "m", "base_url": "https://elsewhere.example"})
     assert not elsewhere.server.headers.keys() & {"api-key", "authorization"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from threading import Thread, current_thread
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from provider import Reply, ScriptedServer
 from wick import Agent, ToolCall, assistant, system, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, Message, Reasoning, TextPart, tool_message
-from wick.models import _http, resolve
+from wick.models import TimeLimits, _http, resolve
 from wick.models.bedrock import AwsCredentials, Bedrock
 from wick.models.bedrock_replies import ConverseReply
 from wick.protocols import CallArgs, CallStart, Finish, ReasoningDelta, Request, TextDelta, Usage
@@ -62,6 +64,29 @@ def test_the_region_is_in_the_address(env: pytest.MonkeyPatch) -> None:
         resolve({"provider": "bedrock", "model": NOVA, "region": "r", "credentials": "AK:SK"})
     with pytest.raises(ConfigError, match="name the model of bedrock"):
         resolve("bedrock:")
+
+
+@pytest.mark.parametrize(
+    "region", ["x.evil.example/", "evil.example#", "a.b", "eu-west-1\n", "EU-WEST-1", "a@b", "a:1"]
+)
+def test_a_region_cannot_change_the_host(env: pytest.MonkeyPatch, region: str) -> None:
+    env.setenv("AWS_BEARER_TOKEN_BEDROCK", "sk-bedrock")
+    with pytest.raises(ConfigError, match="the region of Bedrock must have only lower-case letters, digits and"):
+        resolve({"provider": "bedrock", "model": NOVA, "region": region})
+
+
+def test_a_model_cannot_change_the_path() -> None:
+    assert Bedrock("a/../b", region="r").server.url.endswith("/model/a%2F..%2Fb/converse-stream")
+    with pytest.raises(ConfigError, match=r"the model of bedrock must not be empty, '\.' or '\.\.'; correct it"):
+        Bedrock("..", region="r")
+
+
+def test_the_region_of_an_arn_comes_before_that_of_the_environment(env: pytest.MonkeyPatch) -> None:
+    env.setenv("AWS_REGION", "eu-west-1")
+    name = "arn:aws:bedrock:us-west-2:123456789012:inference-profile/p"
+    arn: Any = resolve(f"bedrock:{name}")
+    assert arn.region == "us-west-2" and arn.server.url.startswith("https://bedrock-runtime.us-west-2.amazonaws.com/")
+    assert Bedrock(name, region="eu-central-1").region == "eu-central-1"
 
 
 def test_missing_credentials_are_a_sentence(env: pytest.MonkeyPatch) -> None:
@@ -121,6 +146,52 @@ async def test_credentials_of_a_function_are_fetched_for_each_request(server: Sc
 async def add(a: int, b: int = 0) -> str:
     """Add two numbers."""
     return str(a + b)
+
+
+async def test_a_function_for_credentials_runs_in_a_thread_and_its_errors_are_sentences(server: ScriptedServer) -> None:
+    script, threads = server.script(Reply("a")), list[Thread]()
+
+    def fetch() -> AwsCredentials:
+        threads.append(current_thread())
+        return AwsCredentials("AKFN", "secret")
+
+    def fail() -> AwsCredentials:
+        raise RuntimeError("sign in first")
+
+    options: Any = {"region": "r", "base_url": script.url}
+    assert (await Agent(Bedrock(NOVA, credentials=fetch, **options)).run("Hi.")).text == "a"
+    assert threads and current_thread() not in threads
+    for source, why in ((fail, "cannot be fetched: sign in first"), (lambda: None, "returned NoneType")):
+        with pytest.raises(ModelError, match=f"the credentials of bedrock {why}"):
+            await Agent(Bedrock(NOVA, credentials=source, **options)).run("Hi.")
+    assert len(script.asked) == 1
+
+
+async def test_credentials_that_take_too_long_are_an_error() -> None:
+    async def hang() -> AwsCredentials:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    limits = TimeLimits(whole=0.05)
+    model = Bedrock(NOVA, region="r", base_url="http://127.0.0.1:1", credentials=hang, limits=limits)
+    with pytest.raises(ModelError, match=r"the credentials of bedrock were not fetched within 0\.05 s") as caught:
+        _ = [delta async for delta in model.stream(Request((user("hi"),)))]
+    assert caught.value.retryable
+
+
+def test_a_document_that_is_attached_again_has_another_name() -> None:
+    def list_names(sent: Any) -> list[str]:
+        blocks = [block for message in sent["messages"] for block in message["content"]]
+        blocks += [inner for block in blocks for inner in block.get("toolResult", {}).get("content", ())]
+        return [block["document"]["name"] for block in blocks if "document" in block]
+
+    part = FilePart(data="JVBERi0=", name="a.pdf")
+    call = assistant("", ToolCall("c1", "add", {}))
+    messages = (user([part, part]), assistant("ok"), user([part]), call, tool_message("c1", "add", [part]))
+    first = list_names(body(*messages, tools=(add,)))
+    assert len(first) == len({*first}) == 4
+    assert list_names(body(*messages, tools=(add,))) == first
+    assert len(list_names(body(messages[2], model=bedrock()))) == 1
 
 
 def test_settings_and_tools() -> None:

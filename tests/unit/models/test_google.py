@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel, Field
@@ -12,7 +12,7 @@ from wick import ToolCall, assistant, system, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, Message, Reasoning, TextPart, tool_message
 from wick.models import resolve
-from wick.models.google import Google, convert_schema
+from wick.models.google import Google, _encode_tool, convert_schema
 from wick.models.google_replies import GeminiReply
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Finish, ReasoningDelta, Request, TextDelta, Usage
@@ -51,6 +51,26 @@ def test_the_key_of_the_environment_is_sent_to_google_alone(env: pytest.MonkeyPa
     gate: Any = resolve("google:m")
     assert gate.server.url == "http://gate:1/v1/models/m:streamGenerateContent?alt=sse"
     assert gate.server.headers["x-goog-api-key"] == "sk-goog"
+
+
+def test_a_model_cannot_change_the_path() -> None:
+    for model in ("../m", "tunedModels/../x", "models//m", "models/.", ".."):
+        with pytest.raises(ConfigError, match="the model of Google .* must not be empty, '.' or '..'"):
+            google(model)
+    end = ":streamGenerateContent?alt=sse"
+    assert google("tunedModels/a?b#c").server.url == f"{HOME.removesuffix('models/')}tunedModels/a%3Fb%23c{end}"
+
+
+def test_a_version_in_the_address_of_google_gets_the_key_too(env: pytest.MonkeyPatch) -> None:
+    env.setenv("GEMINI_API_KEY", "sk-goog")
+    model = Google("m", base_url="https://generativelanguage.googleapis.com/v1")
+    assert model.server.url == "https://generativelanguage.googleapis.com/v1/models/m:streamGenerateContent?alt=sse"
+    assert model.server.headers["x-goog-api-key"] == "sk-goog"
+    for address in (
+        "http://generativelanguage.googleapis.com",
+        "https://generativelanguage.googleapis.com.evil.example",
+    ):
+        assert "x-goog-api-key" not in Google("m", base_url=address).server.headers
 
 
 def test_a_missing_key_names_its_variables() -> None:
@@ -137,6 +157,42 @@ def test_only_known_keywords_of_a_schema_are_sent() -> None:
     assert both == {"type": "object", "properties": {"a": {"type": "string"}}, "title": "T"}
 
 
+def test_parts_of_allof_are_merged() -> None:
+    definitions = {
+        "Base": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        "Loop": {"allOf": [{"$ref": "#/$defs/Loop"}], "properties": {"l": {"type": "string"}}},
+    }
+    more = {"properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    schema = {"$defs": definitions, "allOf": [{"$ref": "#/$defs/Base"}, {"$ref": "#/$defs/Loop"}, more]}
+    converted = convert_schema({**schema, "properties": {"c": {"$ref": "#/$defs/Base"}}})
+    assert "$ref" not in converted and converted["type"] == "object"
+    assert converted["properties"] == {
+        "a": {"type": "string"},
+        "l": {"type": "string"},
+        "b": {"type": "integer"},
+        "c": {"$ref": "#/$defs/Base"},
+    }
+    assert {*converted["required"]} == {"a", "b"} and converted["$defs"]["Loop"]["properties"] == {
+        "l": {"type": "string"}
+    }
+
+
+@pytest.mark.parametrize("key", ["$ref", "anyOf", "oneOf", "allOf"])
+def test_parameters_without_properties_at_the_top_are_sent(key: str) -> None:
+    part = {"$ref": "#/$defs/Place"}
+    definitions = {"Place": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    schema = {"$defs": definitions, **(part if key == "$ref" else {key: [part]})}
+
+    class Weather(NamedTuple):
+        name: str = "weather"
+        description: str = ""
+        parameters: Any = schema
+
+    declared = _encode_tool(Weather())
+    assert "city" in json.dumps(declared["parametersJsonSchema"])
+    assert "parametersJsonSchema" not in _encode_tool(Weather(parameters={"type": "object", "properties": {}}))
+
+
 CALLS = assistant("Both.", ToolCall("c1", "add", {"a": 1}), ToolCall("c2", "odd name!", {}))
 
 
@@ -172,6 +228,12 @@ def test_a_conversation() -> None:
             ],
         },
     ]
+
+
+@pytest.mark.parametrize("name", ["models/gemini-2.5-flash", "publishers/google/models/gemini-1.5-pro"])
+def test_an_older_model_is_recognized_in_a_path(name: str) -> None:
+    sent = body(assistant("", ToolCall("c1", "look", {})), tool_message("c1", "look", "ok"), model=google(name))
+    assert sent["contents"][0]["parts"] == [{"functionCall": {"name": "look", "args": {}}}]
 
 
 def test_older_models_get_no_ids_and_no_dummy_signatures() -> None:

@@ -23,15 +23,17 @@ from wick.models.anthropic import Anthropic
 from wick.models.ollama import list_installed, ollama_url
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.models.registry import ALIASES, choose_model
+from wick.models.registry import ALIASES, CREDENTIALS, choose_model
 
 VARIABLES = "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY OPENAI_BASE_URL OLLAMA_HOST".split()
+UNSET = "ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY and GOOGLE_API_KEY are not set"
 NOBODY = "127.0.0.1:1"  # where no server listens
 
 
 @pytest.fixture(autouse=True)
 def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in VARIABLES:
+    credentials = (name for alternatives, _ in CREDENTIALS.values() for names in alternatives for name in names.split())
+    for name in (*VARIABLES, *credentials):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -98,7 +100,7 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve(spec)
     said = str(caught.value)
-    assert said.startswith(f"there is no model named {spec!r}; say anthropic:MODEL, openai:MODEL, ")
+    assert said.startswith(f"there is no model named {spec!r}; use anthropic:MODEL, openai:MODEL, ")
     assert all(form in said for form in ("ollama:MODEL", "local:FILE", "gateway:MODEL@URL", "sonnet", "auto", "demo"))
     assert "\n" not in said
 
@@ -247,7 +249,7 @@ def test_a_gateway_without_a_path_gets_the_usual_one(address: str, url: str) -> 
 
 
 def test_a_gateway_needs_an_address() -> None:
-    with pytest.raises(ConfigError, match="say gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL"):
+    with pytest.raises(ConfigError, match="use gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL"):
         resolve("gateway:gpt-4o")
 
 
@@ -327,7 +329,7 @@ def test_auto_takes_openai_next(env: pytest.MonkeyPatch) -> None:
 async def test_auto_takes_an_ollama_that_answers(ollama: Any) -> None:
     model, why = await asyncio.to_thread(choose_model)
     assert model.name == "ollama:qwen3:4b"
-    assert why == f"ollama:qwen3:4b, as no API key is set and Ollama answers at {ollama_url()}"
+    assert why == f"ollama:qwen3:4b, as {UNSET} and Ollama answers at {ollama_url()}"
 
 
 @pytest.mark.parametrize(
@@ -368,14 +370,33 @@ async def test_a_server_that_never_answers_is_no_ollama(env: pytest.MonkeyPatch)
     await asyncio.sleep(0.1)
 
 
+@pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+def test_auto_takes_gemini_next(env: pytest.MonkeyPatch, variable: str) -> None:
+    env.setenv(variable, "sk-goog")
+    assert choose_model()[1] == f"google:gemini-2.5-flash, as {variable} is set"
+
+
+@there("wick.models.demo")
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("GROQ_API_KEY", "for groq give the name of a model, as in groq:llama-3.3-70b-versatile"),
+        ("AWS_PROFILE", "for bedrock give the name of a model, as in bedrock:amazon.nova-pro-v1:0"),
+    ],
+)
+def test_auto_names_the_provider_of_another_key(env: pytest.MonkeyPatch, variable: str, hint: str) -> None:
+    env.setenv("OLLAMA_HOST", NOBODY)
+    env.setenv(variable, "x")
+    model, why = choose_model()
+    assert "demo" in model.name and why.endswith(f"; {variable} set: {hint}")
+
+
 @there("wick.models.demo")
 def test_auto_takes_the_demo_when_nothing_else_is_there(env: pytest.MonkeyPatch) -> None:
     env.setenv("OLLAMA_HOST", NOBODY)
     model, why = choose_model()
     assert "demo" in model.name
-    assert why.endswith(
-        f"as ANTHROPIC_API_KEY and OPENAI_API_KEY are not set and no Ollama with a model answers at http://{NOBODY}"
-    )
+    assert why.endswith(f"as {UNSET} and no Ollama with a model answers at http://{NOBODY}")
 
 
 @there("wick.models.demo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -18,7 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from provider import Call, Reply, ScriptedServer, Thought
 from wick import Agent, tool
 from wick.errors import ConfigError, ModelError
-from wick.models import _http, access_tokens, resolve
+from wick.models import TimeLimits, _http, access_tokens, resolve
+from wick.models._network import NetworkSettings
+from wick.models.access_tokens import GoogleTokens
 from wick.models.vertex import Vertex
 
 MODEL = "gemini-3-pro-preview"
@@ -73,6 +76,25 @@ def test_project_and_location_are_in_the_address(env: pytest.MonkeyPatch, tmp_pa
     of_file: Any = resolve("vertex:m")
     assert "/projects/of-the-file/" in of_file.server.url
     assert "PRIVATE KEY" not in repr(of_file) + repr(vars(of_file)) + repr(of_file.server)
+
+
+@pytest.mark.parametrize("location", ["evil.example/", "evil.example#", "a.b", "..", "global\n", "a@b"])
+def test_a_location_cannot_change_the_host(env: pytest.MonkeyPatch, location: str) -> None:
+    env.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
+    with pytest.raises(ConfigError, match="the location of Vertex AI must have only lower-case letters, digits and"):
+        Vertex("m", location=location)
+
+
+def test_a_model_and_a_project_cannot_change_the_path(env: pytest.MonkeyPatch) -> None:
+    env.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", "ya29.token")
+    for model in ("../../other/m", "publishers/../m", "a//b", "/a", "a/.", "a/"):
+        with pytest.raises(ConfigError, match="the model of Vertex AI .* must not be empty, '.' or '..'"):
+            resolve(f"vertex:{model}")
+    with pytest.raises(ConfigError, match="the project of Vertex AI must not be empty, '.' or '..'"):
+        Vertex("m", project="..")
+    end = ":streamGenerateContent?alt=sse"
+    claude = Vertex("publishers/anthropic/models/claude?a#b")
+    assert claude.server.url.endswith(f"/locations/global/publishers/anthropic/models/claude%3Fa%23b{end}")
 
 
 def test_missing_credentials_are_a_sentence(env: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -156,6 +178,26 @@ async def test_a_service_account_signs_in_and_its_token_is_used_until_it_expires
     env.setattr(access_tokens, "time", lambda: now + 3500)  # renewed before it expires
     assert (await Agent(model).run("Bye?")).text == "Bye."
     assert script.asked[-1].headers["authorization"] == "Bearer token-2"
+
+
+async def test_concurrent_requests_fetch_one_token(tokens: TokenServer, tmp_path: Path) -> None:
+    source = GoogleTokens(service_account(tmp_path, tokens.url), NetworkSettings(), TimeLimits())
+    assert {*await asyncio.gather(*(source() for _ in range(5)))} == {"token-1"} and len(tokens.forms) == 1
+
+
+async def test_a_token_is_used_until_it_expires_if_it_cannot_be_renewed(
+    env: pytest.MonkeyPatch, tokens: TokenServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = GoogleTokens(service_account(tmp_path, tokens.url), NetworkSettings(), TimeLimits())
+    assert await source() == "token-1"
+    now = time.time()
+    tokens.answer = {"access_token": 5}
+    env.setattr(access_tokens, "time", lambda: now + 3500)
+    assert await source() == "token-1" and len(tokens.forms) == 2
+    assert "is used until it expires: Google returned no access token" in caplog.text
+    env.setattr(access_tokens, "time", lambda: now + 3700)
+    with pytest.raises(ModelError, match="Google returned no access token"):
+        await source()
 
 
 async def test_the_credentials_of_a_user_are_refreshed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from wick import Agent, FunctionModel, Thread, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.protocols import News, Queued
-from wick.stores.held_thread import hold
+from wick.stores.held_thread import LeaseRenewals, hold
 from wick.stores.sqlite import Sqlite
 
 
@@ -99,3 +100,50 @@ async def test_without_a_watch_every_call_reads(store: Counting, monkeypatch: py
 async def test_a_run_in_a_new_thread_reads_nothing(store: Counting) -> None:
     agent = Agent(FunctionModel(lambda request: "hello"), hooks=[Sessions(store)])
     assert (await agent.run("Hi", thread="t", user="ada")).text == "hello" and store.reads == 0
+
+
+async def test_leases_that_are_due_together_are_renewed_in_one_call(store: Counting) -> None:
+    calls: list[list[str]] = []
+    renew_all = store.renew_all
+
+    async def count(leases: Any, seconds: float) -> Any:
+        calls.append(sorted(id for _, id, _ in leases))
+        return await renew_all(leases, seconds)
+
+    store.renew_all = count  # type: ignore[method-assign]
+    async with AsyncExitStack() as holds:
+        held = [await holds.enter_async_context(hold(store, "ada", Thread(id), seconds=6.0)) for id in "abc"]
+        before = [one.lease.until for one in held]
+        await until(lambda: calls)
+        await until(lambda: all(one.lease.until > old for one, old in zip(held, before, strict=True)))
+        assert calls == [["a", "b", "c"]]
+    assert not LeaseRenewals.of(store)._held and LeaseRenewals.of(store)._timer is None
+
+
+async def test_a_lost_lease_fails_only_the_writes_of_its_thread(store: Counting) -> None:
+    lost, kept = Thread("lost"), Thread("kept")
+    async with hold(store, "ada", kept, seconds=0.9) as good:
+        with pytest.raises(StoreError, match="lost"):
+            async with hold(store, "ada", lost, seconds=0.9) as bad:
+                await store.delete("ada", "lost")
+                await until(lambda: bad.failure)
+                lost.append("event", {"name": "x"})
+        until_before = good.lease.until
+        await until(lambda: good.lease.until > until_before)
+        kept.append("event", {"name": "x"})
+        await kept.saved()
+
+
+async def test_a_failed_renewal_is_repeated(store: Counting, caplog: pytest.LogCaptureFixture) -> None:
+    renew_all, failures = store.renew_all, [StoreError("busy", "locked")]
+
+    async def fail_once(leases: Any, seconds: float) -> Any:
+        if failures:
+            raise failures.pop()
+        return await renew_all(leases, seconds)
+
+    store.renew_all = fail_once  # type: ignore[method-assign]
+    async with hold(store, "ada", Thread("t"), seconds=1.5) as held:
+        before = held.lease.until
+        await until(lambda: held.lease.until > before)
+    assert not failures and "could not be renewed: busy" in caplog.text

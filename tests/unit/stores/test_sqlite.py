@@ -492,6 +492,30 @@ async def test_writer_updates_the_index_in_portions(path: Path, monkeypatch: pyt
     await store.close()
 
 
+@pytest.mark.parametrize("most", [3, 40, 10_000])
+async def test_a_search_for_a_frequent_word_returns_the_same_hits(
+    path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    store, clock = Sqlite(path, clock=lambda: now), random.Random(7)
+    now = 0.0
+    for number in range(30):
+        thread = await hold_thread(store, f"t{number}", seconds=1e9)
+        for seq in (1, 2, 3):
+            now += clock.random()
+            entry = text_entry(seq, "user", "a needle" if (number + seq) % 3 else "hay")
+            await thread.append({**entry, "at": now - clock.choice((0.0, 5.0))})
+    other = await hold_thread(store, "other", "bob", seconds=1e9)
+    await other.append(text_entry(1, "user", "a needle"))
+    await wait_for_index(path)
+    monkeypatch.setattr(sqlite_search, "LATEST_MESSAGES", 1)  # searches use the index and scans alone
+    wanted = {word: await store.search("ada", word, limit=7) for word in ("needle", "a", "ay")}
+    assert all(len(hits) == 7 for hits in wanted.values())
+    monkeypatch.setattr(sqlite_search, "MANY_MATCHES", 5)
+    monkeypatch.setattr(sqlite_search, "LATEST_MESSAGES", most)
+    assert {word: await store.search("ada", word, limit=7) for word in wanted} == wanted
+    await store.close()
+
+
 async def test_search_finds_messages_that_are_not_indexed_yet(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Sqlite(path)
     old = await hold_thread(store, "old")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,18 @@ async def test_an_error_of_an_unknown_class_is_a_model_error(tmp_path: Path) -> 
     path.write_text(path.read_text().replace("TimeoutError", "no_such_module:Late"))
     with pytest.raises(ModelError, match="no_such_module:Late: late"):
         await stream_deltas(Cassette(path))
+
+
+async def test_a_cassette_imports_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "named_in_a_cassette.py").write_text("class Late(Exception): pass")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "it.yaml"
+    with pytest.raises(TimeoutError):
+        await stream_deltas(record(path, TimeoutError("late")))
+    path.write_text(path.read_text().replace("TimeoutError", "named_in_a_cassette:Late"))
+    with pytest.raises(ModelError, match="named_in_a_cassette:Late: late"):
+        await stream_deltas(Cassette(path))
+    assert "named_in_a_cassette" not in sys.modules
 
 
 async def test_the_demo_model_is_recorded_by_name(tmp_path: Path) -> None:

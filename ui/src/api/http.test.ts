@@ -8,7 +8,11 @@ describe("a request", () => {
   it("that is refused is an error with the server's words", async () => {
     const said = { error: { code: "not_found", message: "there is no such thread" } };
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(said), { status: 404 })));
-    await expect(call("GET", "/threads/x")).rejects.toMatchObject({ status: 404, code: "not_found", message: said.error.message });
+    await expect(call("GET", "/threads/x")).rejects.toMatchObject({
+      status: 404,
+      code: "not_found",
+      message: said.error.message,
+    });
   });
 
   it("that reaches nobody says so", async () => {

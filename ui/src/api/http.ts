@@ -62,8 +62,15 @@ async function readError(response: Response): Promise<ApiError> {
     const { error } = (await response.json()) as { error: { code: string; message: string } };
     return new ApiError(response.status, error.code, error.message);
   } catch {
-    const why = response.status >= 500 ? "internal error, see the server log" : "not a response of wick; check for a proxy in between";
-    return new ApiError(response.status, "error", `The server returned status ${response.status}: ${why}. Try again later.`);
+    const why =
+      response.status >= 500
+        ? "internal error, see the server log"
+        : "not a response of wick; check for a proxy in between";
+    return new ApiError(
+      response.status,
+      "error",
+      `The server returned status ${response.status}: ${why}. Try again later.`,
+    );
   }
 }
 

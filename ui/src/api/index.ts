@@ -56,12 +56,16 @@ export const agents = {
   get: (id: string) => call<AgentDetail>("GET", buildPath`/agents/${id}`),
   onion: (id: string) => call<Onion>("GET", buildPath`/agents/${id}/onion`),
   hooks: (id: string) => call<Schemas["HookList"]>("GET", buildPath`/agents/${id}/hooks`),
-  changeHooks: (id: string, body: HookChange) => call<Schemas["HookList"]>("PATCH", buildPath`/agents/${id}/hooks`, { body }),
+  changeHooks: (id: string, body: HookChange) =>
+    call<Schemas["HookList"]>("PATCH", buildPath`/agents/${id}/hooks`, { body }),
   skills: (id: string) => call<SkillList>("GET", buildPath`/agents/${id}/skills`),
-  switchSkill: (id: string, body: Schemas["SkillChange"]) => call<SkillList>("PATCH", buildPath`/agents/${id}/skills`, { body }),
-  switchBackend: (id: string, body: BackendChange) => call<BackendInfo | null>("PATCH", buildPath`/agents/${id}/backend`, { body }),
+  switchSkill: (id: string, body: Schemas["SkillChange"]) =>
+    call<SkillList>("PATCH", buildPath`/agents/${id}/skills`, { body }),
+  switchBackend: (id: string, body: BackendChange) =>
+    call<BackendInfo | null>("PATCH", buildPath`/agents/${id}/backend`, { body }),
   backend: (id: string) => call<BackendInfo | null>("GET", buildPath`/agents/${id}/backend`),
-  container: (id: string, action: "stop" | "restart") => call<Schemas["ContainerState"]>("POST", buildPath`/agents/${id}/container`, { body: { action } }),
+  container: (id: string, action: "stop" | "restart") =>
+    call<Schemas["ContainerState"]>("POST", buildPath`/agents/${id}/container`, { body: { action } }),
   tools: () => call<Schemas["AvailableTools"]>("GET", "/agents/tools/available"),
   permissions: (id: string) => call<Permissions>("GET", buildPath`/agents/${id}/permissions`),
   revoke: (id: string, grant: string) => call<void>("DELETE", buildPath`/agents/${id}/permissions/grants/${grant}`),
@@ -74,13 +78,20 @@ export const threads = {
   get: (id: string) => call<ThreadDetail>("GET", buildPath`/threads/${id}`),
   rename: (id: string, title: string) => call<Thread>("PATCH", buildPath`/threads/${id}`, { body: { title } }),
   remove: (id: string) => call<void>("DELETE", buildPath`/threads/${id}`),
-  fork: (id: string, at?: number, agent = "") => call<Thread>("POST", buildPath`/threads/${id}/fork`, { body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) } }),
+  fork: (id: string, at?: number, agent = "") =>
+    call<Thread>("POST", buildPath`/threads/${id}/fork`, {
+      body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) },
+    }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
   say: (id: string, messages: MessageIn[], key: string) =>
-    call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
+    call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, {
+      body: { messages },
+      headers: { "Idempotency-Key": key },
+    }),
   why: (id: string, callId: string) => call<Reasons>("GET", buildPath`/threads/${id}/calls/${callId}/why`),
   runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", buildPath`/threads/${id}/runs`),
-  exportUrl: (id: string, format: "json" | "markdown") => serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
+  exportUrl: (id: string, format: "json" | "markdown") =>
+    serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
 };
 
 export const runs = {
@@ -91,27 +102,46 @@ export const runs = {
 
 export const approvals = {
   list: (thread = "") => call<Schemas["ApprovalList"]>("GET", `/approvals${buildQuery({ thread_id: thread })}`),
-  answer: (id: string, body: Decision) => call<Schemas["ApprovalReceipt"]>("POST", buildPath`/approvals/${id}`, { body }),
+  answer: (id: string, body: Decision) =>
+    call<Schemas["ApprovalReceipt"]>("POST", buildPath`/approvals/${id}`, { body }),
 };
 
 /** `thread` selects the thread where files are data of a conversation. */
 export const files = {
-  list: (agent: string, at = ".", thread = "") => call<FileListing>("GET", buildPath`/agents/${agent}/files/list` + buildQuery({ path: at, thread_id: thread })),
-  read: (agent: string, at: string, thread = "") => call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread })),
-  size: async (agent: string, at: string, thread = "") => (await call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread, limit: 0 }))).size,
-  bytes: async (agent: string, at: string, thread = "") => (await request("GET", downloadPath(agent, at, thread))).blob(),
-  write: (agent: string, body: Schemas["FileWrite"]) => call<Schemas["FileWritten"]>("PUT", buildPath`/agents/${agent}/files/write`, { body }),
-  upload: (agent: string, at: string, file: Blob) => call<Schemas["FileWritten"]>("POST", buildPath`/agents/${agent}/files/upload` + buildQuery({ path: at }), { raw: file, headers: { "Content-Type": "application/octet-stream" } }),
-  move: (agent: string, source: string, target: string) => call<Schemas["FileMoved"]>("POST", buildPath`/agents/${agent}/files/move`, { body: { source, target } }),
-  remove: (agent: string, at: string, recursive = false) => call<void>("DELETE", buildPath`/agents/${agent}/files` + buildQuery({ path: at, recursive })),
+  list: (agent: string, at = ".", thread = "") =>
+    call<FileListing>("GET", buildPath`/agents/${agent}/files/list` + buildQuery({ path: at, thread_id: thread })),
+  read: (agent: string, at: string, thread = "") =>
+    call<FileContent>("GET", buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread })),
+  size: async (agent: string, at: string, thread = "") =>
+    (
+      await call<FileContent>(
+        "GET",
+        buildPath`/agents/${agent}/files/read` + buildQuery({ path: at, thread_id: thread, limit: 0 }),
+      )
+    ).size,
+  bytes: async (agent: string, at: string, thread = "") =>
+    (await request("GET", downloadPath(agent, at, thread))).blob(),
+  write: (agent: string, body: Schemas["FileWrite"]) =>
+    call<Schemas["FileWritten"]>("PUT", buildPath`/agents/${agent}/files/write`, { body }),
+  upload: (agent: string, at: string, file: Blob) =>
+    call<Schemas["FileWritten"]>("POST", buildPath`/agents/${agent}/files/upload` + buildQuery({ path: at }), {
+      raw: file,
+      headers: { "Content-Type": "application/octet-stream" },
+    }),
+  move: (agent: string, source: string, target: string) =>
+    call<Schemas["FileMoved"]>("POST", buildPath`/agents/${agent}/files/move`, { body: { source, target } }),
+  remove: (agent: string, at: string, recursive = false) =>
+    call<void>("DELETE", buildPath`/agents/${agent}/files` + buildQuery({ path: at, recursive })),
   downloadUrl: (agent: string, at: string, thread = "") => serverUrl(downloadPath(agent, at, thread)),
 };
 
-const downloadPath = (agent: string, at: string, thread: string): string => buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread });
+const downloadPath = (agent: string, at: string, thread: string): string =>
+  buildPath`/agents/${agent}/files/download` + buildQuery({ path: at, thread_id: thread });
 
 export const slides = {
   /** A deck as PowerPoint; its pictures are looked for beside `path`. */
-  export: async (agent: string, body: Schemas["SlidesExport"]) => (await request("POST", buildPath`/agents/${agent}/slides/export`, { body })).blob(),
+  export: async (agent: string, body: Schemas["SlidesExport"]) =>
+    (await request("POST", buildPath`/agents/${agent}/slides/export`, { body })).blob(),
 };
 
 export const usage = {
@@ -136,9 +166,19 @@ export interface Stream {
   frames: AsyncGenerator<Frame>;
 }
 
-export async function openRun(agent: string, messages: MessageIn[], thread: string, key: string, signal: AbortSignal): Promise<Stream> {
+export async function openRun(
+  agent: string,
+  messages: MessageIn[],
+  thread: string,
+  key: string,
+  signal: AbortSignal,
+): Promise<Stream> {
   const body = { messages, ...(thread ? { thread_id: thread } : {}) };
-  const response = await request("POST", buildPath`/agents/${agent}/stream`, { body, headers: { "Idempotency-Key": key }, signal });
+  const response = await request("POST", buildPath`/agents/${agent}/stream`, {
+    body,
+    headers: { "Idempotency-Key": key },
+    signal,
+  });
   return toStream(response);
 }
 
@@ -150,5 +190,9 @@ export async function watchRun(run: string, after: string, signal: AbortSignal):
 }
 
 function toStream(response: Response): Stream {
-  return { run: response.headers.get("X-Run-Id") ?? "", thread: response.headers.get("X-Thread-Id") ?? "", frames: readFrames(response.body!) };
+  return {
+    run: response.headers.get("X-Run-Id") ?? "",
+    thread: response.headers.get("X-Thread-Id") ?? "",
+    frames: readFrames(response.body!),
+  };
 }

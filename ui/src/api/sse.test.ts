@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 
 import { FrameParser, readFrames } from "./sse";
 
-const TEXT = 'id: 3\nevent: on_tool_end\ndata: {"a":1}\n\n: heartbeat\n\nevent: on_chat_model_stream\r\ndata: one\r\ndata: two\r\n\r\n';
+const TEXT =
+  'id: 3\nevent: on_tool_end\ndata: {"a":1}\n\n: heartbeat\n\nevent: on_chat_model_stream\r\ndata: one\r\ndata: two\r\n\r\n';
 
 describe("frames", () => {
   it("are the same however the text is cut", () => {

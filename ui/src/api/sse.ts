@@ -63,6 +63,8 @@ export async function* readFrames(body: ReadableStream<Uint8Array>, silence = SI
 
 function withTimeout<T>(ms: number, work: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, failed) => (timer = setTimeout(() => failed(new Error("the connection is silent")), ms)));
+  const late = new Promise<never>(
+    (_, failed) => (timer = setTimeout(() => failed(new Error("the connection is silent")), ms)),
+  );
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

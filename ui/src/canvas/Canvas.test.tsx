@@ -35,7 +35,7 @@ it("changes a table and saves it", async () => {
   fireEvent.keyDown(screen.getByLabelText("Value"), { key: "Enter" });
   fireEvent.click(screen.getByRole("button", { name: "Save" }));
   await waitFor(() => expect(files.get("a.csv")).toBe("n\n2\n"));
-  await waitFor(() => expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true));
+  await waitFor(() => expect(screen.getByRole<HTMLButtonElement>("button", { name: "Save" }).disabled).toBe(true));
   stop();
 });
 
@@ -68,7 +68,10 @@ it("tells of a file that others changed, and lets choose", async () => {
   const { stop } = serveFiles({ "a.md": "theirs" });
   render(<Canvas />);
   await openFile("a.md");
-  canvas.set((old) => ({ ...old, tabs: old.tabs.map((tab) => ({ ...tab, text: "mine", saved: "before", theirs: "theirs" })) }));
+  canvas.set((old) => ({
+    ...old,
+    tabs: old.tabs.map((tab) => ({ ...tab, text: "mine", saved: "before", theirs: "theirs" })),
+  }));
   fireEvent.click(await screen.findByRole("button", { name: "Use the file’s version" }));
   expect(canvas.get().tabs[0]).toMatchObject({ text: "theirs", saved: "theirs", theirs: null });
   stop();
@@ -94,7 +97,15 @@ it("shows pages in a frame that may do nothing", async () => {
 });
 
 it("draws a mark for every figure, and says when there is none", () => {
-  const data = { kind: "bar" as const, title: "T", labels: ["a", "b"], series: [{ name: "n", values: [1, null] }, { name: "m", values: [-2, 3] }] };
+  const data = {
+    kind: "bar" as const,
+    title: "T",
+    labels: ["a", "b"],
+    series: [
+      { name: "n", values: [1, null] },
+      { name: "m", values: [-2, 3] },
+    ],
+  };
   const { container, rerender } = render(<Chart data={data} />);
   expect(container.querySelectorAll("rect").length).toBe(3);
   rerender(<Chart data={{ ...data, kind: "pie" }} />);
@@ -104,7 +115,11 @@ it("draws a mark for every figure, and says when there is none", () => {
 });
 
 it("takes the pictures of a document out of its text, except in code", () => {
-  expect(splitPictures("---\ntitle: x\n---\n# A\n\n![w](p.png)\nrest\n```\n![no](q.png)\n```")).toEqual([{ text: "# A\n" }, { words: "w", name: "p.png" }, { text: "rest\n```\n![no](q.png)\n```" }]);
+  expect(splitPictures("---\ntitle: x\n---\n# A\n\n![w](p.png)\nrest\n```\n![no](q.png)\n```")).toEqual([
+    { text: "# A\n" },
+    { words: "w", name: "p.png" },
+    { text: "rest\n```\n![no](q.png)\n```" },
+  ]);
 });
 
 it("changes as little as can be", () => {

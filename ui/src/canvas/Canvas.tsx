@@ -1,7 +1,5 @@
 /** The canvas: open tabs and the active one. */
 
-import "./canvas.css";
-
 import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
 import { app, openConversation, patchApp } from "../state/app";
@@ -10,6 +8,7 @@ import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
 import { type Tab, tabOf, updateTab, useCanvas } from "./tabs";
 import { Toolbar } from "./Toolbar";
+import styles from "./canvas.module.css";
 
 const Editor = lazy(() => import("./Editor"));
 const Compare = lazy(() => import("./Compare"));
@@ -29,24 +28,65 @@ export default function Canvas() {
   if (!tab) return <Nothing />;
   const keep = () => (tab.file ? void saveTab(tab.id) : setNaming(tab.id));
   return (
-    <div className="canvas" onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
+    <div className={styles.canvas} onKeyDown={(event) => isSave(event) && (event.preventDefault(), keep())}>
       <TabBar />
-      <Toolbar key={tab.id} tab={tab} naming={naming === tab.id} name={(asked) => setNaming(asked ? tab.id : "")} keep={keep} />
+      <Toolbar
+        key={tab.id}
+        tab={tab}
+        naming={naming === tab.id}
+        name={(asked) => setNaming(asked ? tab.id : "")}
+        keep={keep}
+      />
       {tab.theirs !== null && <Conflict tab={tab} />}
-      {tab.gone && <p className="hint" role="status">{tab.name} is no longer in the workspace. Save writes it again.</p>}
-      {tab.cut && <p className="hint">This file is larger than 10 MB: only the beginning is shown, read-only. Download it for the whole file.</p>}
-      <div className="canvas-body" role="tabpanel" id="canvas-body" aria-label={tab.name}>
-        <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Body key={tab.id} tab={tab} /></Suspense>
+      {tab.gone && (
+        <p className={styles.hint} role="status">
+          {tab.name} is no longer in the workspace. Save writes it again.
+        </p>
+      )}
+      {tab.cut && (
+        <p className={styles.hint}>
+          This file is larger than 10 MB: only the beginning is shown, read-only. Download it for the whole file.
+        </p>
+      )}
+      <div className={styles.canvasBody} role="tabpanel" id="canvas-body" aria-label={tab.name}>
+        <Suspense
+          fallback={
+            <p className="waiting" role="status">
+              Loading…
+            </p>
+          }
+        >
+          <Body key={tab.id} tab={tab} />
+        </Suspense>
       </div>
     </div>
   );
 }
 
-const isSave = (event: KeyboardEvent): boolean => (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "s";
+const isSave = (event: KeyboardEvent): boolean =>
+  (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "s";
 
 function Body({ tab }: { tab: Tab }) {
-  if (tab.state === "loading") return <p className="waiting" role="status">Opening {tab.name}…</p>;
-  if (tab.state === "failed") return <p className="empty" role="alert">{tab.name} cannot be opened: {tab.problem} <button onClick={() => { updateTab(tab.id, { state: "loading" }); void loadTab(tab.id); }}>Try again</button></p>;
+  if (tab.state === "loading")
+    return (
+      <p className="waiting" role="status">
+        Opening {tab.name}…
+      </p>
+    );
+  if (tab.state === "failed")
+    return (
+      <p className="empty" role="alert">
+        {tab.name} cannot be opened: {tab.problem}{" "}
+        <button
+          onClick={() => {
+            updateTab(tab.id, { state: "loading" });
+            void loadTab(tab.id);
+          }}
+        >
+          Try again
+        </button>
+      </p>
+    );
   switch (tab.view) {
     case "grid":
     case "chart":
@@ -60,9 +100,15 @@ function Body({ tab }: { tab: Tab }) {
     case "diff":
       return <Compare tab={tab} />;
     case "preview":
-      return tab.kind === "html" || tab.kind === "svg" ? <Framed text={tab.text} name={tab.name} svg={tab.kind === "svg"} /> : <Document tab={tab} />;
+      return tab.kind === "html" || tab.kind === "svg" ? (
+        <Framed text={tab.text} name={tab.name} svg={tab.kind === "svg"} />
+      ) : (
+        <Document tab={tab} />
+      );
     case "none":
-      return <p className="empty">{tab.name} is not text, and nothing here can show it. Download it to open it elsewhere.</p>;
+      return (
+        <p className="empty">{tab.name} is not text, and nothing here can show it. Download it to open it elsewhere.</p>
+      );
     default:
       return <Editor tab={tab} />;
   }
@@ -70,7 +116,7 @@ function Body({ tab }: { tab: Tab }) {
 
 function Conflict({ tab }: { tab: Tab }) {
   return (
-    <div className="conflict" role="alert">
+    <div className={styles.conflict} role="alert">
       <span>{tab.name} was changed elsewhere while you changed it here.</span>
       <button onClick={() => updateTab(tab.id, { view: "diff" })}>Compare</button>
       <button onClick={() => resolveConflict(tab.id, "theirs")}>Use the file’s version</button>
@@ -81,9 +127,11 @@ function Conflict({ tab }: { tab: Tab }) {
 
 function Nothing() {
   return (
-    <div className="nothing">
+    <div className={styles.nothing}>
       <p>Files that the agent writes open here: code, tables, documents, slides, web pages and images.</p>
-      <p><button onClick={() => patchApp({ panel: "files" })}>Open a file</button></p>
+      <p>
+        <button onClick={() => patchApp({ panel: "files" })}>Open a file</button>
+      </p>
       <NewFile />
     </div>
   );

@@ -1,9 +1,8 @@
 /** A chart as a picture: bars, lines, areas or a pie. It is small, and the same on slides and over tables. */
 
-import "./chart.css";
-
 import type { ChartData } from "./deck";
 import { formatBrief, labelStep, axisTicks } from "./scale";
+import styles from "./chart.module.css";
 
 const WIDE = 640;
 const HIGH = 300;
@@ -18,13 +17,20 @@ export function Chart({ data }: { data: ChartData }) {
   if (!known.length || !data.labels.length) return <p className="empty">No numbers to plot.</p>;
   const named = data.kind === "pie" ? data.labels : data.series.map((one) => one.name);
   return (
-    <figure className="chart">
+    <figure className={styles.chart} data-chart="">
       {data.title && <figcaption>{data.title}</figcaption>}
       <svg viewBox={`0 0 ${WIDE + LEFT + 8} ${HIGH + TOP + 34}`} role="img" aria-label={summarizeChart(data)}>
         {data.kind === "pie" ? <Pie data={data} /> : <Plot data={data} known={known} />}
       </svg>
       {(named.length > 1 || data.kind === "pie") && (
-        <ul className="legend">{named.slice(0, 24).map((name, at) => <li key={at}><i style={{ background: seriesColour(at) }} />{name}</li>)}</ul>
+        <ul className={styles.legend}>
+          {named.slice(0, 24).map((name, at) => (
+            <li key={at}>
+              <i style={{ background: seriesColour(at) }} />
+              {name}
+            </li>
+          ))}
+        </ul>
       )}
     </figure>
   );
@@ -44,14 +50,33 @@ function Plot({ data, known }: { data: ChartData; known: number[] }) {
     <>
       {marks.map((mark) => (
         <g key={mark}>
-          <line x1={LEFT} x2={LEFT + WIDE} y1={y(mark)} y2={y(mark)} className={mark === 0 ? "ground" : "rule"} />
-          <text x={LEFT - 8} y={y(mark)} textAnchor="end" dominantBaseline="central">{formatBrief(mark)}</text>
+          <line
+            x1={LEFT}
+            x2={LEFT + WIDE}
+            y1={y(mark)}
+            y2={y(mark)}
+            className={mark === 0 ? styles.ground : styles.rule}
+          />
+          <text x={LEFT - 8} y={y(mark)} textAnchor="end" dominantBaseline="central">
+            {formatBrief(mark)}
+          </text>
         </g>
       ))}
-      {data.labels.map((label, at) => at % skip === 0 && (
-        <text key={at} x={LEFT + (at + 0.5) * step} y={HIGH + TOP + 22} textAnchor="middle">{truncate(label, Math.floor((step * skip) / 7))}</text>
-      ))}
-      {data.series.map((_, at) => (data.kind === "bar" ? <Bars key={at} data={data} at={at} y={y} step={step} /> : <Line key={at} data={data} at={at} y={y} step={step} />))}
+      {data.labels.map(
+        (label, at) =>
+          at % skip === 0 && (
+            <text key={at} x={LEFT + (at + 0.5) * step} y={HIGH + TOP + 22} textAnchor="middle">
+              {truncate(label, Math.floor((step * skip) / 7))}
+            </text>
+          ),
+      )}
+      {data.series.map((_, at) =>
+        data.kind === "bar" ? (
+          <Bars key={at} data={data} at={at} y={y} step={step} />
+        ) : (
+          <Line key={at} data={data} at={at} y={y} step={step} />
+        ),
+      )}
     </>
   );
 }
@@ -68,7 +93,15 @@ function Bars({ data, at, y, step }: Drawn) {
   const { name, values } = data.series[at]!;
   return values.map((value, place) =>
     value === null ? null : (
-      <rect key={place} x={LEFT + place * step + step * 0.12 + at * width} y={Math.min(y(value), y(0))} width={Math.max(width - 1, 0.5)} height={Math.abs(y(value) - y(0))} rx={Math.min(2, width / 4)} fill={seriesColour(at)}>
+      <rect
+        key={place}
+        x={LEFT + place * step + step * 0.12 + at * width}
+        y={Math.min(y(value), y(0))}
+        width={Math.max(width - 1, 0.5)}
+        height={Math.abs(y(value) - y(0))}
+        rx={Math.min(2, width / 4)}
+        fill={seriesColour(at)}
+      >
         <title>{`${data.labels[place] ?? ""}, ${name}: ${value}`}</title>
       </rect>
     ),
@@ -77,16 +110,27 @@ function Bars({ data, at, y, step }: Drawn) {
 
 function Line({ data, at, y, step }: Drawn) {
   const { name, values } = data.series[at]!;
-  const points = values.flatMap((value, place) => (value === null ? [] : [{ x: LEFT + (place + 0.5) * step, y: y(value), value, place }]));
+  const points = values.flatMap((value, place) =>
+    value === null ? [] : [{ x: LEFT + (place + 0.5) * step, y: y(value), value, place }],
+  );
   if (!points.length) return null;
   const path = points.map((point) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`).join(" ");
   return (
     <>
-      {data.kind === "area" && <polygon points={`${path} ${points.at(-1)!.x.toFixed(1)},${y(0)} ${points[0]!.x.toFixed(1)},${y(0)}`} fill={seriesColour(at)} opacity="0.25" />}
+      {data.kind === "area" && (
+        <polygon
+          points={`${path} ${points.at(-1)!.x.toFixed(1)},${y(0)} ${points[0]!.x.toFixed(1)},${y(0)}`}
+          fill={seriesColour(at)}
+          opacity="0.25"
+        />
+      )}
       <polyline points={path} fill="none" stroke={seriesColour(at)} strokeWidth="2.5" strokeLinejoin="round" />
-      {points.length <= 80 && points.map((point) => (
-        <circle key={point.place} cx={point.x} cy={point.y} r="3" fill={seriesColour(at)}><title>{`${data.labels[point.place] ?? ""}, ${name}: ${point.value}`}</title></circle>
-      ))}
+      {points.length <= 80 &&
+        points.map((point) => (
+          <circle key={point.place} cx={point.x} cy={point.y} r="3" fill={seriesColour(at)}>
+            <title>{`${data.labels[point.place] ?? ""}, ${name}: ${point.value}`}</title>
+          </circle>
+        ))}
     </>
   );
 }
@@ -100,10 +144,26 @@ function Pie({ data }: { data: ChartData }) {
     const [from, to] = [begin, begin + value / total];
     begin = to;
     const title = <title>{`${data.labels[at] ?? ""}: ${value} (${Math.round((value / total) * 100)} %)`}</title>;
-    if (value === total) return <circle key={at} cx={x} cy={y} r={radius} fill={seriesColour(at)}>{title}</circle>;
-    const place = (part: number) => `${(x + radius * Math.sin(part * 2 * Math.PI)).toFixed(2)} ${(y - radius * Math.cos(part * 2 * Math.PI)).toFixed(2)}`;
-    return <path key={at} d={`M ${x} ${y} L ${place(from)} A ${radius} ${radius} 0 ${to - from > 0.5 ? 1 : 0} 1 ${place(to)} Z`} fill={seriesColour(at)} className="slice">{title}</path>;
+    if (value === total)
+      return (
+        <circle key={at} cx={x} cy={y} r={radius} fill={seriesColour(at)}>
+          {title}
+        </circle>
+      );
+    const place = (part: number) =>
+      `${(x + radius * Math.sin(part * 2 * Math.PI)).toFixed(2)} ${(y - radius * Math.cos(part * 2 * Math.PI)).toFixed(2)}`;
+    return (
+      <path
+        key={at}
+        d={`M ${x} ${y} L ${place(from)} A ${radius} ${radius} 0 ${to - from > 0.5 ? 1 : 0} 1 ${place(to)} Z`}
+        fill={seriesColour(at)}
+        className={styles.slice}
+      >
+        {title}
+      </path>
+    );
   });
 }
 
-const truncate = (text: string, most: number): string => (text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text);
+const truncate = (text: string, most: number): string =>
+  text.length > most ? `${text.slice(0, Math.max(1, most - 1))}…` : text;

@@ -6,6 +6,7 @@ import { Markdown } from "../parts/Markdown";
 import { findCodeLines } from "./codeLines";
 import { Named } from "./Picture";
 import type { Tab } from "./tabs";
+import styles from "./canvas.module.css";
 
 type Piece = { text: string } | { words: string; name: string };
 
@@ -13,7 +14,10 @@ type Piece = { text: string } | { words: string; name: string };
 export function splitPictures(text: string): Piece[] {
   const found: Piece[] = [];
   let plain: string[] = [];
-  const lines = text.replace(/\r\n/g, "\n").replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "").split("\n");
+  const lines = text
+    .replace(/\r\n/g, "\n")
+    .replace(/^---\n(?:[\w-]+:.*\n)*---\n/, "")
+    .split("\n");
   const code = findCodeLines(lines);
   for (const [at, line] of lines.entries()) {
     const picture = code[at] ? null : /^!\[([^\]]*)\]\(([^)\s]+)\)\s*$/.exec(line);
@@ -30,8 +34,10 @@ export default function Document({ tab }: { tab: Tab }) {
   const all = useMemo(() => splitPictures(tab.text), [tab.text]);
   if (!all.length) return <p className="empty">This document is empty. Switch to Code to edit it.</p>;
   return (
-    <article className="document" tabIndex={0} aria-label={tab.name}>
-      {all.map((piece, at) => ("text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />))}
+    <article className={styles.document} tabIndex={0} aria-label={tab.name}>
+      {all.map((piece, at) =>
+        "text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />,
+      )}
     </article>
   );
 }

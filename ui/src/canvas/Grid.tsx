@@ -6,6 +6,7 @@ import { notify } from "../state/app";
 import { keyAction, type Cell } from "./gridKeys";
 import { GridRow } from "./GridRow";
 import { withCell, type Look, numericColumns, visibleRows, type Table, withoutRow, withRow } from "./table";
+import styles from "./canvas.module.css";
 
 export const PAGE_ROWS = 100;
 
@@ -34,7 +35,8 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
   const body = useFocus(at, editing !== null);
 
   const value = table.rows[rows[at.row] ?? -1]?.[at.column] ?? "";
-  const go = (row: number, column: number) => setAt({ row: clamp(row, rows.length), column: clamp(column, table.columns.length) });
+  const go = (row: number, column: number) =>
+    setAt({ row: clamp(row, rows.length), column: clamp(column, table.columns.length) });
   const begin = (text = value) => onChange && rows.length && setEditing({ text, was: value });
   const commit = (text: string, was: string) => {
     setEditing(null);
@@ -51,7 +53,16 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
     setAt({ row: (after + 1) % PAGE_ROWS, column: 0 });
   };
   const press = (event: KeyboardEvent) => {
-    const act = keyAction(event, { at, go, begin, rows: rows.length, columns: table.columns.length, undo: onUndo, redo: onRedo, clear: () => onChange && commit("", value) });
+    const act = keyAction(event, {
+      at,
+      go,
+      begin,
+      rows: rows.length,
+      columns: table.columns.length,
+      undo: onUndo,
+      redo: onRedo,
+      clear: () => onChange && commit("", value),
+    });
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -59,23 +70,60 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
   };
 
   return (
-    <div className="data">
-      <div className="grid-tools">
-        <label className="visually-hidden" htmlFor="grid-filter">Filter rows</label>
-        <input id="grid-filter" type="search" placeholder="Filter rows" value={look.filter} onChange={(event) => { setLook({ ...look, filter: event.target.value }); setPage(0); }} onKeyDown={(event) => event.key === "Escape" && look.filter && event.stopPropagation()} />
+    <div className={styles.data}>
+      <div className={styles.gridTools}>
+        <label className="visually-hidden" htmlFor="grid-filter">
+          Filter rows
+        </label>
+        <input
+          id="grid-filter"
+          type="search"
+          placeholder="Filter rows"
+          value={look.filter}
+          onChange={(event) => {
+            setLook({ ...look, filter: event.target.value });
+            setPage(0);
+          }}
+          onKeyDown={(event) => event.key === "Escape" && look.filter && event.stopPropagation()}
+        />
         {onChange && <button onClick={add}>Add row</button>}
-        {onChange && rows.length > 0 && <button onClick={() => onChange(withoutRow(table, rows[at.row] ?? rows[0]!))}>Delete row {(rows[at.row] ?? 0) + 1}</button>}
+        {onChange && rows.length > 0 && (
+          <button onClick={() => onChange(withoutRow(table, rows[at.row] ?? rows[0]!))}>
+            Delete row {(rows[at.row] ?? 0) + 1}
+          </button>
+        )}
         <span className="grow" />
-        <small role="status">{places.length.toLocaleString()} {places.length === 1 ? "row" : "rows"}{places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}</small>
+        <small role="status">
+          {places.length.toLocaleString()} {places.length === 1 ? "row" : "rows"}
+          {places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}
+        </small>
       </div>
-      <div className="grid-place">
-        <table className="grid" role="grid" aria-rowcount={places.length + 1} aria-colcount={table.columns.length} aria-label="Data" aria-readonly={!onChange}>
+      <div className={styles.gridPlace}>
+        <table
+          className={styles.grid}
+          role="grid"
+          aria-rowcount={places.length + 1}
+          aria-colcount={table.columns.length}
+          aria-label="Data"
+          aria-readonly={!onChange}
+        >
           <Head table={table} look={look} figures={figures} sort={(sort) => setLook({ ...look, sort })} />
           <tbody ref={body} onKeyDown={editing === null ? press : undefined}>
             {rows.map((place, row) => (
               <GridRow
-                key={place} cells={table.rows[place]!} place={place} row={row} index={page * PAGE_ROWS + row + 2} figures={figures} at={row === at.row ? at.column : null} editing={editing?.text ?? null}
-                choose={(column) => setAt({ row, column })} begin={() => begin()} done={(text) => commit(text, editing?.was ?? "")} cancel={() => setEditing(null)} go={go}
+                key={place}
+                cells={table.rows[place]!}
+                place={place}
+                row={row}
+                index={page * PAGE_ROWS + row + 2}
+                figures={figures}
+                at={row === at.row ? at.column : null}
+                editing={editing?.text ?? null}
+                choose={(column) => setAt({ row, column })}
+                begin={() => begin()}
+                done={(text) => commit(text, editing?.was ?? "")}
+                cancel={() => setEditing(null)}
+                go={go}
               />
             ))}
           </tbody>
@@ -90,19 +138,42 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
 const clamp = (at: number, count: number): number => Math.max(0, Math.min(count - 1, at));
 
 /** The names of the columns; each sorts the rows up, then down, then no more. */
-function Head({ table, look, figures, sort }: { table: Table; look: Look; figures: ReadonlySet<number>; sort: (sort: Look["sort"]) => void }) {
+function Head({
+  table,
+  look,
+  figures,
+  sort,
+}: {
+  table: Table;
+  look: Look;
+  figures: ReadonlySet<number>;
+  sort: (sort: Look["sort"]) => void;
+}) {
   const next = (column: number): Look["sort"] => {
     if (look.sort?.column !== column) return { column, down: false };
     return look.sort.down ? null : { column, down: true };
   };
-  const sorted = (column: number) => (look.sort?.column !== column ? null : look.sort.down ? { order: "descending" as const, sign: "▾" } : { order: "ascending" as const, sign: "▴" });
+  const sorted = (column: number) =>
+    look.sort?.column !== column
+      ? null
+      : look.sort.down
+        ? { order: "descending" as const, sign: "▾" }
+        : { order: "ascending" as const, sign: "▴" };
   return (
     <thead>
       <tr>
-        <th className="row-number"><span className="visually-hidden">Row</span></th>
+        <th className={styles.rowNumber}>
+          <span className="visually-hidden">Row</span>
+        </th>
         {table.columns.map((name, column) => (
-          <th key={column} aria-sort={sorted(column)?.order ?? "none"} className={figures.has(column) ? "figure" : ""}>
-            <button className="plain" onClick={() => sort(next(column))}>{name} <span aria-hidden="true">{sorted(column)?.sign}</span></button>
+          <th
+            key={column}
+            aria-sort={sorted(column)?.order ?? "none"}
+            className={figures.has(column) ? styles.figure : undefined}
+          >
+            <button className="plain" onClick={() => sort(next(column))}>
+              {name} <span aria-hidden="true">{sorted(column)?.sign}</span>
+            </button>
           </th>
         ))}
       </tr>
@@ -112,10 +183,16 @@ function Head({ table, look, figures, sort }: { table: Table; look: Look; figure
 
 function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page: number) => void }) {
   return (
-    <nav className="pager" aria-label="Table pages">
-      <button disabled={page === 0} onClick={() => turn(page - 1)}>Previous</button>
-      <span>Page {page + 1} of {pages}</span>
-      <button disabled={page === pages - 1} onClick={() => turn(page + 1)}>Next</button>
+    <nav className={styles.pager} aria-label="Table pages">
+      <button disabled={page === 0} onClick={() => turn(page - 1)}>
+        Previous
+      </button>
+      <span>
+        Page {page + 1} of {pages}
+      </span>
+      <button disabled={page === pages - 1} onClick={() => turn(page + 1)}>
+        Next
+      </button>
     </nav>
   );
 }

@@ -1,6 +1,7 @@
 /** A row of a table, one cell of which may be written into. */
 
 import { type KeyboardEvent, useRef, useState } from "react";
+import styles from "./canvas.module.css";
 
 interface Props {
   cells: string[];
@@ -20,17 +21,49 @@ interface Props {
 export function GridRow({ cells, place, row, index, figures, at, editing, choose, begin, done, cancel, go }: Props) {
   return (
     <tr aria-rowindex={index}>
-      <th scope="row" className="row-number">{place + 1}</th>
+      <th scope="row" className={styles.rowNumber}>
+        {place + 1}
+      </th>
       {cells.map((text, column) => (
-        <td key={column} role="gridcell" data-cell={`${row},${column}`} tabIndex={column === at ? 0 : -1} className={figures.has(column) ? "figure" : ""} onFocus={() => column !== at && choose(column)} onDoubleClick={begin}>
-          {column === at && editing !== null ? <Edit text={editing} done={done} cancel={cancel} next={() => go(row, column + 1)} down={() => go(row + 1, column)} /> : text}
+        <td
+          key={column}
+          role="gridcell"
+          data-cell={`${row},${column}`}
+          tabIndex={column === at ? 0 : -1}
+          className={figures.has(column) ? styles.figure : undefined}
+          onFocus={() => column !== at && choose(column)}
+          onDoubleClick={begin}
+        >
+          {column === at && editing !== null ? (
+            <Edit
+              text={editing}
+              done={done}
+              cancel={cancel}
+              next={() => go(row, column + 1)}
+              down={() => go(row + 1, column)}
+            />
+          ) : (
+            text
+          )}
         </td>
       ))}
     </tr>
   );
 }
 
-function Edit({ text, done, cancel, next, down }: { text: string; done: (text: string) => void; cancel: () => void; next: () => void; down: () => void }) {
+function Edit({
+  text,
+  done,
+  cancel,
+  next,
+  down,
+}: {
+  text: string;
+  done: (text: string) => void;
+  cancel: () => void;
+  next: () => void;
+  down: () => void;
+}) {
   const [value, setValue] = useState(text);
   const over = useRef(false);
   const finish = (act: () => void) => {
@@ -41,9 +74,22 @@ function Edit({ text, done, cancel, next, down }: { text: string; done: (text: s
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s") return finish(() => done(value)); // and it is saved
     event.stopPropagation();
     if (event.key === "Escape") finish(cancel);
-    else if (event.key === "Enter" || event.key === "Tab") finish(() => { done(value); (event.key === "Tab" ? next : down)(); });
+    else if (event.key === "Enter" || event.key === "Tab")
+      finish(() => {
+        done(value);
+        (event.key === "Tab" ? next : down)();
+      });
     else return;
     event.preventDefault();
   };
-  return <input aria-label="Value" autoFocus value={value} onChange={(event) => setValue(event.target.value)} onKeyDown={press} onBlur={() => over.current || done(value)} />;
+  return (
+    <input
+      aria-label="Value"
+      autoFocus
+      value={value}
+      onChange={(event) => setValue(event.target.value)}
+      onKeyDown={press}
+      onBlur={() => over.current || done(value)}
+    />
+  );
 }

@@ -3,6 +3,7 @@
 import { useState } from "react";
 
 import { openText } from "./open";
+import styles from "./canvas.module.css";
 
 export function NewFile() {
   const [name, setName] = useState("");
@@ -11,7 +12,7 @@ export function NewFile() {
     if (name.trim()) openText(name.trim(), starterText(name.trim()));
   };
   return (
-    <form className="new-file" onSubmit={begin}>
+    <form className={styles.newFile} onSubmit={begin}>
       <label htmlFor="new-file">Or create one:</label>
       <input id="new-file" placeholder="notes.md" value={name} onChange={(event) => setName(event.target.value)} />
       <button disabled={!name.trim()}>Create</button>

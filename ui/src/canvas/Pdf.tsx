@@ -5,6 +5,7 @@ import worker from "pdfjs-dist/build/pdf.worker.min.mjs?url";
 import { useEffect, useRef, useState } from "react";
 
 import type { Tab } from "./tabs";
+import styles from "./canvas.module.css";
 
 GlobalWorkerOptions.workerSrc = worker;
 
@@ -13,26 +14,47 @@ const SCALES = [0.5, 0.75, 1, 1.25, 1.5, 2, 3];
 export default function Pdf({ tab }: { tab: Tab }) {
   const { document, problem } = useDocument(tab.bytes);
   const [scale, setScale] = useState(1);
-  if (problem) return <p className="empty" role="alert">{tab.name} cannot be shown: {problem}. Download it to open it elsewhere.</p>;
-  if (!document) return <p className="waiting" role="status">Opening {tab.name}…</p>;
+  if (problem)
+    return (
+      <p className="empty" role="alert">
+        {tab.name} cannot be shown: {problem}. Download it to open it elsewhere.
+      </p>
+    );
+  if (!document)
+    return (
+      <p className="waiting" role="status">
+        Opening {tab.name}…
+      </p>
+    );
   const step = (by: number) => setScale(SCALES[Math.max(0, Math.min(SCALES.length - 1, SCALES.indexOf(scale) + by))]!);
   return (
-    <div className="pdf">
-      <div className="view-tools">
-        <button onClick={() => step(-1)} disabled={scale === SCALES[0]} aria-label="Zoom out">−</button>
+    <div className={styles.pdf}>
+      <div className={styles.viewTools}>
+        <button onClick={() => step(-1)} disabled={scale === SCALES[0]} aria-label="Zoom out">
+          −
+        </button>
         <small aria-live="polite">{Math.round(scale * 100)} %</small>
-        <button onClick={() => step(1)} disabled={scale === SCALES.at(-1)} aria-label="Zoom in">+</button>
-        <small>{document.numPages} {document.numPages === 1 ? "page" : "pages"}</small>
+        <button onClick={() => step(1)} disabled={scale === SCALES.at(-1)} aria-label="Zoom in">
+          +
+        </button>
+        <small>
+          {document.numPages} {document.numPages === 1 ? "page" : "pages"}
+        </small>
       </div>
-      <div className="pdf-pages" tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
-        {Array.from({ length: document.numPages }, (_, at) => <Page key={at} document={document} number={at + 1} scale={scale} />)}
+      <div className={styles.pdfPages} tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
+        {Array.from({ length: document.numPages }, (_, at) => (
+          <Page key={at} document={document} number={at + 1} scale={scale} />
+        ))}
       </div>
     </div>
   );
 }
 
 function useDocument(bytes: Blob | null): { document: PDFDocumentProxy | null; problem: string } {
-  const [found, setFound] = useState<{ document: PDFDocumentProxy | null; problem: string }>({ document: null, problem: "" });
+  const [found, setFound] = useState<{ document: PDFDocumentProxy | null; problem: string }>({
+    document: null,
+    problem: "",
+  });
   useEffect(() => {
     if (!bytes) return;
     let [gone, task]: [boolean, ReturnType<typeof getDocument> | null] = [false, null];
@@ -42,7 +64,12 @@ function useDocument(bytes: Blob | null): { document: PDFDocumentProxy | null; p
     };
     open().then(
       (document) => gone || setFound({ document, problem: "" }),
-      (error: unknown) => gone || setFound({ document: null, problem: error instanceof Error ? error.message.replace(/\.$/, "") : "it is not a PDF" }),
+      (error: unknown) =>
+        gone ||
+        setFound({
+          document: null,
+          problem: error instanceof Error ? error.message.replace(/\.$/, "") : "it is not a PDF",
+        }),
     );
     return () => {
       gone = true;
@@ -58,7 +85,9 @@ function Page({ document, number, scale }: { document: PDFDocumentProxy; number:
   const [near, setNear] = useState(false);
   const [text, setText] = useState("");
   useEffect(() => {
-    const watch = new IntersectionObserver((seen) => setNear(seen.some((one) => one.isIntersecting)), { rootMargin: "600px" });
+    const watch = new IntersectionObserver((seen) => setNear(seen.some((one) => one.isIntersecting)), {
+      rootMargin: "600px",
+    });
     watch.observe(place.current!);
     return () => watch.disconnect();
   }, []);
@@ -82,9 +111,11 @@ function Page({ document, number, scale }: { document: PDFDocumentProxy; number:
     };
   }, [document, number, scale, near]);
   return (
-    <div className="pdf-page" ref={place} data-page={number}>
+    <div className={styles.pdfPage} ref={place} data-page={number}>
       <canvas ref={paper} aria-hidden="true" />
-      <p className="visually-hidden">Page {number}: {text}</p>
+      <p className="visually-hidden">
+        Page {number}: {text}
+      </p>
     </div>
   );
 }

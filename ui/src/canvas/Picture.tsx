@@ -4,11 +4,24 @@ import { useEffect, useState } from "react";
 
 import { usePicture } from "./pictures";
 import type { Place, Tab } from "./tabs";
+import { joinClasses } from "../parts/classes";
+import styles from "./canvas.module.css";
 
 export function Named({ file, name, words }: { file: Place | null; name: string; words: string }) {
   const url = usePicture(file, name);
-  if (url === null) return <p className="no-picture"><em>{words || name}</em> <small>(image {name} not found in the workspace)</small></p>;
-  return url ? <img src={url} alt={words} /> : <p className="waiting" role="status">Loading {name}…</p>;
+  if (url === null)
+    return (
+      <p className={styles.noPicture}>
+        <em>{words || name}</em> <small>(image {name} not found in the workspace)</small>
+      </p>
+    );
+  return url ? (
+    <img src={url} alt={words} />
+  ) : (
+    <p className="waiting" role="status">
+      Loading {name}…
+    </p>
+  );
 }
 
 export default function Picture({ tab }: { tab: Tab }) {
@@ -17,15 +30,36 @@ export default function Picture({ tab }: { tab: Tab }) {
   const [size, setSize] = useState("");
   const [broken, setBroken] = useState(false);
   useEffect(() => setBroken(false), [url]);
-  if (broken) return <p className="empty" role="alert">{tab.name} is not a picture that a browser can show. Download it to open it elsewhere.</p>;
+  if (broken)
+    return (
+      <p className="empty" role="alert">
+        {tab.name} is not a picture that a browser can show. Download it to open it elsewhere.
+      </p>
+    );
   return (
-    <div className="picture">
-      <div className="view-tools">
-        <button aria-pressed={!whole} onClick={() => setWhole(!whole)}>{whole ? "Actual size" : "Fit"}</button>
+    <div className={styles.picture}>
+      <div className={styles.viewTools}>
+        <button aria-pressed={!whole} onClick={() => setWhole(!whole)}>
+          {whole ? "Actual size" : "Fit"}
+        </button>
         <small>{size}</small>
       </div>
-      <div className={whole ? "picture-place whole" : "picture-place"} tabIndex={0} role="group" aria-label={tab.name}>
-        {url && <img src={url} alt={tab.name} onError={() => setBroken(true)} onLoad={({ currentTarget: { naturalWidth, naturalHeight } }) => setSize(`${naturalWidth} × ${naturalHeight}`)} />}
+      <div
+        className={joinClasses(styles.picturePlace, whole && styles.whole)}
+        tabIndex={0}
+        role="group"
+        aria-label={tab.name}
+      >
+        {url && (
+          <img
+            src={url}
+            alt={tab.name}
+            onError={() => setBroken(true)}
+            onLoad={({ currentTarget: { naturalWidth, naturalHeight } }) =>
+              setSize(`${naturalWidth} × ${naturalHeight}`)
+            }
+          />
+        )}
       </div>
     </div>
   );

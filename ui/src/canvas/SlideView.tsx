@@ -1,7 +1,5 @@
 /** One slide, as large as there is room. */
 
-import "./slides.css";
-
 import { memo } from "react";
 
 import { Markdown } from "../parts/Markdown";
@@ -9,6 +7,7 @@ import { Chart } from "./Chart";
 import type { Block, Slide, Theme } from "./deck";
 import { Named } from "./Picture";
 import type { Place } from "./tabs";
+import styles from "./slides.module.css";
 
 interface Props {
   slide: Slide;
@@ -18,9 +17,13 @@ interface Props {
 
 export const SlideView = memo(function SlideView({ slide, theme, file }: Props) {
   return (
-    <div className="slide-box">
-      <section className="slide" data-slide-theme={theme} data-layout={slide.layout}>
-        {slide.heading && <h2><Plain text={slide.heading} /></h2>}
+    <div className={styles.slideBox}>
+      <section className={styles.slide} data-slide-theme={theme} data-layout={slide.layout}>
+        {slide.heading && (
+          <h2>
+            <Plain text={slide.heading} />
+          </h2>
+        )}
         <Body blocks={slide.layout === "plain" ? visualBlocks(slide.blocks) : slide.blocks} file={file} />
       </section>
     </div>
@@ -31,11 +34,19 @@ export const SlideView = memo(function SlideView({ slide, theme, file }: Props) 
 function visualBlocks(blocks: Block[]): Block[] {
   const isSeen = (block: Block) => block.kind === "chart" || block.kind === "picture";
   const [seen, words] = [blocks.filter(isSeen), blocks.filter((block) => block.kind === "text")];
-  return seen.length && words.length && seen.length + words.length === blocks.length ? [{ kind: "columns", columns: [words, seen] }] : blocks;
+  return seen.length && words.length && seen.length + words.length === blocks.length
+    ? [{ kind: "columns", columns: [words, seen] }]
+    : blocks;
 }
 
 function Body({ blocks, file }: { blocks: Block[]; file: Place | null }) {
-  return <div className="slide-body">{blocks.map((block, at) => <Piece key={at} block={block} file={file} />)}</div>;
+  return (
+    <div className={styles.slideBody}>
+      {blocks.map((block, at) => (
+        <Piece key={at} block={block} file={file} />
+      ))}
+    </div>
+  );
 }
 
 function Piece({ block, file }: { block: Block; file: Place | null }) {
@@ -45,11 +56,25 @@ function Piece({ block, file }: { block: Block; file: Place | null }) {
     case "picture":
       return <Named file={file} name={block.path} words={block.words} />;
     case "columns":
-      return <div className="columns">{block.columns.map((column, at) => <div key={at}>{column.map((one, place) => <Piece key={place} block={one} file={file} />)}</div>)}</div>;
+      return (
+        <div className={styles.columns}>
+          {block.columns.map((column, at) => (
+            <div key={at}>
+              {column.map((one, place) => (
+                <Piece key={place} block={one} file={file} />
+              ))}
+            </div>
+          ))}
+        </div>
+      );
     default:
       return <Markdown text={block.text} />;
   }
 }
 
 /** A heading without the signs of its emphasis. */
-const Plain = ({ text }: { text: string }) => text.replace(/\*\*([^*]+)\*\*|\*([^*]+)\*|`([^`]+)`/g, (_, bold?: string, slanted?: string, code?: string) => bold ?? slanted ?? code ?? "");
+const Plain = ({ text }: { text: string }) =>
+  text.replace(
+    /\*\*([^*]+)\*\*|\*([^*]+)\*|`([^`]+)`/g,
+    (_, bold?: string, slanted?: string, code?: string) => bold ?? slanted ?? code ?? "",
+  );

@@ -4,6 +4,8 @@ import { type KeyboardEvent, useEffect, useRef } from "react";
 
 import { showInvisible } from "./names";
 import { activateTab, closeTab, isChanged, type Tab, useCanvas } from "./tabs";
+import { joinClasses } from "../parts/classes";
+import styles from "./canvas.module.css";
 
 export function TabBar() {
   const tabs = useCanvas((state) => state.tabs);
@@ -23,8 +25,10 @@ export function TabBar() {
     requestAnimationFrame(() => chosen()?.focus());
   };
   return (
-    <div className="canvas-tabs" role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
-      {tabs.map((tab) => <One key={tab.id} tab={tab} active={tab.id === active} />)}
+    <div className={styles.canvasTabs} role="tablist" aria-label="Open files" ref={bar} onKeyDown={press}>
+      {tabs.map((tab) => (
+        <One key={tab.id} tab={tab} active={tab.id === active} />
+      ))}
     </div>
   );
 }
@@ -32,10 +36,27 @@ export function TabBar() {
 function One({ tab, active }: { tab: Tab; active: boolean }) {
   const changed = isChanged(tab);
   return (
-    <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={showInvisible(tab.file?.path ?? tab.name)} onClick={() => activateTab(tab.id)} onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}>
-      <span className="tab-name"><bdi>{showInvisible(tab.name)}</bdi></span>
+    <button
+      role="tab"
+      aria-selected={active}
+      aria-controls="canvas-body"
+      tabIndex={active ? 0 : -1}
+      title={showInvisible(tab.file?.path ?? tab.name)}
+      onClick={() => activateTab(tab.id)}
+      onAuxClick={(event) => event.button === 1 && closeTab(tab.id)}
+    >
+      <span className={styles.tabName}>
+        <bdi>{showInvisible(tab.name)}</bdi>
+      </span>
       {changed && <span className="visually-hidden">, unsaved</span>}
-      <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); closeTab(tab.id); }} />
+      <span
+        className={joinClasses(styles.tabClose, changed && styles.changed)}
+        aria-hidden="true"
+        onClick={(event) => {
+          event.stopPropagation();
+          closeTab(tab.id);
+        }}
+      />
     </button>
   );
 }

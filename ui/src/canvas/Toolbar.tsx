@@ -11,6 +11,7 @@ import { type View, VIEW_NAMES, viewsOf } from "./kind";
 import { applySpelling } from "./lineFormat";
 import { closeTab, isChanged, redo, type Tab, undo, updateTab } from "./tabs";
 import { versionsOf } from "./versions";
+import styles from "./canvas.module.css";
 
 interface Props {
   tab: Tab;
@@ -23,26 +24,59 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
   if (naming) return <SaveAs tab={tab} done={() => name(false)} />;
   const text = tab.state === "ready" && !tab.bytes;
   return (
-    <div className="canvas-tools" role="toolbar" aria-label={`Actions for ${tab.name}`}>
+    <div className={styles.canvasTools} role="toolbar" aria-label={`Actions for ${tab.name}`}>
       <Views tab={tab} />
       <span className="grow" />
-      {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void stepTab(tab, "undo")}><Icon name="undo" /></button>}
-      {text && <button className="plain" aria-label="Redo" title="Redo" onClick={() => void stepTab(tab, "redo")}><Icon name="redo" /></button>}
-      <button className="plain" aria-label="Download" title="Download" disabled={tab.state !== "ready"} onClick={() => void downloadTab(tab)}><Icon name="down" /></button>
-      {text && !tab.cut && <button className="plain" aria-label="Save as" title="Save as…" onClick={() => name(true)}><Icon name="copy" /></button>}
-      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => closeTab(tab.id)}><Icon name="close" /></button>
-      {text && !tab.cut && <button className={isChanged(tab) ? "main" : ""} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>Save</button>}
+      {text && (
+        <button className="plain" aria-label="Undo" title="Undo" onClick={() => void stepTab(tab, "undo")}>
+          <Icon name="undo" />
+        </button>
+      )}
+      {text && (
+        <button className="plain" aria-label="Redo" title="Redo" onClick={() => void stepTab(tab, "redo")}>
+          <Icon name="redo" />
+        </button>
+      )}
+      <button
+        className="plain"
+        aria-label="Download"
+        title="Download"
+        disabled={tab.state !== "ready"}
+        onClick={() => void downloadTab(tab)}
+      >
+        <Icon name="down" />
+      </button>
+      {text && !tab.cut && (
+        <button className="plain" aria-label="Save as" title="Save as…" onClick={() => name(true)}>
+          <Icon name="copy" />
+        </button>
+      )}
+      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => closeTab(tab.id)}>
+        <Icon name="close" />
+      </button>
+      {text && !tab.cut && (
+        <button className={isChanged(tab) ? "main" : undefined} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>
+          Save
+        </button>
+      )}
     </div>
   );
 }
 
 function Views({ tab }: { tab: Tab }) {
   if (tab.state !== "ready") return null;
-  const views: View[] = [...viewsOf(tab.kind), ...(tab.view === "diff" || versionsOf(tab).length ? (["diff"] as const) : [])];
+  const views: View[] = [
+    ...viewsOf(tab.kind),
+    ...(tab.view === "diff" || versionsOf(tab).length ? (["diff"] as const) : []),
+  ];
   if (views.length < 2) return null;
   return (
-    <div className="views" role="group" aria-label="View as">
-      {views.map((view) => <button key={view} aria-pressed={tab.view === view} onClick={() => updateTab(tab.id, { view })}>{VIEW_NAMES[view]}</button>)}
+    <div className={styles.views} role="group" aria-label="View as">
+      {views.map((view) => (
+        <button key={view} aria-pressed={tab.view === view} onClick={() => updateTab(tab.id, { view })}>
+          {VIEW_NAMES[view]}
+        </button>
+      ))}
     </div>
   );
 }
@@ -54,7 +88,10 @@ async function stepTab(tab: Tab, which: "undo" | "redo"): Promise<void> {
 }
 
 async function downloadTab(tab: Tab): Promise<void> {
-  const whole = tab.cut && tab.file ? await tryRequest(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread)) : (tab.bytes ?? new Blob([applySpelling(tab.text, tab.spelling)], { type: "text/plain" }));
+  const whole =
+    tab.cut && tab.file
+      ? await tryRequest(() => api.files.bytes(tab.file!.agent, tab.file!.path, tab.file!.thread))
+      : (tab.bytes ?? new Blob([applySpelling(tab.text, tab.spelling)], { type: "text/plain" }));
   if (whole) download(whole, tab.name);
 }
 
@@ -69,11 +106,31 @@ function SaveAs({ tab, done }: { tab: Tab; done: () => void }) {
     else setBusy(false);
   };
   return (
-    <form className="canvas-tools" onSubmit={(event) => void submit(event)} onKeyDown={(event) => { if (event.key === "Escape") { event.stopPropagation(); done(); } }}>
+    <form
+      className={styles.canvasTools}
+      onSubmit={(event) => void submit(event)}
+      onKeyDown={(event) => {
+        if (event.key === "Escape") {
+          event.stopPropagation();
+          done();
+        }
+      }}
+    >
       <label htmlFor="save-as">Save as</label>
-      <input id="save-as" className="grow" autoFocus value={path} onChange={(event) => setPath(event.target.value)} onFocus={(event) => event.target.select()} />
-      <button type="button" onClick={done}>Cancel</button>
-      <button className="main" disabled={busy || !path.trim()}>Save</button>
+      <input
+        id="save-as"
+        className="grow"
+        autoFocus
+        value={path}
+        onChange={(event) => setPath(event.target.value)}
+        onFocus={(event) => event.target.select()}
+      />
+      <button type="button" onClick={done}>
+        Cancel
+      </button>
+      <button className="main" disabled={busy || !path.trim()}>
+        Save
+      </button>
     </form>
   );
 }

@@ -29,7 +29,6 @@ function removeComment(line: string, begun: boolean, closesLater: boolean): { ke
     if (inside) {
       const end = line.indexOf("-->", at);
       if (end < 0) return { kept, inside };
-      inside = false;
       at = end + 3;
     }
     const opens = findComment(line, at);

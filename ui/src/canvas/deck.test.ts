@@ -41,12 +41,24 @@ x = 1
 describe("a deck", () => {
   it("has its slides, charts and notes", () => {
     const deck = readDeck(DECK);
-    expect([deck.title, deck.author, deck.slides.map((slide) => slide.heading)]).toEqual(["The harvest", "Ada", ["The harvest", "Apples fell", "Code"]]);
+    expect([deck.title, deck.author, deck.slides.map((slide) => slide.heading)]).toEqual([
+      "The harvest",
+      "Ada",
+      ["The harvest", "Apples fell", "Code"],
+    ]);
     expect(deck.slides[1]!.blocks).toEqual([
       { kind: "text", text: "- Frost in **April**" },
       {
         kind: "chart",
-        chart: { kind: "line", title: "Harvest in tonnes", labels: ["apples", "pears"], series: [{ name: "2023", values: [120, null] }, { name: "2024", values: [80, 61] }] },
+        chart: {
+          kind: "line",
+          title: "Harvest in tonnes",
+          labels: ["apples", "pears"],
+          series: [
+            { name: "2023", values: [120, null] },
+            { name: "2024", values: [80, 61] },
+          ],
+        },
       },
     ]);
     expect(deck.slides[1]!.notes).toBe("Tell them\nabout the night.");
@@ -59,7 +71,12 @@ describe("a deck", () => {
 
   it("has nothing of its own taken out of code", () => {
     const [slide] = readDeck("```python\n# a comment\nNote: no note\nLayout: title\n```\n\n---\n\n# Two").slides;
-    expect(slide).toEqual({ heading: "", blocks: [{ kind: "text", text: "```python\n# a comment\nNote: no note\nLayout: title\n```" }], notes: "", layout: "plain" });
+    expect(slide).toEqual({
+      heading: "",
+      blocks: [{ kind: "text", text: "```python\n# a comment\nNote: no note\nLayout: title\n```" }],
+      notes: "",
+      layout: "plain",
+    });
     expect(withLayout("## A\n\n```\nLayout: title\n```\n\n---\n\n# B\n", 0, "")).toContain("Layout: title");
   });
 
@@ -71,7 +88,9 @@ describe("a deck", () => {
   });
 
   it("has columns with charts and pictures in them", () => {
-    const [slide] = readDeck("## Both\n\n::: columns\n- left\n|||\n![A map](map.png)\n```chart pie\n| a | n |\n| x | 3 |\n```\n:::\n").slides;
+    const [slide] = readDeck(
+      "## Both\n\n::: columns\n- left\n|||\n![A map](map.png)\n```chart pie\n| a | n |\n| x | 3 |\n```\n:::\n",
+    ).slides;
     expect(slide!.blocks).toEqual([
       {
         kind: "columns",
@@ -107,8 +126,17 @@ describe("a deck", () => {
     expect(readDeck("---\ntheme: <b>\n---\n# x\n").theme).toBe("plain");
   });
 
-  it.each([["1,200 t", 1200], ["−3.5", -3.5], ["12 %", 12], ["3,5", 3.5], ["none", null], ["1 000", 1000]])("reads the figure %s", (cell, figure) => {
-    const [slide] = readDeck(`## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n| y | 1 |\n\`\`\`\n`).slides;
+  it.each([
+    ["1,200 t", 1200],
+    ["−3.5", -3.5],
+    ["12 %", 12],
+    ["3,5", 3.5],
+    ["none", null],
+    ["1 000", 1000],
+  ])("reads the figure %s", (cell, figure) => {
+    const [slide] = readDeck(
+      `## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n| y | 1 |\n\`\`\`\n`,
+    ).slides;
     expect(slide!.blocks[0]).toMatchObject({ chart: { series: [{ values: [figure, 1] }] } });
   });
 

@@ -44,14 +44,18 @@ const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\([^)\s]
 /** True if a document is a deck: several parts between dashes that start with headings. */
 export function isDeck(text: string): boolean {
   const { fields, rest } = frontMatter(linesOf(text));
-  const parts = splitParts(rest).map(visibleLines).filter((part) => part.some((line) => line.trim()));
+  const parts = splitParts(rest)
+    .map(visibleLines)
+    .filter((part) => part.some((line) => line.trim()));
   const headed = parts.filter((part) => HEADING.test(part.find((line) => line.trim() && !/^Layout:/.test(line)) ?? ""));
   return parts.length > 1 && (fields["theme"] !== undefined || headed.length >= parts.length * 0.6);
 }
 
 export function readDeck(text: string): Deck {
   const { fields, rest } = frontMatter(linesOf(text));
-  const slides = splitParts(rest).filter((part) => !isBlank(part)).map((part) => parseSlide(visibleLines(part)));
+  const slides = splitParts(rest)
+    .filter((part) => !isBlank(part))
+    .map((part) => parseSlide(visibleLines(part)));
   const theme = THEMES.find((one) => one === fields["theme"]?.toLowerCase()) ?? "plain";
   return { title: fields["title"] || slides[0]?.heading || "", author: fields["author"] ?? "", theme, slides };
 }
@@ -116,7 +120,8 @@ function inColumns(all: string[]): boolean[] {
 
 /** The layout of a slide that names none: a first-order heading with text is a title, a heading alone is a section. */
 function guessLayout(heading: string, blocks: Block[]): Layout {
-  const isText = (block: Block) => block.kind === "text" && !/^(\s*([-*+]|\d{1,9}[.)])([ \t]|$)|\s*\||\s{0,3}(```|~~~))/m.test(block.text);
+  const isText = (block: Block) =>
+    block.kind === "text" && !/^(\s*([-*+]|\d{1,9}[.)])([ \t]|$)|\s*\||\s{0,3}(```|~~~))/m.test(block.text);
   const isQuote = (block: Block) => block.kind === "text" && /^\s*>/m.test(block.text);
   if (/^\s*#\s/.test(heading) && blocks.every((block) => isText(block) && !isQuote(block))) return "title";
   if (heading && !blocks.length) return "section";
@@ -128,7 +133,8 @@ function readBlocks(all: string[]): Block[] {
   const blocks: Block[] = [];
   let text: string[] = [];
   const flush = () => {
-    if (text.some((line) => line.trim())) blocks.push({ kind: "text", text: text.join("\n").replace(/^\n+/, "").trimEnd() });
+    if (text.some((line) => line.trim()))
+      blocks.push({ kind: "text", text: text.join("\n").replace(/^\n+/, "").trimEnd() });
     text = [];
   };
   for (let at = 0; at < all.length; at++) {
@@ -165,27 +171,45 @@ function chartAt(all: string[], code: Code[], at: number): { block: Block; end: 
   const inside = all.slice(at + 1, isClosed ? end - 1 : end).map((line) => line.trim());
   const drawn = parseChart(found[1] ?? "bar", inside);
   if (drawn) return { block: { kind: "chart", chart: drawn }, end: end - 1 };
-  return inside.some((line) => line.startsWith("|")) ? { block: { kind: "text", text: inside.join("\n") }, end: end - 1 } : null;
+  return inside.some((line) => line.startsWith("|"))
+    ? { block: { kind: "text", text: inside.join("\n") }, end: end - 1 }
+    : null;
 }
 
 function parseChart(name: string, all: string[]): ChartData | null {
-  const rows = all.filter((line) => line.startsWith("|")).map((line) => line.replace(/^\||\|$/g, "").split("|").map((part) => part.trim()));
+  const rows = all
+    .filter((line) => line.startsWith("|"))
+    .map((line) =>
+      line
+        .replace(/^\||\|$/g, "")
+        .split("|")
+        .map((part) => part.trim()),
+    );
   const [head = [], ...body] = rows.filter((row) => !row.every((part) => /^:?-+:?$/.test(part)));
   const kind = (["bar", "line", "area", "pie"] as const).find((one) => one === name);
-  const series = head.slice(1).map((words, at) => ({ name: stripInline(words), values: body.map((row) => parseNumber(row[at + 1])) }));
+  const series = head
+    .slice(1)
+    .map((words, at) => ({ name: stripInline(words), values: body.map((row) => parseNumber(row[at + 1])) }));
   if (!kind || !series.some((one) => one.values.some((figure) => figure !== null))) return null;
   const title = all.filter((line) => line && !line.startsWith("|")).join(" ");
   return { kind, title: stripInline(title), labels: body.map((row) => stripInline(row[0] ?? "")), series };
 }
 
 /** Text without emphasis, code marks and links. */
-const stripInline = (text: string): string => text.replace(INLINE, (_, code?: string, bold?: string, em?: string, words?: string) => code ?? bold ?? em ?? words ?? "");
+const stripInline = (text: string): string =>
+  text.replace(
+    INLINE,
+    (_, code?: string, bold?: string, em?: string, words?: string) => code ?? bold ?? em ?? words ?? "",
+  );
 
 /** The number in a cell such as `1,200 t`, `−3.5` or `12 %`. */
 function parseNumber(text: string | undefined): number | null {
   const found = /[-−+]?[\d., '_]*\d/.exec(stripInline(text ?? ""))?.[0];
   if (!found) return null;
   const digits = found.replace("−", "-").replace(/[ '_]/g, "");
-  const plain = digits.includes(".") || /^[-+]?\d{1,3}(,\d{3})+$/.test(digits) ? digits.replaceAll(",", "") : digits.replace(",", ".");
+  const plain =
+    digits.includes(".") || /^[-+]?\d{1,3}(,\d{3})+$/.test(digits)
+      ? digits.replaceAll(",", "")
+      : digits.replace(",", ".");
   return Math.abs(Number(plain)) < 1e300 ? Number(plain) : null;
 }

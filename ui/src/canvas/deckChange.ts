@@ -24,7 +24,10 @@ export function withLayout(text: string, number: number, layout: Layout | ""): s
   const kept = parts[at]!.filter((_, place) => place !== said);
   const first = kept.findIndex((line) => line.trim());
   parts[at] = layout ? kept.toSpliced(Math.max(0, first), 0, `Layout: ${layout}`) : kept;
-  return [...all.slice(0, all.length - rest.length), ...parts.flatMap((part, place) => (place ? ["---", ...part] : part))].join("\n");
+  return [
+    ...all.slice(0, all.length - rest.length),
+    ...parts.flatMap((part, place) => (place ? ["---", ...part] : part)),
+  ].join("\n");
 }
 
 /** The layout that a slide asks for by name. */

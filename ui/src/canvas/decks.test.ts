@@ -32,7 +32,8 @@ function projected(blocks: Block[]): object[] {
   const found: { kind: string; words?: string }[] = [];
   for (const block of blocks) {
     const last = found.at(-1);
-    if (block.kind === "columns") found.push({ kind: "columns", columns: block.columns.map(projected) } as { kind: string });
+    if (block.kind === "columns")
+      found.push({ kind: "columns", columns: block.columns.map(projected) } as { kind: string });
     else if (block.kind !== "text") found.push(block);
     else if (last?.kind === "text") last.words = `${last.words} ${words(block.text)}`.trim();
     else found.push({ kind: "text", words: words(block.text) });
@@ -42,7 +43,14 @@ function projected(blocks: Block[]): object[] {
 
 function project(text: string): object {
   const deck = readDeck(text);
-  return { ...deck, slides: deck.slides.map((slide) => ({ ...slide, notes: slide.notes.split(/\s+/).join(" "), blocks: projected(slide.blocks) })) };
+  return {
+    ...deck,
+    slides: deck.slides.map((slide) => ({
+      ...slide,
+      notes: slide.notes.split(/\s+/).join(" "),
+      blocks: projected(slide.blocks),
+    })),
+  };
 }
 
 it.each(DECKS)("reads the deck: $name", ({ lines, deck }) => {

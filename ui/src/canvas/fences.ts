@@ -28,9 +28,12 @@ export function longFences(answer: string): Fence[] {
   for (let at = 0; at < lines.length; at++) {
     const mark = /^\s{0,3}(`{3,}|~{3,})\s*([^\s`]*)/.exec(lines[at]!);
     if (!mark) continue;
-    const end = lines.findIndex((line, place) => place > at && line.trim().startsWith(mark[1]!) && !line.trim().replace(/[`~]/g, ""));
+    const end = lines.findIndex(
+      (line, place) => place > at && line.trim().startsWith(mark[1]!) && !line.trim().replace(/[`~]/g, ""),
+    );
     const until = end < 0 ? lines.length : end;
-    if (until - at - 1 > OPEN_LINES) found.push({ word: mark[2] ?? "", text: `${lines.slice(at + 1, until).join("\n")}\n` });
+    if (until - at - 1 > OPEN_LINES)
+      found.push({ word: mark[2] ?? "", text: `${lines.slice(at + 1, until).join("\n")}\n` });
     at = until;
   }
   return found;

@@ -1,10 +1,13 @@
 /** The page in the frame of a preview. The frame runs no script and its policy loads nothing; requests that a browser
  * sends before checking either (DNS lookups, preconnects for links) are removed from the page. */
 
-const POLICY = "default-src 'none'; img-src data: blob:; media-src data: blob:; font-src data:; style-src 'unsafe-inline'";
+const POLICY =
+  "default-src 'none'; img-src data: blob:; media-src data: blob:; font-src data:; style-src 'unsafe-inline'";
 const HEAD = `<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}">`;
-const MIDDLE = "<style>body{margin:0;display:grid;place-items:center;min-height:100vh}svg{max-width:100%;max-height:100vh}</style>";
-const REACHING = "link, base, script, template, iframe, frame, frameset, object, embed, portal, fencedframe, [attributeName*='href' i]";
+const MIDDLE =
+  "<style>body{margin:0;display:grid;place-items:center;min-height:100vh}svg{max-width:100%;max-height:100vh}</style>";
+const REACHING =
+  "link, base, script, template, iframe, frame, frameset, object, embed, portal, fencedframe, [attributeName*='href' i]";
 const MOST_ROUNDS = 5; // taking something out may make something else of the rest
 
 export function buildFramePage(text: string, svg: boolean): string {
@@ -20,7 +23,9 @@ export function buildFramePage(text: string, svg: boolean): string {
 
 /** Resources refused in the frame would be reported already while parsing here. */
 function silencePage(text: string): string {
-  return text.replace(/<base(?=[\s/>])[^>]*>/gi, "").replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/(?<=[\s"'/])on(?=[a-z]+\s*=)/gi, "data-on"));
+  return text
+    .replace(/<base(?=[\s/>])[^>]*>/gi, "")
+    .replace(/<[a-z][^>]*>/gi, (tag) => tag.replace(/(?<=[\s"'/])on(?=[a-z]+\s*=)/gi, "data-on"));
 }
 
 /** Remove external references; return true if there were any. */
@@ -28,7 +33,9 @@ function removeExternal(page: Document): boolean {
   const [, ...metas] = page.querySelectorAll("meta[http-equiv]"); // the first one is ours
   const found = [...metas, ...page.querySelectorAll(REACHING)];
   for (const one of found) one.remove();
-  const links = [...page.querySelectorAll("*")].flatMap((element) => [...element.attributes].filter(isLink).map((link) => ({ element, link })));
+  const links = [...page.querySelectorAll("*")].flatMap((element) =>
+    [...element.attributes].filter(isLink).map((link) => ({ element, link })),
+  );
   for (const { element, link } of links) {
     if (link.localName === "href") element.setAttribute("title", link.value);
     element.removeAttributeNode(link);

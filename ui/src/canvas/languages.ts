@@ -7,9 +7,16 @@ import { extensionOf } from "./kind";
 
 type Load = () => Promise<Extension>;
 
-const streamLanguage = (load: () => Promise<StreamParser<unknown>>): Load => async () => StreamLanguage.define(await load());
-const js = (options: { jsx?: boolean; typescript?: boolean }): Load => async (): Promise<LanguageSupport> => (await import("@codemirror/lang-javascript")).javascript(options);
-const clike = (name: "c" | "cpp" | "java" | "csharp" | "kotlin" | "scala"): Load => streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/clike"))[name]);
+const streamLanguage =
+  (load: () => Promise<StreamParser<unknown>>): Load =>
+  async () =>
+    StreamLanguage.define(await load());
+const js =
+  (options: { jsx?: boolean; typescript?: boolean }): Load =>
+  async (): Promise<LanguageSupport> =>
+    (await import("@codemirror/lang-javascript")).javascript(options);
+const clike = (name: "c" | "cpp" | "java" | "csharp" | "kotlin" | "scala"): Load =>
+  streamLanguage(async () => (await import("@codemirror/legacy-modes/mode/clike"))[name]);
 
 const LANGUAGES: Record<string, Load> = {
   py: async () => (await import("@codemirror/lang-python")).python(),

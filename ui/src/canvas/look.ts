@@ -5,11 +5,17 @@ import { EditorView } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 const colours = HighlightStyle.define([
-  { tag: [tags.keyword, tags.operatorKeyword, tags.modifier, tags.controlKeyword], color: "light-dark(#9a3c8c, #d9a0d2)" },
+  {
+    tag: [tags.keyword, tags.operatorKeyword, tags.modifier, tags.controlKeyword],
+    color: "light-dark(#9a3c8c, #d9a0d2)",
+  },
   { tag: [tags.string, tags.special(tags.string), tags.regexp], color: "light-dark(#2e6b33, #98cf9a)" },
   { tag: [tags.number, tags.bool, tags.null, tags.atom], color: "light-dark(#a1460b, #f0b27a)" },
   { tag: [tags.comment, tags.meta], color: "light-dark(#6b665d, #98938a)", fontStyle: "italic" },
-  { tag: [tags.function(tags.variableName), tags.function(tags.propertyName), tags.labelName], color: "light-dark(#1a5fb4, #8ab4f8)" },
+  {
+    tag: [tags.function(tags.variableName), tags.function(tags.propertyName), tags.labelName],
+    color: "light-dark(#1a5fb4, #8ab4f8)",
+  },
   { tag: [tags.typeName, tags.className, tags.namespace, tags.tagName], color: "light-dark(#1d6a72, #82cdd6)" },
   { tag: [tags.propertyName, tags.attributeName], color: "light-dark(#7a4f00, #dcc27d)" },
   { tag: [tags.heading], fontWeight: "700" },
@@ -27,9 +33,17 @@ const theme = EditorView.theme({
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--raised)", color: "var(--quiet)", border: "none" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "light-dark(rgb(0 0 0 / 4%), rgb(255 255 255 / 5%))" },
-  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "light-dark(#f6dcc2, #55402a)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "light-dark(#f6dcc2, #55402a)",
+  },
   ".cm-panels": { backgroundColor: "var(--sunk)", color: "var(--ink)", borderColor: "var(--line)" },
-  ".cm-panels input, .cm-panels button": { backgroundImage: "none", backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px" },
+  ".cm-panels input, .cm-panels button": {
+    backgroundImage: "none",
+    backgroundColor: "var(--raised)",
+    color: "var(--ink)",
+    border: "1px solid var(--line)",
+    borderRadius: "6px",
+  },
   ".cm-searchMatch": { backgroundColor: "light-dark(#fbe2a8, #5b4a12)" },
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)" },
   ".cm-changedLine": { backgroundColor: "light-dark(#e6f4ea, #17301f) !important" },

@@ -3,7 +3,12 @@ import { expect, it } from "vitest";
 import { badName, showInvisible } from "./names";
 
 it("hides nothing of a name", () => {
-  expect([showInvisible("a b.txt"), showInvisible("\u202egnp.exe"), showInvisible("a\nb"), showInvisible("שלום.txt")]).toEqual(["a b.txt", "\ufffdgnp.exe", "a\ufffdb", "שלום.txt"]);
+  expect([
+    showInvisible("a b.txt"),
+    showInvisible("\u202egnp.exe"),
+    showInvisible("a\nb"),
+    showInvisible("שלום.txt"),
+  ]).toEqual(["a b.txt", "\ufffdgnp.exe", "a\ufffdb", "שלום.txt"]);
 });
 
 it("says what is wrong with a name", () => {

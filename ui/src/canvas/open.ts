@@ -5,7 +5,17 @@ import type { Conversation } from "../state/fold";
 import { fenceName } from "./fences";
 import { idOf, loadTab, refreshTab } from "./tabFiles";
 import { kindOf, viewsOf } from "./kind";
-import { activateTab, addTab, canvas, createTab, type Place, rememberVersion, type Tab, tabOf, updateTab } from "./tabs";
+import {
+  activateTab,
+  addTab,
+  canvas,
+  createTab,
+  type Place,
+  rememberVersion,
+  type Tab,
+  tabOf,
+  updateTab,
+} from "./tabs";
 import { writtenFiles } from "./watch";
 
 export interface How {
@@ -60,7 +70,18 @@ export function openText(name: string, text: string, word = "", how: How = {}): 
   const same = canvas.get().tabs.find((tab) => !tab.file && tab.versions[0] === text);
   if (same) return show ? activateTab(same.id) : undefined;
   const kind = kindOf(called, text);
-  addTab({ ...createTab(`text-${++texts}`, called, null), state: "ready", kind, view: viewsOf(kind)[0]!, text, saved: "", versions: [text] }, show);
+  addTab(
+    {
+      ...createTab(`text-${++texts}`, called, null),
+      state: "ready",
+      kind,
+      view: viewsOf(kind)[0]!,
+      text,
+      saved: "",
+      versions: [text],
+    },
+    show,
+  );
 }
 
 export { canOpen } from "./fences";

@@ -25,13 +25,14 @@ export function resolvePicture(document: string, name: string): string {
 
 /** An address for the picture in this page; empty while it loads, null if it cannot be shown. */
 export function usePicture(file: Place | null, name: string): string | null {
+  const { agent, thread } = file ?? { agent: "", thread: "" };
   const path = file ? resolvePicture(file.path, name) : "";
   const type = pictureType(path);
   const [url, setUrl] = useState<string | null>("");
   useEffect(() => {
-    if (!file || !path || !type) return setUrl(null);
+    if (!path || !type) return setUrl(null);
     let [gone, made] = [false, ""];
-    void api.files.bytes(file.agent, path, file.thread).then(
+    void api.files.bytes(agent, path, thread).then(
       (bytes) => {
         if (gone) return;
         made = URL.createObjectURL(bytes.slice(0, bytes.size, type));
@@ -43,6 +44,6 @@ export function usePicture(file: Place | null, name: string): string | null {
       gone = true;
       if (made) URL.revokeObjectURL(made);
     };
-  }, [file?.agent, file?.thread, path, type]);
+  }, [agent, thread, path, type]);
   return url;
 }

@@ -9,7 +9,11 @@ it("puts round numbers on an axis", () => {
   expect(axisTicks(-8, -2)).toEqual([-8, -6, -4, -2, 0]);
 });
 
-it.each([[1e-9, 7e-9], [1, 1e14], [-5e8, 3]])("has all values between its ends: %d to %d", (least, most) => {
+it.each([
+  [1e-9, 7e-9],
+  [1, 1e14],
+  [-5e8, 3],
+])("has all values between its ends: %d to %d", (least, most) => {
   const all = axisTicks(least, most);
   expect(all[0]).toBeLessThanOrEqual(Math.min(0, least));
   expect(all.at(-1)).toBeGreaterThanOrEqual(most);
@@ -17,7 +21,15 @@ it.each([[1e-9, 7e-9], [1, 1e14], [-5e8, 3]])("has all values between its ends: 
 });
 
 it("writes numbers shortly", () => {
-  expect([0, 1200, 12_000, 3_500_000, 0.25, -42_000, 2e-7].map(formatBrief)).toEqual(["0", "1200", "12k", "3.5M", "0.25", "-42k", "2.0e-7"]);
+  expect([0, 1200, 12_000, 3_500_000, 0.25, -42_000, 2e-7].map(formatBrief)).toEqual([
+    "0",
+    "1200",
+    "12k",
+    "3.5M",
+    "0.25",
+    "-42k",
+    "2.0e-7",
+  ]);
 });
 
 it("leaves labels out where there are many", () => {

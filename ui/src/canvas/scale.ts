@@ -16,7 +16,12 @@ export function axisTicks(least: number, most: number, count = 5): number[] {
 export function formatBrief(value: number): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toExponential(1);
-  for (const [unit, sign] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
+  for (const [unit, sign] of [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ] as const) {
     if (size >= unit * (unit === 1e3 ? 10 : 1)) return `${Number((value / unit).toPrecision(3))}${sign}`;
   }
   return String(Number(value.toPrecision(4)));

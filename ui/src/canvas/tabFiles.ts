@@ -6,7 +6,17 @@ import { app, tryRequest, notify, patchApp } from "../state/app";
 import { bytesKind, kindOf, pictureType, viewsOf } from "./kind";
 import { badName } from "./names";
 import { parseSpelling, type Spelling, applySpelling } from "./lineFormat";
-import { canvas, fittingView, isChanged, type Place, rememberVersion, undoSteps, type Tab, tabOf, updateTab } from "./tabs";
+import {
+  canvas,
+  fittingView,
+  isChanged,
+  type Place,
+  rememberVersion,
+  undoSteps,
+  type Tab,
+  tabOf,
+  updateTab,
+} from "./tabs";
 
 const LIGHT_BYTES = 300_000; // larger files are read again only if the size changed
 
@@ -38,13 +48,23 @@ const readFile = (tab: Tab): Promise<Read> => (bytesKind(tab.name) ? readBytes(t
 
 async function readBytes({ agent, path, thread }: Place): Promise<Read> {
   const bytes = await api.files.bytes(agent, path, thread);
-  return { ...parseSpelling(""), size: bytes.size, bytes: bytes.slice(0, bytes.size, pictureType(path) || "application/pdf"), cut: false };
+  return {
+    ...parseSpelling(""),
+    size: bytes.size,
+    bytes: bytes.slice(0, bytes.size, pictureType(path) || "application/pdf"),
+    cut: false,
+  };
 }
 
 async function readText({ agent, path, thread }: Place): Promise<Read> {
   const { content, encoding, truncated, size } = await api.files.read(agent, path, thread);
   if (encoding === "utf-8") return { ...parseSpelling(content), size, bytes: null, cut: truncated };
-  return { ...parseSpelling(""), size, bytes: new Blob([Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0))]), cut: truncated };
+  return {
+    ...parseSpelling(""),
+    size,
+    bytes: new Blob([Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0))]),
+    cut: truncated,
+  };
 }
 
 /** A tab with its content; at first with the default view. */
@@ -54,7 +74,15 @@ function applyRead(tab: Tab, read: Read): Tab {
   if (tab.state !== "ready") return { ...now, view: viewsOf(kind)[0]! };
   const view = fittingView(tab.view, kind);
   if (read.bytes) return { ...now, view };
-  return { ...now, view, versions: rememberVersion(tab, tab.saved), theirs: null, past: undoSteps(tab), future: [], typing: false };
+  return {
+    ...now,
+    view,
+    versions: rememberVersion(tab, tab.saved),
+    theirs: null,
+    past: undoSteps(tab),
+    future: [],
+    typing: false,
+  };
 }
 
 /** Reload a changed file; local changes are kept. `surely`: for any size. */
@@ -63,7 +91,12 @@ export async function refreshTab(id: string, surely = false): Promise<void> {
   if (!tab?.file) return;
   if (tab.state !== "ready") return loadTab(id);
   try {
-    if (!surely && tab.size > LIGHT_BYTES && (await api.files.size(tab.file.agent, tab.file.path, tab.file.thread)) === tab.size) return;
+    if (
+      !surely &&
+      tab.size > LIGHT_BYTES &&
+      (await api.files.size(tab.file.agent, tab.file.path, tab.file.thread)) === tab.size
+    )
+      return;
     const now = await readFile(tab);
     const same = now.bytes && tab.bytes ? await isSame(now.bytes, tab.bytes) : false;
     updateTab(id, (old) => (same ? { ...old, gone: false } : mergeRead({ ...old, gone: false }, now)));
@@ -84,7 +117,8 @@ function mergeRead(tab: Tab, now: Read): Tab {
   if (now.bytes) return isChanged(tab) ? tab : applyRead(tab, now);
   const known = { ...tab, spelling: now.spelling, size: now.size };
   if (!tab.bytes && (now.text === tab.saved || now.text === tab.theirs)) return known;
-  if (now.text === tab.text && !tab.bytes) return { ...known, saved: now.text, theirs: null, versions: rememberVersion(tab, tab.saved) };
+  if (now.text === tab.text && !tab.bytes)
+    return { ...known, saved: now.text, theirs: null, versions: rememberVersion(tab, tab.saved) };
   return isChanged(tab) ? { ...known, theirs: now.text } : applyRead(tab, now);
 }
 
@@ -102,7 +136,11 @@ export async function saveTab(id: string): Promise<boolean> {
       notify(`${tab.name} was changed elsewhere; choose which version to keep.`, "error");
       return false;
     }
-    const { bytes_written } = await api.files.write(agent, { path, content: applySpelling(tab.text, tab.spelling), encoding: "utf-8" });
+    const { bytes_written } = await api.files.write(agent, {
+      path,
+      content: applySpelling(tab.text, tab.spelling),
+      encoding: "utf-8",
+    });
     updateTab(id, (old) => applySaved(old, tab.text, bytes_written));
     return true;
   });
@@ -112,7 +150,17 @@ export async function saveTab(id: string): Promise<boolean> {
 function applySaved(tab: Tab, text: string, size: number): Tab {
   const kind = kindOf(tab.name, text);
   const before = tab.theirs ?? tab.saved;
-  return { ...tab, saved: text, size, theirs: null, gone: false, versions: before === text ? tab.versions : rememberVersion(tab, before), kind, view: fittingView(tab.view, kind), typing: false };
+  return {
+    ...tab,
+    saved: text,
+    size,
+    theirs: null,
+    gone: false,
+    versions: before === text ? tab.versions : rememberVersion(tab, before),
+    kind,
+    view: fittingView(tab.view, kind),
+    typing: false,
+  };
 }
 
 function ignoreMissing(error: unknown): null {
@@ -126,11 +174,15 @@ export async function saveAs(id: string, path: string): Promise<boolean> {
   if (!tab) return false;
   if (path === tab.file?.path) return saveTab(id);
   const wrong = badName(path);
-  if (wrong) return notify(wrong, "error"), false;
+  if (wrong) return (notify(wrong, "error"), false);
   const agent = tab.file?.agent ?? app.get().agent;
   const done = await tryRequest(async () => {
     if ((await findExisting(agent, [path])).length && !confirm(`${path} already exists. Overwrite it?`)) return false;
-    const { bytes_written } = await api.files.write(agent, { path, content: applySpelling(tab.text, tab.spelling), encoding: "utf-8" });
+    const { bytes_written } = await api.files.write(agent, {
+      path,
+      content: applySpelling(tab.text, tab.spelling),
+      encoding: "utf-8",
+    });
     moveTab(tabOf(id) ?? tab, tab.text, { agent, path, thread: tab.file?.thread ?? app.get().thread }, bytes_written);
     return true;
   });
@@ -140,7 +192,12 @@ export async function saveAs(id: string, path: string): Promise<boolean> {
 /** A tab is of another file now; one that showed that file is the same as this one. */
 function moveTab(tab: Tab, saved: string, file: Place, size: number): void {
   const made = { ...withPlace(tab, file), saved, size, gone: false, theirs: null };
-  canvas.set((old) => ({ tabs: old.tabs.filter((one) => one.id !== made.id || one.id === tab.id).map((one) => (one.id === tab.id ? made : one)), active: made.id }));
+  canvas.set((old) => ({
+    tabs: old.tabs
+      .filter((one) => one.id !== made.id || one.id === tab.id)
+      .map((one) => (one.id === tab.id ? made : one)),
+    active: made.id,
+  }));
 }
 
 /** A tab at another place, where it may be something else by its name. */
@@ -165,15 +222,29 @@ export async function findExisting(agent: string, paths: string[]): Promise<stri
 export function resolveConflict(id: string, choice: "theirs" | "mine"): void {
   updateTab(id, (tab) => {
     if (tab.theirs === null) return tab;
-    if (choice === "mine") return { ...tab, saved: tab.theirs, theirs: null, versions: rememberVersion(tab, tab.theirs) };
-    return { ...tab, text: tab.theirs, saved: tab.theirs, theirs: null, versions: rememberVersion(tab, tab.saved), past: undoSteps(tab), future: [], typing: false };
+    if (choice === "mine")
+      return { ...tab, saved: tab.theirs, theirs: null, versions: rememberVersion(tab, tab.theirs) };
+    return {
+      ...tab,
+      text: tab.theirs,
+      saved: tab.theirs,
+      theirs: null,
+      versions: rememberVersion(tab, tab.saved),
+      past: undoSteps(tab),
+      future: [],
+      typing: false,
+    };
   });
 }
 
 /** A file was given another name, or another place. */
 export function renameTabs(agent: string, source: string, target: string): void {
   canvas.set((old) => {
-    const tabs = old.tabs.map((tab) => (isWithin(tab, agent, source) ? withPlace(tab, { ...tab.file!, path: target + tab.file!.path.slice(source.length) }) : tab));
+    const tabs = old.tabs.map((tab) =>
+      isWithin(tab, agent, source)
+        ? withPlace(tab, { ...tab.file!, path: target + tab.file!.path.slice(source.length) })
+        : tab,
+    );
     const at = old.tabs.findIndex((tab) => tab.id === old.active);
     return { tabs, active: tabs[at]?.id ?? "" };
   });

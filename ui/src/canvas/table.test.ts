@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 
-import { withCell, NotATable, parseNumber, numericColumns, readTable, visibleRows, withoutRow, withRow, writeTable } from "./table";
+import {
+  withCell,
+  NotATable,
+  parseNumber,
+  numericColumns,
+  readTable,
+  visibleRows,
+  withoutRow,
+  withRow,
+  writeTable,
+} from "./table";
 
 const CSV = 'fruit,price,note\napple,"1,200",ok\npear,90,"two\nlines"\nfig,,\n';
 
@@ -8,24 +18,42 @@ describe("a table", () => {
   it("is read from CSV, with quotes, empty cells and rows that are too short", () => {
     const table = readTable(`${CSV}kiwi\n`, "a.csv");
     expect(table.columns).toEqual(["fruit", "price", "note"]);
-    expect(table.rows).toEqual([["apple", "1,200", "ok"], ["pear", "90", "two\nlines"], ["fig", "", ""], ["kiwi", "", ""]]);
+    expect(table.rows).toEqual([
+      ["apple", "1,200", "ok"],
+      ["pear", "90", "two\nlines"],
+      ["fig", "", ""],
+      ["kiwi", "", ""],
+    ]);
   });
 
   it("keeps rows that are empty, and no lines that are", () => {
-    expect(readTable("a,b\n\n1,2\n,\n\n", "a.csv").rows).toEqual([["1", "2"], ["", ""]]);
+    expect(readTable("a,b\n\n1,2\n,\n\n", "a.csv").rows).toEqual([
+      ["1", "2"],
+      ["", ""],
+    ]);
     expect(readTable("\na\n1\n\n2\n", "a.csv").rows).toEqual([["1"], [""], ["2"]]);
     const grown = withRow(readTable("a\n1\n", "a.csv"), 0);
     expect(readTable(writeTable(grown), "a.csv")).toEqual(grown);
   });
 
   it("is written as it was read", () => {
-    for (const [text, name] of [[CSV, "a.csv"], ["a\tb\n1\t2\n", "a.tsv"]] as const) {
+    for (const [text, name] of [
+      [CSV, "a.csv"],
+      ["a\tb\n1\t2\n", "a.tsv"],
+    ] as const) {
       expect(writeTable(readTable(text, name))).toBe(text);
     }
-    for (const text of ["a;b\n1,5;2\n", '"x;y"|b\n1|2\n', "a,\n1,2\n", '[\n    {\n        "a": "01",\n        "b": [1, 2]\n    }\n]\n']) {
+    for (const text of [
+      "a;b\n1,5;2\n",
+      '"x;y"|b\n1|2\n',
+      "a,\n1,2\n",
+      '[\n    {\n        "a": "01",\n        "b": [1, 2]\n    }\n]\n',
+    ]) {
       const name = text.startsWith("[") ? "a.json" : "a.csv";
       const written = writeTable(readTable(text, name));
-      expect(name === "a.json" ? JSON.parse(written) : written).toEqual(name === "a.json" ? JSON.parse(text) : text.replace('"x;y"', "x;y"));
+      expect(name === "a.json" ? JSON.parse(written) : written).toEqual(
+        name === "a.json" ? JSON.parse(text) : text.replace('"x;y"', "x;y"),
+      );
     }
   });
 
@@ -47,13 +75,19 @@ describe("a table", () => {
   it("of JSON keeps what each value is, whichever cell is changed", () => {
     const table = readTable('[{"zip":"01234","n":1,"flag":true},{"zip":"9","n":2,"more":{"a":1}}]', "a.json");
     const next = withCell(withCell(withCell(withCell(table, 1, 1, "7.5"), 1, 0, "00005"), 0, 3, '{"b": 2}'), 0, 2, "");
-    expect(writeTable(next)).toBe('[{"zip":"01234","n":1,"flag":null,"more":{"b":2}},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
-    expect(writeTable(withoutRow(withRow(next, 0), 0))).toBe('[{"zip":null,"n":null,"flag":null,"more":null},{"zip":"00005","n":7.5,"more":{"a":1}}]\n');
+    expect(writeTable(next)).toBe(
+      '[{"zip":"01234","n":1,"flag":null,"more":{"b":2}},{"zip":"00005","n":7.5,"more":{"a":1}}]\n',
+    );
+    expect(writeTable(withoutRow(withRow(next, 0), 0))).toBe(
+      '[{"zip":null,"n":null,"flag":null,"more":null},{"zip":"00005","n":7.5,"more":{"a":1}}]\n',
+    );
   });
 
   it("has as many rows as there are", () => {
     const table = readTable(`a,b\n${"1,2\n".repeat(200_000)}`, "a.csv");
-    expect([table.rows.length, visibleRows(table, { sort: { column: 0, down: true }, filter: "" }).length]).toEqual([200_000, 200_000]);
+    expect([table.rows.length, visibleRows(table, { sort: { column: 0, down: true }, filter: "" }).length]).toEqual([
+      200_000, 200_000,
+    ]);
   });
 
   it("gets a row, and loses one", () => {

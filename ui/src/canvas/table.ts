@@ -2,6 +2,8 @@
 
 import Papa from "papaparse";
 
+import { formatValue } from "../api/values";
+
 export interface Table {
   columns: string[];
   rows: string[][];
@@ -24,7 +26,15 @@ export function readTable(text: string, name: string): Table {
   const [head = [], ...rows] = withoutBlank(parsed.data);
   const width = rows.reduce((most, row) => Math.max(most, row.length), head.length);
   const columns = padRow(head, width).map((name, at) => name || `column ${at + 1}`);
-  return { columns, rows: rows.map((row) => padRow(row, width)), format, delimiter, head: padRow(head, width), objects: [], indent: "" };
+  return {
+    columns,
+    rows: rows.map((row) => padRow(row, width)),
+    format,
+    delimiter,
+    head: padRow(head, width),
+    objects: [],
+    indent: "",
+  };
 }
 
 /** The most frequent delimiter of the first line, outside of quotes. */
@@ -50,7 +60,8 @@ function padRow(row: string[], width: number): string[] {
 const LONG_NUMBER = /(?<=[[:,\s])-?\d[\d.]{15,}(?=[\s,\]}])/g;
 
 /** True if a browser would write some number differently. */
-const isRounded = (text: string): boolean => (text.match(LONG_NUMBER) ?? []).some((digits) => String(Number(digits)) !== digits);
+const isRounded = (text: string): boolean =>
+  (text.match(LONG_NUMBER) ?? []).some((digits) => String(Number(digits)) !== digits);
 
 function readJson(text: string): Table {
   let data: unknown;
@@ -62,19 +73,23 @@ function readJson(text: string): Table {
   if (!Array.isArray(data) || !data.every((row) => row && typeof row === "object" && !Array.isArray(row))) {
     throw new NotATable("The table view needs a list of objects; view this file as code.");
   }
-  if (isRounded(text)) throw new NotATable("This file has numbers with more digits than the table view can keep; view it as code.");
+  if (isRounded(text))
+    throw new NotATable("This file has numbers with more digits than the table view can keep; view it as code.");
   const objects = data as Row[];
   const columns = [...new Set(objects.flatMap((row) => Object.keys(row)))];
   const indent = /^\s*\[\r?\n([ \t]+)/.exec(text)?.[1] ?? (text.trim().includes("\n") ? "  " : "");
-  return { columns, rows: objects.map((row) => rowCells(row, columns)), format: "json", delimiter: "", head: columns, objects, indent };
+  return {
+    columns,
+    rows: objects.map((row) => rowCells(row, columns)),
+    format: "json",
+    delimiter: "",
+    head: columns,
+    objects,
+    indent,
+  };
 }
 
-const rowCells = (row: Row, columns: string[]): string[] => columns.map((column) => formatCell(row[column]));
-
-function formatCell(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
+const rowCells = (row: Row, columns: string[]): string[] => columns.map((column) => formatValue(row[column]));
 
 export function writeTable(table: Table): string {
   if (table.format === "json") return `${JSON.stringify(table.objects, null, table.indent)}\n`;
@@ -105,7 +120,9 @@ export function visibleRows(table: Table, look: Look): number[] {
   const { sort } = look;
   if (!sort) return places;
   const sign = sort.down ? -1 : 1;
-  return places.sort((a, b) => sign * compareCells(table.rows[a]![sort.column] ?? "", table.rows[b]![sort.column] ?? "") || a - b);
+  return places.sort(
+    (a, b) => sign * compareCells(table.rows[a]![sort.column] ?? "", table.rows[b]![sort.column] ?? "") || a - b,
+  );
 }
 
 function compareCells(a: string, b: string): number {
@@ -143,8 +160,19 @@ export function numericColumns(table: Table): number[] {
 
 /** The table with an empty row after one of its rows; -1 is before the first. */
 export function withRow(table: Table, after: number): Table {
-  const objects = table.format === "json" ? table.objects.toSpliced(after + 1, 0, Object.fromEntries(table.columns.map((name) => [name, null]))) : [];
-  return { ...table, rows: table.rows.toSpliced(after + 1, 0, table.columns.map(() => "")), objects };
+  const objects =
+    table.format === "json"
+      ? table.objects.toSpliced(after + 1, 0, Object.fromEntries(table.columns.map((name) => [name, null])))
+      : [];
+  return {
+    ...table,
+    rows: table.rows.toSpliced(
+      after + 1,
+      0,
+      table.columns.map(() => ""),
+    ),
+    objects,
+  };
 }
 
 export function withoutRow(table: Table, row: number): Table {

@@ -29,7 +29,13 @@ const tab = (): Tab => canvas.get().tabs.find((one) => one.id === canvas.get().a
 it("opens a file, is changed, and saves it", async () => {
   const { files } = serveFiles({ "a.py": "x = 1\n" });
   await openFile("./a.py");
-  expect([tab().name, tab().text, tab().kind, tab().view, app.get().panel]).toEqual(["a.py", "x = 1\n", "code", "code", "canvas"]);
+  expect([tab().name, tab().text, tab().kind, tab().view, app.get().panel]).toEqual([
+    "a.py",
+    "x = 1\n",
+    "code",
+    "code",
+    "canvas",
+  ]);
   changeText(tab().id, "x = 2\n");
   expect(isChanged(tab())).toBe(true);
   expect(await saveTab(tab().id)).toBe(true);
@@ -118,7 +124,12 @@ it("opens a text once, and makes a file of it", async () => {
   openText("", "a,b\n1,2\n", "csv");
   expect(canvas.get().tabs.map((one) => [one.name, one.view, isChanged(one)])).toEqual([["answer.csv", "grid", true]]);
   expect(await saveAs(tab().id, "data/x.csv")).toBe(true);
-  expect([files.get("data/x.csv"), tab().name, tab().file?.path, isChanged(tab())]).toEqual(["a,b\n1,2\n", "x.csv", "data/x.csv", false]);
+  expect([files.get("data/x.csv"), tab().name, tab().file?.path, isChanged(tab())]).toEqual([
+    "a,b\n1,2\n",
+    "x.csv",
+    "data/x.csv",
+    false,
+  ]);
 });
 
 it("follows a file that is called otherwise, also by its folder", async () => {

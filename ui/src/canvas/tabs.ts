@@ -56,7 +56,9 @@ export const isUnsaved = (tab: Tab): boolean => tab.text !== (tab.file ? tab.sav
 export function updateTab(id: string, change: Partial<Tab> | ((tab: Tab) => Tab)): void {
   canvas.set((old) => ({
     ...old,
-    tabs: old.tabs.map((tab) => (tab.id !== id ? tab : typeof change === "function" ? change(tab) : { ...tab, ...change })),
+    tabs: old.tabs.map((tab) =>
+      tab.id !== id ? tab : typeof change === "function" ? change(tab) : { ...tab, ...change },
+    ),
   }));
 }
 
@@ -100,11 +102,25 @@ export function changeText(id: string, text: string, typed = false): void {
 export const undoSteps = (tab: Tab): string[] => [...tab.past.slice(1 - MOST_STEPS), tab.text];
 
 export function undo(id: string): void {
-  updateTab(id, (tab) => (tab.past.length ? { ...tab, text: tab.past.at(-1)!, past: tab.past.slice(0, -1), future: [tab.text, ...tab.future], typing: false } : tab));
+  updateTab(id, (tab) =>
+    tab.past.length
+      ? {
+          ...tab,
+          text: tab.past.at(-1)!,
+          past: tab.past.slice(0, -1),
+          future: [tab.text, ...tab.future],
+          typing: false,
+        }
+      : tab,
+  );
 }
 
 export function redo(id: string): void {
-  updateTab(id, (tab) => (tab.future.length ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: undoSteps(tab), typing: false } : tab));
+  updateTab(id, (tab) =>
+    tab.future.length
+      ? { ...tab, text: tab.future[0]!, future: tab.future.slice(1), past: undoSteps(tab), typing: false }
+      : tab,
+  );
 }
 
 /** Remember the old version of a file for a comparison. */
@@ -125,7 +141,10 @@ addEventListener("beforeunload", (event) => {
 /** The address has the files of the agent that are open. */
 canvas.subscribe(() => {
   const { tabs, active } = canvas.get();
-  const [{ agent, files, file }, paths] = [app.get(), tabs.flatMap((tab) => (tab.file?.agent === app.get().agent ? [tab.file.path] : []))];
+  const [{ agent, files, file }, paths] = [
+    app.get(),
+    tabs.flatMap((tab) => (tab.file?.agent === app.get().agent ? [tab.file.path] : [])),
+  ];
   const shown = tabs.find((tab) => tab.id === active && tab.file?.agent === agent)?.file?.path ?? "";
   if (shown !== file || paths.join("\n") !== files.join("\n")) patchApp({ files: paths, file: shown });
 });

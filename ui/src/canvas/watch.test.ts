@@ -4,9 +4,12 @@ import { app, patchApp } from "../state/app";
 import { type Conversation, EMPTY, foldFrame } from "../state/fold";
 import { type Made, Seen, watchFiles } from "./watch";
 
-const frame = (old: Conversation, id: string, event: string, data: object): Conversation => foldFrame(old, id, { event, run_id: "r1", data: data as Record<string, unknown> });
+const frame = (old: Conversation, id: string, event: string, data: object): Conversation =>
+  foldFrame(old, id, { event, run_id: "r1", data: data as Record<string, unknown> });
 
-const calling = (name: string, args: object, id = "c1") => ({ message: { content: "", tool_calls: [{ id, name, args }] } });
+const calling = (name: string, args: object, id = "c1") => ({
+  message: { content: "", tool_calls: [{ id, name, args }] },
+});
 
 it("finds a file when its writing has ended, and once", () => {
   const seen = new Seen();
@@ -24,7 +27,12 @@ it("leaves what failed, what only reads and what was loaded", () => {
   talk = frame(talk, "3", "on_chat_model_end", calling("read_file", { path: "b.py" }, "c2"));
   talk = frame(talk, "4", "on_tool_end", { call_id: "c2", output: "x" });
   expect(seen.take(talk).files).toEqual([]);
-  const loaded = frame(frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "a.py" })), "2", "on_tool_end", { call_id: "c1", output: "" });
+  const loaded = frame(
+    frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "a.py" })),
+    "2",
+    "on_tool_end",
+    { call_id: "c1", output: "" },
+  );
   const other = new Seen();
   other.skip(loaded);
   expect(other.take(loaded).files).toEqual([]);
@@ -39,7 +47,12 @@ it("knows what a file was before: from the conversation, or else from the edit",
   talk = frame(talk, "4", "on_tool_end", { call_id: "c1", output: "{}" });
   expect(seen.take(talk).files[0]!.before("two")).toBe("one");
 
-  talk = frame(talk, "5", "on_chat_model_end", calling("edit_file", { path: "b.py", old_text: "x = 1", new_text: "x = 2" }, "c2"));
+  talk = frame(
+    talk,
+    "5",
+    "on_chat_model_end",
+    calling("edit_file", { path: "b.py", old_text: "x = 1", new_text: "x = 2" }, "c2"),
+  );
   talk = frame(talk, "6", "on_tool_end", { call_id: "c2", output: "{}" });
   const [edited] = seen.take(talk).files;
   expect(edited!.before("# b\nx = 2\n")).toBe("# b\nx = 1\n");
@@ -60,9 +73,15 @@ it("opens what a run makes, not what was there when the thread was opened", () =
     opened.push([made.files.map((file) => file.path), show]);
     return Promise.resolve();
   });
-  const put = (thread: string, talk: Conversation) => app.set((old) => ({ ...old, thread, conversations: { ...old.conversations, [thread]: talk } }));
+  const put = (thread: string, talk: Conversation) =>
+    app.set((old) => ({ ...old, thread, conversations: { ...old.conversations, [thread]: talk } }));
   patchApp({ panel: null });
-  const before = frame(frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "old.py" }, "c0")), "2", "on_tool_end", { call_id: "c0", output: "" });
+  const before = frame(
+    frame(EMPTY, "1", "on_chat_model_end", calling("write_file", { path: "old.py" }, "c0")),
+    "2",
+    "on_tool_end",
+    { call_id: "c0", output: "" },
+  );
   put("t1", before);
   expect(opened).toEqual([]);
   const asked = frame(before, "3", "on_chat_model_end", calling("write_file", { path: "new.py" }, "c1"));

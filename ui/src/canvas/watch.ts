@@ -53,8 +53,11 @@ export class Seen {
 
   private written(reply: Reply): Call[] {
     return reply.calls.flatMap((call) => {
-      const inside = (call.child?.items ?? []).flatMap((item: Item) => (item.kind === "reply" ? this.written(item) : []));
-      const counts = WRITERS.has(call.name) && call.state === "done" && call.ended > 0 && typeof call.args["path"] === "string";
+      const inside = (call.child?.items ?? []).flatMap((item: Item) =>
+        item.kind === "reply" ? this.written(item) : [],
+      );
+      const counts =
+        WRITERS.has(call.name) && call.state === "done" && call.ended > 0 && typeof call.args["path"] === "string";
       return counts && this.isNew(call.id) ? [...inside, call] : inside;
     });
   }
@@ -75,7 +78,9 @@ export class Seen {
 /** The files that were written in a conversation, each once, in the order of the last write. */
 export function writtenFiles(items: Item[]): string[] {
   const calls = items.flatMap((item) => (item.kind === "reply" ? item.calls : []));
-  const done = calls.filter((call) => WRITERS.has(call.name) && call.state === "done" && typeof call.args["path"] === "string");
+  const done = calls.filter(
+    (call) => WRITERS.has(call.name) && call.state === "done" && typeof call.args["path"] === "string",
+  );
   const paths = done.map((call) => String(call.args["path"]).replace(/^\.\//, ""));
   return paths.filter((path, at) => paths.lastIndexOf(path) === at);
 }

@@ -8,10 +8,16 @@ import { app, useDraft } from "../state/app";
 import { answerQuestion } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 /** `title` is the element id of the question, for its container. */
 export function Ask({ asked, title }: { asked: Approval; title: string }) {
-  return asked.tool === "ask_user" && asked.about?.["kind"] ? <Inquiry asked={asked} title={title} /> : <Consent asked={asked} title={title} />;
+  return asked.tool === "ask_user" && asked.about?.["kind"] ? (
+    <Inquiry asked={asked} title={title} />
+  ) : (
+    <Consent asked={asked} title={title} />
+  );
 }
 
 function Consent({ asked, title }: { asked: Approval; title: string }) {
@@ -25,22 +31,78 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
     setBusy(true);
     await answerQuestion(asked, decision);
     setBusy(false);
-    if (!app.get().approvals.some((one) => one.id === asked.id)) (setWords(null), setArgs(null)); // otherwise it was not accepted
+    if (app.get().approvals.some((one) => one.id === asked.id)) return; // it was not accepted
+    setWords(null);
+    setArgs(null);
   };
   return (
-    <div className="ask">
+    <div className={styles.ask}>
       <h2 id={title}>{showControls(asked.question)}</h2>
-      {args === undefined ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} of={{ agent: asked.agent_id, thread: asked.thread_id }} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
+      {args === undefined ? (
+        <AboutCall
+          tool={asked.tool ?? ""}
+          args={asked.args ?? {}}
+          shell={asked.shell ?? null}
+          of={{ agent: asked.agent_id, thread: asked.thread_id }}
+        />
+      ) : (
+        <EditArgs args={args} wrong={changed === null} set={setArgs} />
+      )}
       <div className="choices">
-        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow with changes"}</button>
-        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_session" })} title="Do not ask again for the same tool use in this thread">Allow for this thread</button>}
-        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_always" })} title="Adds a grant: never ask again for this tool with exactly these arguments">Always allow</button>}
-        {asked.args && <button disabled={busy} onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}>{args === undefined ? "Edit" : "Reset"}</button>}
+        <button
+          className="main"
+          disabled={busy || changed === null}
+          onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}
+        >
+          {args === undefined ? "Allow" : "Allow with changes"}
+        </button>
+        {lasting && (
+          <button
+            disabled={busy || args !== undefined}
+            onClick={() => void say({ choice: "allow_session" })}
+            title="Do not ask again for the same tool use in this thread"
+          >
+            Allow for this thread
+          </button>
+        )}
+        {lasting && (
+          <button
+            disabled={busy || args !== undefined}
+            onClick={() => void say({ choice: "allow_always" })}
+            title="Adds a grant: never ask again for this tool with exactly these arguments"
+          >
+            Always allow
+          </button>
+        )}
+        {asked.args && (
+          <button
+            disabled={busy}
+            onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}
+          >
+            {args === undefined ? "Edit" : "Reset"}
+          </button>
+        )}
       </div>
-      <form className="deny" onSubmit={(event) => { event.preventDefault(); void say({ choice: "deny", words }); }}>
-        <label className="visually-hidden" htmlFor={field}>Reason, or what to do instead</label>
-        <input id={field} maxLength={10_000} placeholder="Reason, or what to do instead" value={words} onChange={(event) => setWords(event.target.value)} />
-        <button className="no" disabled={busy}>Deny</button>
+      <form
+        className={styles.deny}
+        onSubmit={(event) => {
+          event.preventDefault();
+          void say({ choice: "deny", words });
+        }}
+      >
+        <label className="visually-hidden" htmlFor={field}>
+          Reason, or what to do instead
+        </label>
+        <input
+          id={field}
+          maxLength={10_000}
+          placeholder="Reason, or what to do instead"
+          value={words}
+          onChange={(event) => setWords(event.target.value)}
+        />
+        <button className="no" disabled={busy}>
+          Deny
+        </button>
       </form>
       <Sealed asked={asked} />
     </div>
@@ -50,8 +112,20 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
 function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (args: string) => void }) {
   return (
     <>
-      <textarea aria-label="Arguments as JSON" aria-invalid={wrong} autoFocus rows={Math.min(14, args.split("\n").length + 1)} className="mono" value={args} onChange={(event) => set(event.target.value)} />
-      {wrong && <p className="hint bad" role="alert">The arguments must be a JSON object: {"{…}"}.</p>}
+      <textarea
+        aria-label="Arguments as JSON"
+        aria-invalid={wrong}
+        autoFocus
+        rows={Math.min(14, args.split("\n").length + 1)}
+        className="mono"
+        value={args}
+        onChange={(event) => set(event.target.value)}
+      />
+      {wrong && (
+        <p className={joinClasses(styles.hint, styles.bad)} role="alert">
+          The arguments must be a JSON object: {"{…}"}.
+        </p>
+      )}
     </>
   );
 }
@@ -59,9 +133,15 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
 /** The answer is for the sealed operation only. */
 function Sealed({ asked }: { asked: Approval }) {
   return (
-    <p className="hint sealed">
-      {asked.about?.["lasting"] !== true && <>A rule or hook requires approval every time, so this approval applies only once. </>}
-      {asked.hash && <>Seal <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
+    <p className={joinClasses(styles.hint, styles.sealed)}>
+      {asked.about?.["lasting"] !== true && (
+        <>A rule or hook requires approval every time, so this approval applies only once. </>
+      )}
+      {asked.hash && (
+        <>
+          Seal <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>.{" "}
+        </>
+      )}
       {asked.expires && <>Expires {formatExpiry(asked.expires)}.</>}
     </p>
   );
@@ -77,7 +157,9 @@ export function formatExpiry(at: number, now = Date.now() / 1000): string {
 function parseArguments(text: string): NonNullable<Decision["args"]> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return value && typeof value === "object" && !Array.isArray(value) ? (value as NonNullable<Decision["args"]>) : null;
+    return value && typeof value === "object" && !Array.isArray(value)
+      ? (value as NonNullable<Decision["args"]>)
+      : null;
   } catch {
     return null;
   }

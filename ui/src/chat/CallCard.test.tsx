@@ -6,7 +6,11 @@ import { type Call, createCall } from "../state/fold";
 import { serve } from "../testing/serve";
 import { CallCard } from "./CallCard";
 
-const call = (more: Partial<Call>): Call => ({ ...createCall(crypto.randomUUID(), "execute"), args: { command: "make" }, ...more });
+const call = (more: Partial<Call>): Call => ({
+  ...createCall(crypto.randomUUID(), "execute"),
+  args: { command: "make" },
+  ...more,
+});
 
 beforeEach(() => patchApp({ ...NOBODYS, thread: "th_1" }));
 afterEach(cleanup);
@@ -17,10 +21,17 @@ it("is open while it works and shows what it has printed", () => {
 });
 
 it("is closed when it is over, tells its exit code, and opens", () => {
-  render(<CallCard call={call({ state: "done", output: '{"stdout":"ok\\n","stderr":"warned","exit_code":3}', ms: 1_500 })} />);
+  render(
+    <CallCard
+      call={call({ state: "done", output: '{"stdout":"ok\\n","stderr":"warned","exit_code":3}', ms: 1_500 })}
+    />,
+  );
   expect(screen.getByRole("button", { name: /execute/ }).textContent).toBe("execute makeexit code 3, 1.5 s");
   fireEvent.click(screen.getByRole("button", { name: /execute/ }));
-  expect([screen.getByLabelText("Output").textContent, screen.getByLabelText("Error output").textContent]).toEqual(["ok\n", "warned"]);
+  expect([screen.getByLabelText("Output").textContent, screen.getByLabelText("Error output").textContent]).toEqual([
+    "ok\n",
+    "warned",
+  ]);
   expect(screen.getByText("Exit code 3.")).toBeTruthy();
 });
 
@@ -46,9 +57,30 @@ it("waits for the user only in the thread where that is asked", () => {
 });
 
 it("says why, with every hook's verdict", async () => {
-  const failed = call({ state: "failed", error: "no", why: [{ hook: "permissions.check", position: "guard", verdict: "block" }] });
-  const verdict = { hook: "permissions.check", position: "guard", verdict: "block", reason: "Only people push", ms: 0.5 };
-  const server = serve({ [`GET /threads/th_1/calls/${failed.id}/why`]: () => ({ thread_id: "th_1", run_id: "r", call_id: failed.id, tool: "execute", args: {}, seq: 1, verdicts: [verdict], questions: [{ id: "a", question: "May it?", at: 0, allowed: false, by: "Ada", reason: "not now" }] }) });
+  const failed = call({
+    state: "failed",
+    error: "no",
+    why: [{ hook: "permissions.check", position: "guard", verdict: "block" }],
+  });
+  const verdict = {
+    hook: "permissions.check",
+    position: "guard",
+    verdict: "block",
+    reason: "Only people push",
+    ms: 0.5,
+  };
+  const server = serve({
+    [`GET /threads/th_1/calls/${failed.id}/why`]: () => ({
+      thread_id: "th_1",
+      run_id: "r",
+      call_id: failed.id,
+      tool: "execute",
+      args: {},
+      seq: 1,
+      verdicts: [verdict],
+      questions: [{ id: "a", question: "May it?", at: 0, allowed: false, by: "Ada", reason: "not now" }],
+    }),
+  });
   render(<CallCard call={failed} />);
   const why = screen.getByText("Why").closest("details")!;
   expect(why.textContent).toContain("permissions.check: block");
@@ -60,7 +92,16 @@ it("says why, with every hook's verdict", async () => {
 });
 
 it("shows what outsiders wrote as text", () => {
-  const { container } = render(<CallCard call={call({ state: "failed", name: "<b>x</b>", args: { path: "<img src=x onerror=alert(1)>" }, error: "<script>1</script>" })} />);
+  const { container } = render(
+    <CallCard
+      call={call({
+        state: "failed",
+        name: "<b>x</b>",
+        args: { path: "<img src=x onerror=alert(1)>" },
+        error: "<script>1</script>",
+      })}
+    />,
+  );
   expect(container.querySelector("script, img, b b")).toBeNull();
   expect(screen.getByLabelText("Error").textContent).toBe("<script>1</script>");
 });

@@ -2,6 +2,7 @@
 
 import { memo, useEffect, useMemo, useState } from "react";
 
+import { formatValue } from "../api/values";
 import { OutputText } from "../parts/OutputText";
 import { formatDuration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
@@ -11,9 +12,16 @@ import { AboutCall } from "./AboutCall";
 import { failedExit, formatResult, summarizeArguments } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
+import styles from "./chat.module.css";
 
 type State = Call["state"];
-const STATES: Record<State, string> = { waiting: "queued", running: "running", asking: "needs approval", done: "done", failed: "failed" };
+const STATES: Record<State, string> = {
+  waiting: "queued",
+  running: "running",
+  asking: "needs approval",
+  done: "done",
+  failed: "failed",
+};
 const WRITES = new Set(["write_file", "edit_file"]);
 
 const byHand = new Map<string, boolean>(); // a manual open or close survives scrolling away
@@ -26,22 +34,33 @@ function describeState(call: Call, state: State): string {
 }
 
 export const CallCard = memo(function CallCard({ call }: { call: Call }) {
-  const asked = useApp((state) => state.approvals.some((one) => one.call_id === call.id && one.thread_id === state.thread));
+  const asked = useApp((state) =>
+    state.approvals.some((one) => one.call_id === call.id && one.thread_id === state.thread),
+  );
   const state: State = asked ? "asking" : call.state;
   const words = useMemo(() => describeState(call, state), [call, state]);
   const bad = state === "done" && words !== STATES.done;
   const [opened, setOpened] = useState(byHand.get(call.id) ?? null); // null: as it is by itself
-  const shown = opened ?? (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));
+  const shown =
+    opened ??
+    (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));
   const toggle = () => {
     byHand.set(call.id, !shown);
     setOpened(!shown);
   };
   return (
-    <div className={`call ${bad ? "failed" : state}`} role="group" aria-label={`${call.name || "tool"}: ${words}`}>
-      <button className="call-head" aria-expanded={shown} onClick={toggle}>
-        <span className="mark" aria-hidden="true" />
-        <b>{call.name || "tool"}</b> <code className="gist">{summarizeArguments(call.args)}</code>
-        <small><Took call={call} state={state} words={words} /></small>
+    <div
+      className={styles.call}
+      data-state={bad ? "failed" : state}
+      role="group"
+      aria-label={`${call.name || "tool"}: ${words}`}
+    >
+      <button className={styles.callHead} aria-expanded={shown} onClick={toggle}>
+        <span className={styles.mark} aria-hidden="true" />
+        <b>{call.name || "tool"}</b> <code className={styles.gist}>{summarizeArguments(call.args)}</code>
+        <small>
+          <Took call={call} state={state} words={words} />
+        </small>
       </button>
       {shown && <Inside call={call} />}
     </div>
@@ -66,14 +85,20 @@ function Took({ call, state, words }: { call: Call; state: State; words: string 
 function Inside({ call }: { call: Call }) {
   const over = call.state === "done" || call.state === "failed";
   return (
-    <div className="call-inside">
+    <div className={styles.callInside}>
       <Arguments call={call} />
-      {call.error ? <pre className="output failed" aria-label="Error" tabIndex={0}>{call.error}</pre> : <Output call={call} />}
+      {call.error ? (
+        <pre className={styles.failed} aria-label="Error" tabIndex={0}>
+          {call.error}
+        </pre>
+      ) : (
+        <Output call={call} />
+      )}
       {call.child && <Subagent child={call.child} />}
       {over && (
-        <div className="call-foot">
+        <div className={styles.callFoot}>
           <Why call={call.id} seen={call.why} />
-          {WRITES.has(call.name) && call.state === "done" && <OpenFile path={String(call.args["path"] ?? "")} />}
+          {WRITES.has(call.name) && call.state === "done" && <OpenFile path={formatValue(call.args["path"])} />}
         </div>
       )}
     </div>
@@ -82,24 +107,48 @@ function Inside({ call }: { call: Call }) {
 
 function Arguments({ call }: { call: Call }) {
   const { args, argsText, name } = call;
-  if (argsText && !Object.keys(args).length) return <pre className="args" aria-label="Arguments" tabIndex={0}>{argsText}</pre>;
+  if (argsText && !Object.keys(args).length)
+    return (
+      <pre className={styles.args} aria-label="Arguments" tabIndex={0}>
+        {argsText}
+      </pre>
+    );
   return <AboutCall tool={name} args={args} />; // the old file content is not available any more
 }
 
 function Output({ call }: { call: Call }) {
   const { text, error, exit, note } = useMemo(() => formatResult(call.output), [call.output]);
-  if (!call.output) return call.live ? <pre className="output live" aria-label="Output so far" tabIndex={0}><OutputText text={call.live} /></pre> : null;
+  if (!call.output)
+    return call.live ? (
+      <pre aria-label="Output so far" tabIndex={0}>
+        <OutputText text={call.live} />
+      </pre>
+    ) : null;
   return (
     <>
-      {text && <pre className="output" aria-label="Output" tabIndex={0}><OutputText text={text} /></pre>}
-      {error && <pre className="output failed" aria-label="Error output" tabIndex={0}><OutputText text={error} /></pre>}
-      {note && <p className="exit">Shortened: {note}.</p>}
-      {exit !== null && (exit !== 0 || (!text && !error)) && <p className="exit">{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>}
+      {text && (
+        <pre aria-label="Output" tabIndex={0}>
+          <OutputText text={text} />
+        </pre>
+      )}
+      {error && (
+        <pre className={styles.failed} aria-label="Error output" tabIndex={0}>
+          <OutputText text={error} />
+        </pre>
+      )}
+      {note && <p className={styles.exit}>Shortened: {note}.</p>}
+      {exit !== null && (exit !== 0 || (!text && !error)) && (
+        <p className={styles.exit}>{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>
+      )}
     </>
   );
 }
 
 function OpenFile({ path }: { path: string }) {
   const open = () => void import("../canvas/open").then(({ openFile }) => openFile(path));
-  return <button className="plain" onClick={open}><Icon name="canvas" /> Open in canvas</button>;
+  return (
+    <button className="plain" onClick={open}>
+      <Icon name="canvas" /> Open in canvas
+    </button>
+  );
 }

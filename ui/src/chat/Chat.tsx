@@ -13,14 +13,16 @@ import { List } from "./List";
 import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 export function Chat() {
   const [over, drop] = useDrop();
   return (
-    <section className={over ? "chat over" : "chat"} aria-label="Conversation" {...drop}>
+    <section className={joinClasses(styles.chat, over && styles.over)} aria-label="Conversation" {...drop}>
       <Talk />
       <Told />
-      <div className="desk-foot">
+      <div className={styles.deskFoot}>
         <Tasks />
         <Todos />
         <Dialogs />
@@ -48,10 +50,25 @@ function Talk() {
   const thread = useApp((state) => state.thread);
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
   const trouble = useApp((state) => state.trouble);
-  if (trouble && !items.length) return <div className="middle-of"><Trouble text={trouble} again={() => void readThread(thread)} /></div>;
-  if (opening && !items.length) return <p className="waiting middle-of" role="status">Loading the thread…</p>;
+  if (trouble && !items.length)
+    return (
+      <div className="middle-of">
+        <Trouble text={trouble} again={() => void readThread(thread)} />
+      </div>
+    );
+  if (opening && !items.length)
+    return (
+      <p className="waiting middle-of" role="status">
+        Loading the thread…
+      </p>
+    );
   if (!items.length && !pending.length) return <Welcome />;
-  return <><Title /><List key={thread} items={items} pending={pending} /></>;
+  return (
+    <>
+      <Title />
+      <List key={thread} items={items} pending={pending} />
+    </>
+  );
 }
 
 function Title() {
@@ -63,18 +80,25 @@ function Title() {
 function Told() {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const last = useApp((state) => openConversation(state).items.at(-1));
-  const words = last?.kind === "reply" && !last.open ? last.text : last?.kind === "ended" ? last.error || last.reason : "";
-  return <p className="visually-hidden" role="status" aria-live="polite">{running ? "The agent is working" : words.slice(0, 600)}</p>;
+  const words =
+    last?.kind === "reply" && !last.open ? last.text : last?.kind === "ended" ? last.error || last.reason : "";
+  return (
+    <p className="visually-hidden" role="status" aria-live="polite">
+      {running ? "The agent is working" : words.slice(0, 600)}
+    </p>
+  );
 }
 
 function Welcome() {
   const agent = useApp((state) => state.agents.find((one) => one.agent_id === state.agent));
   return (
-    <div className="welcome middle-of">
+    <div className={joinClasses(styles.welcome, "middle-of")}>
       <img src={serverUrl("/wick.svg")} alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
       <p>Send a message to start. Each tool use and the verdicts of hooks are shown here.</p>
-      <p className="keys only-large"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>
+      <p className={joinClasses(styles.keys, "only-large")}>
+        <kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts
+      </p>
     </div>
   );
 }

@@ -8,10 +8,17 @@ import { Composer } from "./Composer";
 
 let server: ReturnType<typeof serve>;
 beforeEach(() => {
-  patchApp({ ...NOBODYS, agent: "default", agents: [{ agent_id: "default", name: "wick", model: "demo", origin: "code", shared: true, hooks: ["skills"] }], me: { id: "u", username: "local", role: "admin" } });
+  patchApp({
+    ...NOBODYS,
+    agent: "default",
+    agents: [{ agent_id: "default", name: "wick", model: "demo", origin: "code", shared: true, hooks: ["skills"] }],
+    me: { id: "u", username: "local", role: "admin" },
+  });
   server = serve({
     "GET /threads": () => ({ threads: [], next: "" }),
-    "GET /agents/default/skills": () => ({ skills: [{ name: "slides", description: "Make slides", path: "", enabled: true }] }),
+    "GET /agents/default/skills": () => ({
+      skills: [{ name: "slides", description: "Make slides", path: "", enabled: true }],
+    }),
     "POST /agents/default/stream": () => [frame("done", { outcome: "completed" }, "3")],
   });
 });
@@ -19,7 +26,10 @@ afterEach(() => (cleanup(), followNothing(), server.stop()));
 
 const field = () => screen.getByLabelText<HTMLTextAreaElement>("Message");
 const write = (value: string) => fireEvent.change(field(), { target: { value } });
-const sent = () => waitFor(() => expect(server.asked.some((one) => one.method === "POST")).toBe(true)).then(() => (server.asked.find((one) => one.method === "POST")!.body as { messages: unknown[] }).messages);
+const sent = () =>
+  waitFor(() => expect(server.asked.some((one) => one.method === "POST")).toBe(true)).then(
+    () => (server.asked.find((one) => one.method === "POST")!.body as { messages: unknown[] }).messages,
+  );
 
 it("sends with Enter and is empty then; Shift and Enter is a new line", async () => {
   render(<Composer />);
@@ -52,10 +62,16 @@ it("offers skills after a slash, and asks for the one that is chosen", async () 
 
 it("takes files by paste, and lets them go again", async () => {
   render(<Composer />);
-  fireEvent.paste(field(), { clipboardData: { files: [new File(["x"], "a.txt", { type: "text/plain" }), new File(["y"], "b.txt", { type: "text/plain" })] } });
+  fireEvent.paste(field(), {
+    clipboardData: {
+      files: [new File(["x"], "a.txt", { type: "text/plain" }), new File(["y"], "b.txt", { type: "text/plain" })],
+    },
+  });
   fireEvent.click(await screen.findByRole("button", { name: "Remove a.txt" }));
   fireEvent.click(screen.getByRole("button", { name: "Send" }));
-  expect(await sent()).toEqual([{ role: "user", content: [{ type: "file", data: btoa("y"), media_type: "text/plain", name: "b.txt" }] }]);
+  expect(await sent()).toEqual([
+    { role: "user", content: [{ type: "file", data: btoa("y"), media_type: "text/plain", name: "b.txt" }] },
+  ]);
 });
 
 it("keeps what is written in each thread", () => {

@@ -10,6 +10,8 @@ import { continueWithAgent, otherAgent } from "../state/threads";
 import { attachFiles, isPicture } from "./attach";
 import { matchSkills, typedSlash, expandSkill } from "./slash";
 import { SkillList } from "./SkillList";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 const NOTHING: api.Media[] = [];
 
@@ -31,17 +33,60 @@ export function Composer() {
     void sendSpoken(spoken(expandSkill(text, skills), media), { thread, agent });
   };
   return (
-    <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
-      <Attached media={media} remove={(at) => setAttached(thread, media.filter((_, place) => place !== at))} />
-      <Field text={text} skills={skills} write={write} submit={submit} hint={asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"} />
-      <div className="composer-row">
-        <label className="plain attach" title="Attach files">
-          <span className="visually-hidden">Attach files</span><Icon name="clip" />
-          <input type="file" multiple className="visually-hidden" onChange={(event) => { void attachFiles(event.target.files ?? []); event.target.value = ""; }} />
+    <form
+      className={styles.composer}
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      <Attached
+        media={media}
+        remove={(at) =>
+          setAttached(
+            thread,
+            media.filter((_, place) => place !== at),
+          )
+        }
+      />
+      <Field
+        text={text}
+        skills={skills}
+        write={write}
+        submit={submit}
+        hint={
+          asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"
+        }
+      />
+      <div className={styles.composerRow}>
+        <label className={joinClasses(styles.attach, "plain")} title="Attach files">
+          <span className="visually-hidden">Attach files</span>
+          <Icon name="clip" />
+          <input
+            type="file"
+            multiple
+            className="visually-hidden"
+            onChange={(event) => {
+              void attachFiles(event.target.files ?? []);
+              event.target.value = "";
+            }}
+          />
         </label>
-        <span className="hint">{asked ? "Enter sends this instead of an answer" : running ? "Enter sends it at the next step" : "Enter to send, Shift+Enter: new line"}</span>
-        {running && <button type="button" className="stop" onClick={() => void stopRun()}><Icon name="stop" /> Stop</button>}
-        <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
+        <span className={styles.hint}>
+          {asked
+            ? "Enter sends this instead of an answer"
+            : running
+              ? "Enter sends it at the next step"
+              : "Enter to send, Shift+Enter: new line"}
+        </span>
+        {running && (
+          <button type="button" className={styles.stop} onClick={() => void stopRun()}>
+            <Icon name="stop" /> Stop
+          </button>
+        )}
+        <button className={joinClasses(styles.send, "main")} disabled={!ready}>
+          <Icon name="send" /> {running && !asked ? "Steer" : "Send"}
+        </button>
       </div>
     </form>
   );
@@ -73,14 +118,22 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
   const take = (skill: api.Skill) => (write(`/${skill.name} `), area.current?.focus());
   const key = (event: React.KeyboardEvent) => {
     if (found.length && event.key === "Escape") return (event.stopPropagation(), setClosed(text));
-    if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key)) return (event.preventDefault(), setAt((chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length));
-    if (found.length && (event.key === "Tab" || event.key === "Enter") && !event.shiftKey) return (event.preventDefault(), take(found[chosen]!));
-    if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) return (event.preventDefault(), submit());
+    if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key))
+      return (
+        event.preventDefault(),
+        setAt((chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length)
+      );
+    if (found.length && (event.key === "Tab" || event.key === "Enter") && !event.shiftKey)
+      return (event.preventDefault(), take(found[chosen]!));
+    if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing)
+      return (event.preventDefault(), submit());
   };
   return (
-    <div className="field">
+    <div className={styles.field}>
       {found.length > 0 && <SkillList skills={found} chosen={chosen} choose={setAt} take={take} />}
-      <label className="visually-hidden" htmlFor="message">Message</label>
+      <label className="visually-hidden" htmlFor="message">
+        Message
+      </label>
       <textarea
         id="message"
         ref={area}
@@ -90,8 +143,16 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
         aria-autocomplete="list"
         aria-controls={found.length ? "slash" : undefined}
         aria-activedescendant={found.length ? `slash-${chosen}` : undefined}
-        onChange={(event) => { write(event.target.value); setAt(0); }}
-        onPaste={(event) => { if (event.clipboardData.files.length) { event.preventDefault(); void attachFiles(event.clipboardData.files); } }}
+        onChange={(event) => {
+          write(event.target.value);
+          setAt(0);
+        }}
+        onPaste={(event) => {
+          if (event.clipboardData.files.length) {
+            event.preventDefault();
+            void attachFiles(event.clipboardData.files);
+          }
+        }}
         onKeyDown={key}
       />
     </div>
@@ -114,7 +175,10 @@ function useSkills(agent: string, slash: boolean): api.Skill[] {
   useEffect(() => {
     if (!some) return setSkills([]);
     let late = false;
-    void api.agents.skills(agent).then((found) => !late && setSkills(found.skills), () => undefined); // keep the old list
+    void api.agents.skills(agent).then(
+      (found) => !late && setSkills(found.skills),
+      () => undefined,
+    ); // keep the old list
     return () => void (late = true);
   }, [agent, some, slash]);
   return skills;
@@ -123,11 +187,23 @@ function useSkills(agent: string, slash: boolean): api.Skill[] {
 function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) => void }) {
   if (!media.length) return null;
   return (
-    <ul className="attached" aria-label="Attached">
+    <ul className={styles.attached} aria-label="Attached">
       {media.map((one, at) => (
-        <li key={at} className="chip">
-          {one.type === "image" && isPicture(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name || "image"}
-          <button type="button" className="plain" aria-label={`Remove ${one.name || "the image"}`} onClick={() => remove(at)}><Icon name="close" /></button>
+        <li key={at} className={styles.chip}>
+          {one.type === "image" && isPicture(one.media_type ?? "") ? (
+            <img src={`data:${one.media_type};base64,${one.data}`} alt="" />
+          ) : (
+            <Icon name="file" />
+          )}{" "}
+          {one.name || "image"}
+          <button
+            type="button"
+            className="plain"
+            aria-label={`Remove ${one.name || "the image"}`}
+            onClick={() => remove(at)}
+          >
+            <Icon name="close" />
+          </button>
         </li>
       ))}
     </ul>

@@ -13,15 +13,22 @@ import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
 import { splitSettled } from "./blocks";
 import { CallCard } from "./CallCard";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
   const thread = useApp((state) => state.thread);
   const [draft, setDraft] = useDraft("edit", `${thread} ${said.seq}`);
   const [begun, setBegun] = useState(false); // one that is scrolled back to does not take the focus
   const edit = () => (setBegun(true), setDraft(said.text));
-  if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
+  if (draft !== undefined && said.seq > 0 && !nested)
+    return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
   return (
-    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `From ${said.by}` : "You"} tabIndex={-1}>
+    <article
+      className={joinClasses(styles.said, said.by && styles.hook)}
+      aria-label={said.by ? `From ${said.by}` : "You"}
+      tabIndex={-1}
+    >
       {said.by && <small>{said.by}</small>}
       {said.text && <Markdown text={said.text} />}
       {said.parts.length > 0 && <Parts parts={said.parts} />}
@@ -33,7 +40,7 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
 function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   return (
-    <div className="actions">
+    <div className={styles.actions}>
       <Action icon="pen" name="Edit" off={running} act={edit} />
       <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
@@ -44,16 +51,26 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
 }
 
 function Action({ icon, name, act, off = false }: { icon: IconName; name: string; act: () => void; off?: boolean }) {
-  return <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}><Icon name={icon} /> <span>{name}</span></button>;
+  return (
+    <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}>
+      <Icon name={icon} /> <span>{name}</span>
+    </button>
+  );
 }
 
 /** Show images if their data is present; name other files. */
 function Parts({ parts }: { parts: Part[] }) {
   return (
-    <ul className="sent-parts" aria-label="Attached">
+    <ul className={styles.sentParts} aria-label="Attached">
       {parts.map((part, at) => (
         <li key={at}>
-          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
+          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? (
+            <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} />
+          ) : (
+            <span className={styles.chip}>
+              <Icon name="file" /> {part.name || part.url || part.type}
+            </span>
+          )}
         </li>
       ))}
     </ul>
@@ -61,21 +78,52 @@ function Parts({ parts }: { parts: Part[] }) {
 }
 
 /** A draft is kept until it is sent, also when scrolled away. */
-function Edit({ said, words, write, begun }: { said: Said; words: string; write: (words: string | null) => void; begun: boolean }) {
+function Edit({
+  said,
+  words,
+  write,
+  begun,
+}: {
+  said: Said;
+  words: string;
+  write: (words: string | null) => void;
+  begun: boolean;
+}) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
     if (!running) void retryRun(said, words).then((sent) => sent && write(null));
   };
   const key = (event: React.KeyboardEvent) => {
-    if (event.key === "Escape") (event.preventDefault(), write(null));
-    else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim()) submit(event);
+    if (event.key === "Escape") {
+      event.preventDefault();
+      write(null);
+    } else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim())
+      submit(event);
   };
   return (
-    <form className="said edit" onSubmit={submit}>
-      <textarea aria-label="Your message" autoFocus={begun} rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => write(event.target.value)} onKeyDown={key} />
-      <p className="hint">Later messages are removed from the conversation.</p>
-      <div className="choices"><button className="main" disabled={running || !words.trim()} title={running ? "Available after the run" : undefined}>Resend</button><button type="button" onClick={() => write(null)}>Cancel</button></div>
+    <form className={joinClasses(styles.said, styles.edit)} onSubmit={submit}>
+      <textarea
+        aria-label="Your message"
+        autoFocus={begun}
+        rows={Math.min(10, words.split("\n").length + 1)}
+        value={words}
+        onChange={(event) => write(event.target.value)}
+        onKeyDown={key}
+      />
+      <p className={styles.hint}>Later messages are removed from the conversation.</p>
+      <div className="choices">
+        <button
+          className="main"
+          disabled={running || !words.trim()}
+          title={running ? "Available after the run" : undefined}
+        >
+          Resend
+        </button>
+        <button type="button" onClick={() => write(null)}>
+          Cancel
+        </button>
+      </div>
     </form>
   );
 }
@@ -83,11 +131,17 @@ function Edit({ said, words, write, begun }: { said: Said; words: string; write:
 export const ReplyView = memo(function ReplyView({ reply, nested = false }: { reply: Reply; nested?: boolean }) {
   const empty = reply.open && !reply.text && !reply.reasoning && !reply.calls.length;
   return (
-    <article className="reply" aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
+    <article className={styles.reply} aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
       {reply.reasoning && <Reasoning reply={reply} />}
       {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
-      {empty && <p className="dots" role="status" aria-label="The agent is thinking"><i /><i /><i /></p>}
-      {reply.cut && <p className="cut">The reply was cut off here.</p>}
+      {empty && (
+        <p className={styles.dots} role="status" aria-label="The agent is thinking">
+          <i />
+          <i />
+          <i />
+        </p>
+      )}
+      {reply.cut && <p className={styles.cut}>The reply was cut off here.</p>}
       {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
@@ -97,7 +151,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
 
 function Reasoning({ reply }: { reply: Reply }) {
   return (
-    <details className="reasoning">
+    <details className={styles.reasoning}>
       <summary>{reply.open && !reply.text ? "Thinking…" : "Reasoning"}</summary>
       <Markdown text={reply.reasoning} />
     </details>
@@ -107,20 +161,44 @@ function Reasoning({ reply }: { reply: Reply }) {
 /** Only the unfinished part is parsed again for each delta. */
 function Writing({ text }: { text: string }) {
   const [done, rest] = splitSettled(text);
-  return <div className="writing">{done && <Markdown text={done} />}{rest && <Markdown text={rest} />}</div>;
+  return (
+    <div className={styles.writing}>
+      {done && <Markdown text={done} />}
+      {rest && <Markdown text={rest} />}
+    </div>
+  );
 }
 
 function Fences({ text }: { text: string }) {
   const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
   if (!found.length) return null;
-  const open = (at: number) => void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
-  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
+  const open = (at: number) =>
+    void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
+  return (
+    <div className={styles.fences}>
+      {found.map((fence, at) => (
+        <button key={at} onClick={() => open(at)}>
+          <Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}
+        </button>
+      ))}
+    </div>
+  );
 }
 
 /** Show parallel calls side by side. */
 function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
-  return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
+  return (
+    <div
+      className={joinClasses(styles.calls, calls.length > 1 && styles.several)}
+      role={calls.length > 1 ? "group" : undefined}
+      aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}
+    >
+      {calls.map((call) => (
+        <CallCard key={call.id} call={call} />
+      ))}
+    </div>
+  );
 }
 
 function ReplyActions({ reply }: { reply: Reply }) {
@@ -130,7 +208,7 @@ function ReplyActions({ reply }: { reply: Reply }) {
     if (asked) void askAndRetry(asked);
   };
   return (
-    <div className="actions">
+    <div className={styles.actions}>
       {reply.text && <Action icon="copy" name="Copy" act={() => void copyText(reply.text)} />}
       <Action icon="again" name="Retry" off={running} act={again} />
       <Action icon="fork" name="Fork" act={() => void forkAt(reply.seq)} />
@@ -143,9 +221,30 @@ function ReplyActions({ reply }: { reply: Reply }) {
 export function EndedView({ ended }: { ended: Ended }) {
   const last = useApp((state) => openConversation(state).items.at(-1) === ended);
   const asked = last && ended.outcome !== "interrupted" ? askedBefore(ended.seq || Infinity) : undefined;
-  const again = asked && <button className="plain" onClick={() => void retryRun(asked)}>Try again</button>;
-  const trace = ended.run && <button className="plain" onClick={() => patchApp({ panel: "trace", run: ended.run })}>Trace</button>;
-  if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {again} {trace}</p>;
+  const again = asked && (
+    <button className="plain" onClick={() => void retryRun(asked)}>
+      Try again
+    </button>
+  );
+  const trace = ended.run && (
+    <button className="plain" onClick={() => patchApp({ panel: "trace", run: ended.run })}>
+      Trace
+    </button>
+  );
+  if (ended.error)
+    return (
+      <p className={joinClasses(styles.ended, styles.failed)} role="alert">
+        <span>The run failed: {ended.error}</span> {again} {trace}
+      </p>
+    );
   const how = ended.outcome === "interrupted" ? "The run is waiting" : `The run was ${ended.outcome}`;
-  return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {again} {trace}</p>;
+  return (
+    <p className={styles.ended}>
+      <span>
+        {how}
+        {ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}
+      </span>{" "}
+      {again} {trace}
+    </p>
+  );
 }

@@ -1,7 +1,7 @@
 /** Messages, drawn only where they are looked at, however many there are. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 
 import { Failing } from "../shell/Failing";
 import { patchApp, useApp } from "../state/app";
@@ -9,6 +9,8 @@ import type { Item, Said } from "../state/fold";
 import { likelyHeight } from "./heights";
 import { EndedView, ReplyView, SaidView } from "./Items";
 import { registerMove } from "./navigation";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 const NEAR_END = 80; // pixels within which the end is followed
 
@@ -33,23 +35,45 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     virtual.scrollToIndex(at, { align: "auto" });
   });
   return (
-    <div className="list">
-      <div className="items" ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
-        <div className="all" style={{ height: virtual.getTotalSize() }}>
+    <div className={styles.list}>
+      <div className={styles.items} ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
+        <div className={styles.all} style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((row) => (
-            <div key={row.key} className={row.index >= items.length ? "item pending" : "item"} data-index={row.index} ref={virtual.measureElement} style={{ transform: `translateY(${row.start}px)` }}>
-              <Failing what="This message"><Show item={all[row.index]!} waits={row.index >= items.length} /></Failing>
+            <div
+              key={row.key}
+              className={joinClasses(styles.item, row.index >= items.length && styles.pending)}
+              data-index={row.index}
+              ref={virtual.measureElement}
+              style={{ transform: `translateY(${row.start}px)` }}
+            >
+              <Failing what="This message">
+                <Show item={all[row.index]!} waits={row.index >= items.length} />
+              </Failing>
             </div>
           ))}
         </div>
       </div>
-      {!atEnd && <button className="to-end" onClick={toEnd}>↓ Latest</button>}
+      {!atEnd && (
+        <button className={styles.toEnd} onClick={toEnd}>
+          ↓ Latest
+        </button>
+      )}
     </div>
   );
 }
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
-  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">{item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}</small>}</>;
+  if (item.kind === "user")
+    return (
+      <>
+        <SaidView said={item} />
+        {waits && (
+          <small className={styles.waits}>
+            {item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}
+          </small>
+        )}
+      </>
+    );
   if (item.kind === "reply") return <ReplyView reply={item} />;
   return <EndedView ended={item} />;
 }
@@ -61,10 +85,10 @@ const INPUTS = ["wheel", "touchmove", "pointerdown", "pointermove", "keydown"] a
 function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => void, () => void] {
   const [atEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
-  const toEnd = () => {
+  const toEnd = useCallback(() => {
     follows.current = true;
     place.current?.scrollTo({ top: place.current.scrollHeight });
-  };
+  }, [place]);
   useLayoutEffect(() => {
     const box = place.current!;
     let before = box.scrollTop;
@@ -99,7 +123,7 @@ function useOwnMessage(pending: Said[], toEnd: () => void): void {
   const sent = pending.findLast((one) => one.key.startsWith("sent-"))?.key;
   useEffect(() => {
     if (sent) toEnd();
-  }, [sent]);
+  }, [sent, toEnd]);
 }
 
 /** Go to the entry that is looked for, once it is there. */
@@ -120,7 +144,11 @@ function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, 
       const now = document.activeElement?.closest<HTMLElement>(".item")?.dataset["index"];
       const next = Math.max(0, Math.min(count - 1, now === undefined ? count - 1 : Number(now) + by));
       show(next);
-      requestAnimationFrame(() => requestAnimationFrame(() => box.querySelector<HTMLElement>(`[data-index="${next}"] article, [data-index="${next}"] p`)?.focus()));
+      requestAnimationFrame(() =>
+        requestAnimationFrame(() =>
+          box.querySelector<HTMLElement>(`[data-index="${next}"] article, [data-index="${next}"] p`)?.focus(),
+        ),
+      );
     }),
   );
 }

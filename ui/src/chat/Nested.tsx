@@ -4,7 +4,13 @@ import type { Item } from "../state/fold";
 import { EndedView, ReplyView, SaidView } from "./Items";
 
 export default function Nested({ items }: { items: Item[] }) {
-  return <>{items.map((item) => <One key={item.key} item={item} />)}</>;
+  return (
+    <>
+      {items.map((item) => (
+        <One key={item.key} item={item} />
+      ))}
+    </>
+  );
 }
 
 function One({ item }: { item: Item }) {

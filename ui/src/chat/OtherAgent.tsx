@@ -1,5 +1,6 @@
 import { patchApp, useApp } from "../state/app";
 import { continueWithAgent, newThread, otherAgent } from "../state/threads";
+import styles from "./chat.module.css";
 
 /** Another agent was chosen while a thread is open: what that means, and what can be done. */
 export function OtherAgent() {
@@ -10,11 +11,15 @@ export function OtherAgent() {
   const nameOf = (id: string) => agents.find((one) => one.agent_id === id)?.name ?? id;
   const [before, chosen] = [nameOf(other), nameOf(agent)];
   return (
-    <div className="other-agent" role="status">
-      <span>This thread is with {before}. Your next message continues it with {chosen}, in a fork.</span>
+    <div className={styles.otherAgent} role="status">
+      <span>
+        This thread is with {before}. Your next message continues it with {chosen}, in a fork.
+      </span>
       <button onClick={() => void continueWithAgent()}>Fork it now</button>
       <button onClick={newThread}>New thread with {chosen}</button>
-      <button className="plain" onClick={() => patchApp({ agent: other })}>Back to {before}</button>
+      <button className="plain" onClick={() => patchApp({ agent: other })}>
+        Back to {before}
+      </button>
     </div>
   );
 }

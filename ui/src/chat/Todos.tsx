@@ -1,6 +1,8 @@
 /** The list that the agent works by. */
 
 import { openConversation, useApp } from "../state/app";
+import { joinClasses } from "../parts/classes";
+import styles from "./chat.module.css";
 
 interface Todo {
   id: string;
@@ -18,9 +20,18 @@ export function Todos() {
   const done = list.filter((one) => one.status === "done").length;
   const now = list.find((one) => one.status === "in_progress");
   return (
-    <details className="strip todos" open={running && done < list.length}>
-      <summary><b>To do</b> {done} of {list.length} done{now && <span className="now">: {now.title}</span>}<progress max={list.length} value={done} aria-label="Todos done" /></summary>
-      <ul>{list.map((one) => <li key={one.id} className={one.status}><span className="box" role="img" aria-label={WORDS[one.status] ?? one.status} /> {one.title}</li>)}</ul>
+    <details className={joinClasses(styles.strip, styles.todos)} open={running && done < list.length}>
+      <summary>
+        <b>To do</b> {done} of {list.length} done{now && <span>: {now.title}</span>}
+        <progress max={list.length} value={done} aria-label="Todos done" />
+      </summary>
+      <ul>
+        {list.map((one) => (
+          <li key={one.id} data-status={one.status}>
+            <span className={styles.box} role="img" aria-label={WORDS[one.status] ?? one.status} /> {one.title}
+          </li>
+        ))}
+      </ul>
     </details>
   );
 }

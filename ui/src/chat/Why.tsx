@@ -7,12 +7,13 @@ import { Show } from "../panels/States";
 import { useLoad } from "../panels/useLoad";
 import { useApp } from "../state/app";
 import type { Why as Verdict } from "../state/fold";
+import styles from "./chat.module.css";
 
 export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
   const thread = useApp((state) => state.thread);
   const [opened, setOpened] = useState(false);
   return (
-    <details className="why" onToggle={(event) => event.currentTarget.open && setOpened(true)}>
+    <details className={styles.why} onToggle={(event) => event.currentTarget.open && setOpened(true)}>
       <summary>Why{seen.length > 0 && <small> {summarizeVerdicts(seen)}</small>}</summary>
       {opened && <Reasons thread={thread} call={call} />}
     </details>
@@ -21,7 +22,11 @@ export function Why({ call, seen }: { call: string; seen: Verdict[] }) {
 
 function Reasons({ thread, call }: { thread: string; call: string }) {
   const reasons = useLoad(() => api.threads.why(thread, call), [thread, call]);
-  return <Show of={reasons} what="the reasons">{(found) => <Told reasons={found} />}</Show>;
+  return (
+    <Show of={reasons} what="the reasons">
+      {(found) => <Told reasons={found} />}
+    </Show>
+  );
 }
 
 function summarizeVerdicts(verdicts: Verdict[]): string {
@@ -32,9 +37,13 @@ function summarizeVerdicts(verdicts: Verdict[]): string {
 function Told({ reasons }: { reasons: api.Reasons }) {
   const verdicts = reasons.verdicts ?? [];
   return (
-    <div className="told" tabIndex={0} role="group" aria-label="Reasons">
+    <div className={styles.told} tabIndex={0} role="group" aria-label="Reasons">
       {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook gave a verdict.</p>}
-      {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {describeAnswer(asked)}</p>)}
+      {(reasons.questions ?? []).map((asked, at) => (
+        <p key={at}>
+          {asked.question} {describeAnswer(asked)}
+        </p>
+      ))}
       <Sealed reasons={reasons} />
     </div>
   );
@@ -51,19 +60,40 @@ function describeAnswer({ allowed, by, reason, scope }: Asked): string {
 /** The sealed arguments, where they differ from the model's. */
 function Sealed({ reasons }: { reasons: api.Reasons }) {
   const last = reasons.attempts?.at(-1);
-  const changed = Object.entries(reasons.args).some(([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value)); // additions are defaults
+  const changed = Object.entries(reasons.args).some(
+    ([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value),
+  ); // additions are defaults
   if (!last || !changed) return null;
-  return <><p>It ran with changed arguments:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
+  return (
+    <>
+      <p>It ran with changed arguments:</p>
+      <pre tabIndex={0} aria-label="Sealed arguments">
+        {JSON.stringify(last.args, null, 2)}
+      </pre>
+    </>
+  );
 }
 
 function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
   return (
     <table aria-label="Verdicts of hooks">
-      <thead><tr><th>Hook</th><th>Position</th><th>Verdict</th><th>Reason</th><th>ms</th></tr></thead>
+      <thead>
+        <tr>
+          <th>Hook</th>
+          <th>Position</th>
+          <th>Verdict</th>
+          <th>Reason</th>
+          <th>ms</th>
+        </tr>
+      </thead>
       <tbody>
         {rows.map((row, at) => (
-          <tr key={at} className={`verdict-${row.verdict}`}>
-            <td>{row.hook}</td><td>{row.position}</td><td>{row.verdict}</td><td>{row.reason || describeChanges(row.changed)}</td><td>{(row.ms ?? 0).toFixed(2)}</td>
+          <tr key={at} data-verdict={row.verdict}>
+            <td>{row.hook}</td>
+            <td>{row.position}</td>
+            <td>{row.verdict}</td>
+            <td>{row.reason || describeChanges(row.changed)}</td>
+            <td>{(row.ms ?? 0).toFixed(2)}</td>
           </tr>
         ))}
       </tbody>
@@ -71,4 +101,7 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
   );
 }
 
-const describeChanges = (changed: unknown): string => (changed && typeof changed === "object" && Object.keys(changed).length ? `changed ${Object.keys(changed).join(", ")}` : "");
+const describeChanges = (changed: unknown): string =>
+  changed && typeof changed === "object" && Object.keys(changed).length
+    ? `changed ${Object.keys(changed).join(", ")}`
+    : "";

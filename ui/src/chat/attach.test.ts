@@ -3,7 +3,14 @@ import { expect, it } from "vitest";
 import { readAttachments, MOST_BYTES, TooLarge } from "./attach";
 
 it("takes pictures and files as they are", async () => {
-  const made = await readAttachments([new File(["hi"], "a.txt", { type: "text/plain" }), new File(["x"], "b.png", { type: "image/png" }), new File(["?"], "c")], []);
+  const made = await readAttachments(
+    [
+      new File(["hi"], "a.txt", { type: "text/plain" }),
+      new File(["x"], "b.png", { type: "image/png" }),
+      new File(["?"], "c"),
+    ],
+    [],
+  );
   expect(made).toEqual([
     { type: "file", data: btoa("hi"), media_type: "text/plain", name: "a.txt" },
     { type: "image", data: btoa("x"), media_type: "image/png" },

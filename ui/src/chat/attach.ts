@@ -22,7 +22,10 @@ export async function readAttachments(files: Iterable<File>, already: Media[]): 
   const made: Media[] = [];
   for (const file of files) {
     left -= file.size;
-    if (left < 0) throw new TooLarge(`${file.name} is too large: attachments are limited to 5.5 MB per message. Upload it in the Files panel.`);
+    if (left < 0)
+      throw new TooLarge(
+        `${file.name} is too large: attachments are limited to 5.5 MB per message. Upload it in the Files panel.`,
+      );
     made.push(await toPart(file));
   }
   return made;
@@ -40,7 +43,7 @@ async function toPart(file: File): Promise<Media> {
 function readBase64(file: File): Promise<string> {
   return new Promise((done, failed) => {
     const reader = new FileReader();
-    reader.onload = () => done(String(reader.result).replace(/^[^,]*,/, ""));
+    reader.onload = () => done((reader.result as string).replace(/^[^,]*,/, ""));
     reader.onerror = () => failed(reader.error ?? new Error(`${file.name} cannot be read`));
     reader.readAsDataURL(file);
   });

@@ -2,7 +2,8 @@ import { expect, it } from "vitest";
 
 import { diff } from "./diff";
 
-const shown = (old: string, now: string) => diff(old, now, 1).map(({ kind, text }) => ({ same: " ", gone: "-", new: "+", skipped: "…" })[kind] + text);
+const shown = (old: string, now: string) =>
+  diff(old, now, 1).map(({ kind, text }) => ({ same: " ", gone: "-", new: "+", skipped: "…" })[kind] + text);
 
 it("shows what went and what came, and a little around it", () => {
   expect(shown("a\nb\nc\nd\ne\n", "a\nb\nX\nd\ne\n")).toEqual(["…1", " b", "-c", "+X", " d", "…1"]);
@@ -18,5 +19,8 @@ it("keeps lines that only moved apart", () => {
 it("gives up on texts that are far too long to compare, and shows both", () => {
   const many = (word: string) => Array.from({ length: 2_100 }, (_, at) => `${word}${at}`).join("\n");
   const made = diff(many("a"), many("b"));
-  expect([made.filter((line) => line.kind === "gone").length, made.filter((line) => line.kind === "new").length]).toEqual([2_100, 2_100]);
+  expect([
+    made.filter((line) => line.kind === "gone").length,
+    made.filter((line) => line.kind === "new").length,
+  ]).toEqual([2_100, 2_100]);
 });

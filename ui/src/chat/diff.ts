@@ -15,7 +15,10 @@ export function diff(old: string, now: string, around = 3): Line[] {
   while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
   const [left, right] = [a.slice(head, a.length - tail), b.slice(head, b.length - tail)];
   const same = (part: string[]): Line[] => part.map((text) => ({ kind: "same", text }));
-  return shortenContext([...same(a.slice(0, head)), ...diffMiddle(left, right), ...same(a.slice(a.length - tail))], around);
+  return shortenContext(
+    [...same(a.slice(0, head)), ...diffMiddle(left, right), ...same(a.slice(a.length - tail))],
+    around,
+  );
 }
 
 export const splitLines = (text: string): string[] => (text ? text.replace(/\n$/, "").split("\n") : []);
@@ -28,8 +31,10 @@ function diffMiddle(a: string[], b: string[]): Line[] {
   const made: Line[] = [];
   let [i, j] = [0, 0];
   while (i < a.length && j < b.length) {
-    if (a[i] === b[j]) made.push({ kind: "same", text: a[i++]! }), j++;
-    else if (length[i + 1]![j]! >= length[i]![j + 1]!) made.push({ kind: "gone", text: a[i++]! });
+    if (a[i] === b[j]) {
+      made.push({ kind: "same", text: a[i++]! });
+      j++;
+    } else if (length[i + 1]![j]! >= length[i]![j + 1]!) made.push({ kind: "gone", text: a[i++]! });
     else made.push({ kind: "new", text: b[j++]! });
   }
   return [...made, ...gone(a.slice(i)), ...come(b.slice(j))];
@@ -48,11 +53,14 @@ function commonLengths(a: string[], b: string[]): Uint32Array[] {
 
 /** Drop lines far from any change. */
 function shortenContext(all: Line[], around: number): Line[] {
-  const near = all.map((_, at) => all.slice(Math.max(0, at - around), at + around + 1).some((line) => line.kind !== "same"));
+  const near = all.map((_, at) =>
+    all.slice(Math.max(0, at - around), at + around + 1).some((line) => line.kind !== "same"),
+  );
   const made: Line[] = [];
   for (const [at, line] of all.entries()) {
     if (near[at]) made.push(line);
-    else if (made.at(-1)?.kind === "skipped") made[made.length - 1] = { kind: "skipped", text: String(Number(made.at(-1)!.text) + 1) };
+    else if (made.at(-1)?.kind === "skipped")
+      made[made.length - 1] = { kind: "skipped", text: String(Number(made.at(-1)!.text) + 1) };
     else made.push({ kind: "skipped", text: "1" });
   }
   return made;

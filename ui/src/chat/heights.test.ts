@@ -3,7 +3,17 @@ import { expect, it } from "vitest";
 import { createCall, toUserItem, type Reply } from "../state/fold";
 import { likelyHeight } from "./heights";
 
-const reply = (text: string, calls = 0): Reply => ({ kind: "reply", key: "m1", seq: 1, run: "", text, reasoning: "", calls: Array.from({ length: calls }, (_, at) => createCall(`c${at}`, "note")), open: false, cut: false });
+const reply = (text: string, calls = 0): Reply => ({
+  kind: "reply",
+  key: "m1",
+  seq: 1,
+  run: "",
+  text,
+  reasoning: "",
+  calls: Array.from({ length: calls }, (_, at) => createCall(`c${at}`, "note")),
+  open: false,
+  cut: false,
+});
 
 it("more lines, longer lines and more tools are higher", () => {
   const one = likelyHeight(reply("a line"));

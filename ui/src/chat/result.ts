@@ -10,8 +10,14 @@ export interface Shown {
 /** The result of a command has its outputs apart; all else that is JSON is laid out. */
 export function formatResult(output: string): Shown {
   const value = parseJson(output);
-  if (isCommand(value)) return { text: value.stdout, error: value.stderr, exit: value.exit_code, note: value.note ?? "" };
-  return { text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output, error: "", exit: null, note: "" };
+  if (isCommand(value))
+    return { text: value.stdout, error: value.stderr, exit: value.exit_code, note: value.note ?? "" };
+  return {
+    text: value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : output,
+    error: "",
+    exit: null,
+    note: "",
+  };
 }
 
 interface CommandResult {
@@ -46,7 +52,18 @@ export function failedExit(output: string): number {
 
 /** Summarize a call in a few words. */
 export function summarizeArguments(args: Record<string, unknown>): string {
-  const first = args["command"] ?? args["path"] ?? args["pattern"] ?? args["query"] ?? args["url"] ?? args["prompt"] ?? args["question"] ?? Object.values(args)[0];
-  const text = (typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first)).replace(/\s+/g, " ");
+  const first =
+    args["command"] ??
+    args["path"] ??
+    args["pattern"] ??
+    args["query"] ??
+    args["url"] ??
+    args["prompt"] ??
+    args["question"] ??
+    Object.values(args)[0];
+  const text = (typeof first === "string" ? first : first === undefined ? "" : JSON.stringify(first)).replace(
+    /\s+/g,
+    " ",
+  );
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }

@@ -6,7 +6,14 @@ const skill = (name: string, enabled = true) => ({ name, enabled, description: "
 const SKILLS = [skill("summarization"), skill("slides"), skill("research", false)];
 
 it("notices a slash only where a message begins", () => {
-  expect(["/", "/sl", "/csv-analyzer", "a /sl", "/sl x", ""].map(typedSlash)).toEqual(["", "sl", "csv-analyzer", null, null, null]);
+  expect(["/", "/sl", "/csv-analyzer", "a /sl", "/sl x", ""].map(typedSlash)).toEqual([
+    "",
+    "sl",
+    "csv-analyzer",
+    null,
+    null,
+    null,
+  ]);
 });
 
 it("offers the skills that are on, those that begin so first", () => {
@@ -18,5 +25,6 @@ it("offers the skills that are on, those that begin so first", () => {
 it("makes a sentence of a skill's name, and leaves all else as it is", () => {
   expect(expandSkill("/slides about tea\nand more", SKILLS)).toBe("Use the skill slides: about tea\nand more");
   expect(expandSkill("/slides", SKILLS)).toBe("Use the skill slides.");
-  for (const text of ["/usr/bin is a folder", "/research this", "/unknown x", "plain"]) expect(expandSkill(text, SKILLS)).toBe(text);
+  for (const text of ["/usr/bin is a folder", "/research this", "/unknown x", "plain"])
+    expect(expandSkill(text, SKILLS)).toBe(text);
 });

@@ -9,7 +9,9 @@ export function typedSlash(text: string): string | null {
 
 export function matchSkills(skills: Skill[], typed: string): Skill[] {
   const able = skills.filter((one) => one.enabled && one.name.toLowerCase().includes(typed.toLowerCase()));
-  return able.sort((a, b) => Number(b.name.startsWith(typed)) - Number(a.name.startsWith(typed)) || a.name.localeCompare(b.name)).slice(0, 8);
+  return able
+    .sort((a, b) => Number(b.name.startsWith(typed)) - Number(a.name.startsWith(typed)) || a.name.localeCompare(b.name))
+    .slice(0, 8);
 }
 
 /** A message as the agent reads it: a slash and the name of a skill it has become a sentence. */

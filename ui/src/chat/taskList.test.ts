@@ -5,8 +5,15 @@ import { listTasks } from "./taskList";
 const live = (id: string, status: string) => ({ id, agent: "poet", prompt: "write", status, text: "" });
 
 it("believes the log about what has ended, and the stream about what goes on", () => {
-  const kept = { t1: { agent: "poet", prompt: "write", status: "done", answer: "Roses", reason: "" }, t2: { agent: "critic", prompt: "read", status: "running" } };
-  expect(listTasks(kept, [live("t1", "running"), live("t2", "waiting"), live("t3", "running")]).map(({ id, status, text }) => [id, status, text])).toEqual([
+  const kept = {
+    t1: { agent: "poet", prompt: "write", status: "done", answer: "Roses", reason: "" },
+    t2: { agent: "critic", prompt: "read", status: "running" },
+  };
+  expect(
+    listTasks(kept, [live("t1", "running"), live("t2", "waiting"), live("t3", "running")]).map(
+      ({ id, status, text }) => [id, status, text],
+    ),
+  ).toEqual([
     ["t1", "done", "Roses"],
     ["t2", "waiting", ""],
     ["t3", "running", ""],

@@ -1,8 +1,5 @@
 /** The agent panel: model, backend, tools, hooks, onion and permissions. */
 
-import "./panels.css";
-import "./agent/agent.css";
-
 import { useState } from "react";
 
 import * as api from "../api";
@@ -17,7 +14,13 @@ import { useNews } from "./agentNews";
 import { Show } from "./States";
 import { useLoad } from "./useLoad";
 
-const TABS = [["overview", "Overview"], ["tools", "Tools and skills"], ["hooks", "Hooks"], ["onion", "Onion"], ["permissions", "Permissions"]] as const;
+const TABS = [
+  ["overview", "Overview"],
+  ["tools", "Tools and skills"],
+  ["hooks", "Hooks"],
+  ["onion", "Onion"],
+  ["permissions", "Permissions"],
+] as const;
 type Tab = (typeof TABS)[number][0];
 
 export default function Agent() {

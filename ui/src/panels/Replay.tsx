@@ -1,8 +1,5 @@
 /** Replay: decisions of other guards, or of one more rule, about past calls. Nothing is run. */
 
-import "./panels.css";
-import "./replay/replay.css";
-
 import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
@@ -12,6 +9,7 @@ import { withRule, currentRules, type Kind, KINDS } from "./agent/rules";
 import { Form } from "./replay/Form";
 import { Report } from "./replay/Report";
 import { type Asked, hasRules, splitLines, NOTHING, replayRequest } from "./replay/request";
+import panel from "./panels.module.css";
 
 export default function Replay() {
   const agent = useApp((state) => state.agent);
@@ -32,11 +30,16 @@ export default function Replay() {
     setBusy(false);
   };
   return (
-    <div className="panel">
-      <p className="note">Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and nothing is changed.</p>
+    <div className={panel.panel}>
+      <p className={panel.note}>
+        Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and
+        nothing is changed.
+      </p>
       <Form asked={asked} change={change} busy={busy} run={() => void run()} />
       {report && <Report report={report} open={(id) => void openThread(id)} />}
-      {report && hasRules(asked) && <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>}
+      {report && hasRules(asked) && (
+        <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>
+      )}
     </div>
   );
 }

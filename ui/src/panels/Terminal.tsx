@@ -1,22 +1,35 @@
 /** A shell on the agent's backend. */
 
 import "@xterm/xterm/css/xterm.css";
-import "./terminal/terminal.css";
 
 import { useEffect, useRef, useSyncExternalStore } from "react";
 
 import { useApp } from "../state/app";
 import { type Session, sessionOf, type Status } from "./terminal/session";
+import styles from "./terminal/terminal.module.css";
 
-const WORDS: Record<Status, string> = { connecting: "Connecting…", open: "Connected", lost: "Connection lost; reconnecting…", ended: "Shell exited", refused: "Not connected" };
+const WORDS: Record<Status, string> = {
+  connecting: "Connecting…",
+  open: "Connected",
+  lost: "Connection lost; reconnecting…",
+  ended: "Shell exited",
+  refused: "Not connected",
+};
 
 export default function Terminal() {
   const agent = useApp((state) => state.agent);
-  return agent ? <Shell key={agent} session={sessionOf(agent)} /> : <p className="empty">Choose an agent to open a shell in its workspace.</p>;
+  return agent ? (
+    <Shell key={agent} session={sessionOf(agent)} />
+  ) : (
+    <p className="empty">Choose an agent to open a shell in its workspace.</p>
+  );
 }
 
 function Shell({ session }: { session: Session }) {
-  const status = useSyncExternalStore((listener) => (session.listeners.add(listener), () => session.listeners.delete(listener)), () => session.status);
+  const status = useSyncExternalStore(
+    (listener) => (session.listeners.add(listener), () => session.listeners.delete(listener)),
+    () => session.status,
+  );
   const place = useRef<HTMLDivElement>(null);
   const again = useRef<HTMLButtonElement>(null);
   useColours(session);
@@ -30,16 +43,45 @@ function Shell({ session }: { session: Session }) {
     return () => watch.disconnect();
   }, [session]);
   return (
-    <div className="terminal">
-      <div className="terminal-bar">
-        <span className={`dot ${status}`} aria-hidden="true" />
+    <div className={styles.terminal}>
+      <div className={styles.terminalBar}>
+        <span className={styles.dot} data-status={status} aria-hidden="true" />
         <small role="status">{WORDS[status]}</small>
         <span className="grow" />
-        <label className="plain"><input type="checkbox" defaultChecked={session.screen.options.screenReaderMode ?? false} onChange={(event) => { session.screen.options.screenReaderMode = event.target.checked; }} /> Screen reader mode</label>
-        <button ref={again} onClick={() => { session.restart(); session.screen.focus(); }}>{status === "open" ? "New shell" : "Connect"}</button>
+        <label className="plain">
+          <input
+            type="checkbox"
+            defaultChecked={session.screen.options.screenReaderMode ?? false}
+            onChange={(event) => {
+              session.screen.options.screenReaderMode = event.target.checked;
+            }}
+          />{" "}
+          Screen reader mode
+        </label>
+        <button
+          ref={again}
+          onClick={() => {
+            session.restart();
+            session.screen.focus();
+          }}
+        >
+          {status === "open" ? "New shell" : "Connect"}
+        </button>
       </div>
-      {status === "refused" && <p className="empty" role="alert">{session.problem}</p>}
-      <div className="terminal-place" ref={place} role="group" aria-label="Terminal (F6 to leave)" onKeyDown={(event) => { if (!isPanelKey(event.nativeEvent)) event.stopPropagation(); }} />
+      {status === "refused" && (
+        <p className="empty" role="alert">
+          {session.problem}
+        </p>
+      )}
+      <div
+        className={styles.terminalPlace}
+        ref={place}
+        role="group"
+        aria-label="Terminal (F6 to leave)"
+        onKeyDown={(event) => {
+          if (!isPanelKey(event.nativeEvent)) event.stopPropagation();
+        }}
+      />
     </div>
   );
 }
@@ -61,7 +103,9 @@ function isForThePage(event: KeyboardEvent, next: HTMLElement | null): boolean {
 function useColours(session: Session): void {
   const theme = useApp((state) => state.theme);
   useEffect(() => {
-    const paint = () => { session.screen.options.theme = terminalColours(); };
+    const paint = () => {
+      session.screen.options.theme = terminalColours();
+    };
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const frame = requestAnimationFrame(paint); // when the page has its new colours
     dark.addEventListener("change", paint);

@@ -1,8 +1,5 @@
 /** The trace of a run: a waterfall of steps, model calls, tools and hooks, with tokens and cost. */
 
-import "./panels.css";
-import "./trace/trace.css";
-
 import { useMemo } from "react";
 
 import * as api from "../api";
@@ -13,18 +10,34 @@ import { Show, Trouble } from "./States";
 import { runTitle, useRun } from "./trace/runs";
 import { Waterfall } from "./trace/Waterfall";
 import { useLoad } from "./useLoad";
+import panel from "./panels.module.css";
+import styles from "./trace/trace.module.css";
 
 export default function Trace() {
   const thread = useApp((state) => state.thread);
   const { runs, run, error, busy, reload } = useRun(thread);
   if (!thread) return <p className="empty">Open or start a thread to see the traces of its runs.</p>;
   if (error && !run) return <Trouble text={error} again={reload} />;
-  if (!run) return <p className={busy ? "waiting" : "empty"} role="status">{busy ? "Loading runs…" : "This thread has no runs yet."}</p>;
+  if (!run)
+    return (
+      <p className={busy ? "waiting" : "empty"} role="status">
+        {busy ? "Loading runs…" : "This thread has no runs yet."}
+      </p>
+    );
   return (
-    <div className="trace">
+    <div className={styles.trace}>
       {error && <Trouble text={error} again={reload} />}
-      <div className="trace-head">
-        <label>Run <select value={run.run_id} onChange={(event) => patchApp({ run: event.target.value })}>{runs.map((one) => <option key={one.run_id} value={one.run_id}>{runTitle(one)}</option>)}</select></label>
+      <div className={styles.traceHead}>
+        <label>
+          Run{" "}
+          <select value={run.run_id} onChange={(event) => patchApp({ run: event.target.value })}>
+            {runs.map((one) => (
+              <option key={one.run_id} value={one.run_id}>
+                {runTitle(one)}
+              </option>
+            ))}
+          </select>
+        </label>
       </div>
       {run.traced ? <OneRun key={run.run_id} run={run.run_id} /> : <Untraced run={run} />}
     </div>
@@ -32,13 +45,27 @@ export default function Trace() {
 }
 
 function Untraced({ run }: { run: api.ThreadRun }) {
-  if (run.ended == null) return <p className="empty" role="status">This run is in progress. Its trace is available when it ends.</p>;
-  return <p className="empty">No trace of this run. Traces of the latest runs of a thread are stored if the hook “recorder” is enabled in the Agent panel.</p>;
+  if (run.ended == null)
+    return (
+      <p className="empty" role="status">
+        This run is in progress. Its trace is available when it ends.
+      </p>
+    );
+  return (
+    <p className="empty">
+      No trace of this run. Traces of the latest runs of a thread are stored if the hook “recorder” is enabled in the
+      Agent panel.
+    </p>
+  );
 }
 
 function OneRun({ run }: { run: string }) {
   const trace = useLoad(() => api.runs.trace(run), [run]);
-  return <Show of={trace} what="the trace">{(found) => <Found trace={found} />}</Show>;
+  return (
+    <Show of={trace} what="the trace">
+      {(found) => <Found trace={found} />}
+    </Show>
+  );
 }
 
 function Found({ trace }: { trace: api.Trace }) {
@@ -46,8 +73,16 @@ function Found({ trace }: { trace: api.Trace }) {
   const sums = useMemo(() => summarizeRows(rows), [rows]);
   return (
     <>
-      <ul className="sums" aria-label="Summary">{sums.map((text) => <li key={text} className="chip">{text}</li>)}</ul>
-      {(trace.left_out ?? 0) > 0 && <p className="note">{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>}
+      <ul className={styles.sums} aria-label="Summary">
+        {sums.map((text) => (
+          <li key={text} className={panel.chip}>
+            {text}
+          </li>
+        ))}
+      </ul>
+      {(trace.left_out ?? 0) > 0 && (
+        <p className={styles.note}>{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>
+      )}
       <Waterfall rows={rows} />
     </>
   );
@@ -59,6 +94,15 @@ export function summarizeRows(rows: ReturnType<typeof layOutSpans>): string[] {
   const cost = models.reduce((sum, row) => sum + (row.cost ?? 0), 0);
   const unpriced = models.filter((row) => row.cost === null && row.tokens > 0).length;
   const tokens = models.reduce((sum, row) => sum + row.tokens, 0);
-  const price = models.length === unpriced ? "price unknown" : `${formatDollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
-  return [formatDuration(totalDuration(rows)), formatPlural(models.length, "model call"), formatPlural(tools.length, "tool call"), `${formatCount(tokens)} tokens`, price];
+  const price =
+    models.length === unpriced
+      ? "price unknown"
+      : `${formatDollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
+  return [
+    formatDuration(totalDuration(rows)),
+    formatPlural(models.length, "model call"),
+    formatPlural(tools.length, "tool call"),
+    `${formatCount(tokens)} tokens`,
+    price,
+  ];
 }

@@ -59,7 +59,10 @@ export function useNews(about: string, listener: Listener): void {
   const latest = useRef(listener);
   latest.current = listener;
   useEffect(
-    () => subscribe((news) => { if (!about || !news.data["agent_id"] || news.data["agent_id"] === about) latest.current(news); }),
+    () =>
+      subscribe((news) => {
+        if (!about || !news.data["agent_id"] || news.data["agent_id"] === about) latest.current(news);
+      }),
     [about],
   );
 }

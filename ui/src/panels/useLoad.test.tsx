@@ -9,13 +9,20 @@ import { useEvery, useLoad } from "./useLoad";
 afterEach(cleanup);
 
 function Shown({ load, of, again = 0 }: { load: (of: string) => Promise<string>; of: string; again?: number }) {
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- a new function does not load again
   const loaded = useLoad(() => load(of), [of], again);
-  return <Show of={loaded} what="it">{(text) => <p>{text}</p>}</Show>;
+  return (
+    <Show of={loaded} what="it">
+      {(text) => <p>{text}</p>}
+    </Show>
+  );
 }
 
 it("says that it reads, what went wrong, and tries again", async () => {
   let times = 0;
-  render(<Shown of="a" load={() => (times++ ? Promise.resolve("here") : Promise.reject(new Error("the server is away")))} />);
+  render(
+    <Shown of="a" load={() => (times++ ? Promise.resolve("here") : Promise.reject(new Error("the server is away")))} />,
+  );
   expect(screen.getByRole("status").textContent).toBe("Loading it…");
   expect((await screen.findByRole("alert")).textContent).toContain("The server is away.");
   fireEvent.click(screen.getByRole("button", { name: "Try again" }));
@@ -24,7 +31,10 @@ it("says that it reads, what went wrong, and tries again", async () => {
 
 it("shows nothing of what was asked for before, however late it comes", async () => {
   const answers: Record<string, (text: string) => void> = {};
-  const load = (of: string) => new Promise<string>((done) => { answers[of] = done; });
+  const load = (of: string) =>
+    new Promise<string>((done) => {
+      answers[of] = done;
+    });
   const { rerender } = render(<Shown of="old" load={load} />);
   rerender(<Shown of="new" load={load} />);
   answers["new"]!("the new one");
@@ -36,7 +46,10 @@ it("shows nothing of what was asked for before, however late it comes", async ()
 
 it("keeps what it knows while it reads again", async () => {
   const answers: ((text: string) => void)[] = [];
-  const load = () => new Promise<string>((done) => { answers.push(done); });
+  const load = () =>
+    new Promise<string>((done) => {
+      answers.push(done);
+    });
   const { rerender } = render(<Shown of="a" load={load} />);
   answers[0]!("before");
   expect(await screen.findByText("before")).toBeTruthy();

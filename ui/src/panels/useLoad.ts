@@ -15,7 +15,11 @@ export interface Loaded<T> {
 
 /** Other `deps` load other data. A change of `again` reloads; old data is kept meanwhile and on failure. */
 export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: unknown = null): Loaded<T> {
-  const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({ data: undefined, error: "", busy: true });
+  const [state, set] = useState<{ data: T | undefined; error: string; busy: boolean }>({
+    data: undefined,
+    error: "",
+    busy: true,
+  });
   const latest = useRef(0);
   const read = useCallback(() => {
     const mine = ++latest.current;
@@ -24,13 +28,20 @@ export function useLoad<T>(load: () => Promise<T>, deps: DependencyList, again: 
       (data) => mine === latest.current && set({ data, error: "", busy: false }),
       (error: unknown) => {
         if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
-        if (mine === latest.current) set((old) => ({ data: old.data, error: error instanceof Error ? error.message : String(error), busy: false }));
+        if (mine === latest.current)
+          set((old) => ({
+            data: old.data,
+            error: error instanceof Error ? error.message : String(error),
+            busy: false,
+          }));
       },
     );
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the linter checks `deps` where useLoad is called
   }, deps);
   useEffect(() => {
     set({ data: undefined, error: "", busy: true });
     read();
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- a counter, and its newest value is wanted
     return () => void ++latest.current;
   }, [read]);
   const before = useRef(again);

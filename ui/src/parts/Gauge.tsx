@@ -1,4 +1,6 @@
 /** A gauge of a budget: used, reserved and remaining. */
+import { joinClasses } from "./classes";
+import styles from "./controls.module.css";
 
 interface Props {
   label: string;
@@ -14,11 +16,19 @@ export function Gauge({ label, used, reserved = 0, most, show }: Props) {
   const aside = reserved > 0 ? `, ${show(reserved)} reserved` : "";
   const says = `${show(used)} of ${show(most)}${aside}`;
   return (
-    <div className="gauge">
+    <div className={styles.gauge}>
       <span>{label}</span> <small>{says}</small>
-      <div className={near ? "bar near" : "bar"} role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={most} aria-valuenow={Math.min(used, most)} aria-valuetext={says}>
-        <i className="used" style={{ width: part(used) }} />
-        <i className="reserved" style={{ width: part(Math.min(reserved, Math.max(0, most - used))) }} />
+      <div
+        className={joinClasses(styles.bar, near && styles.near)}
+        role="meter"
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={most}
+        aria-valuenow={Math.min(used, most)}
+        aria-valuetext={says}
+      >
+        <i className={styles.used} style={{ width: part(used) }} />
+        <i className={styles.reserved} style={{ width: part(Math.min(reserved, Math.max(0, most - used))) }} />
       </div>
     </div>
   );

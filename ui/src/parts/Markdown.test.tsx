@@ -11,7 +11,7 @@ const HOSTILE = [
   "<a href='javascript:window.hit=1'>x</a>",
   "<iframe srcdoc='<script>window.hit=1</script>'></iframe>",
   "<style>* { background: url(https://elsewhere.example/x) }</style>",
-  "```x\" onmouseover=\"window.hit=1\ncode\n```",
+  '```x" onmouseover="window.hit=1\ncode\n```',
   "$$\\href{javascript:window.hit=1}{x}$$",
   "$$\\includegraphics{https://elsewhere.example/x.png}$$",
   "<svg><animate onbegin='window.hit=1' attributeName=x dur=1s></svg>",
@@ -22,13 +22,17 @@ describe("Markdown", () => {
     const { container } = render(<Markdown text={text} />);
     await new Promise((done) => setTimeout(done, 150));
     expect((window as unknown as { hit?: number }).hit).toBeUndefined();
-    expect(container.querySelector("script, iframe, style, svg animate, [onerror], [onmouseover], [onbegin]")).toBeNull();
+    expect(
+      container.querySelector("script, iframe, style, svg animate, [onerror], [onmouseover], [onbegin]"),
+    ).toBeNull();
     for (const part of container.querySelectorAll("[src]")) expect(part.getAttribute("src")).toMatch(/^(data|blob):/);
     for (const part of container.querySelectorAll("[href]")) expect(part.getAttribute("href")).toMatch(/^https?:/);
   });
 
   it("shows tables, code in colours and maths", async () => {
-    const { container } = render(<Markdown text={"| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f(): pass\n```\n\n$$x^2$$"} />);
+    const { container } = render(
+      <Markdown text={"| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f(): pass\n```\n\n$$x^2$$"} />,
+    );
     await waitFor(() => expect(container.querySelector(".hljs-keyword")?.textContent).toBe("def"));
     expect(container.querySelectorAll("td").length).toBe(2);
     expect(container.querySelector(".katex")).not.toBeNull();

@@ -8,6 +8,7 @@ import remarkGfm from "remark-gfm";
 import { openRelativeLink } from "../canvas/links";
 import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
+import styles from "./markdown.module.css";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
@@ -24,7 +25,9 @@ export const SCHEMA = {
 };
 
 /** HTML in a text is text: it does nothing, and it does not vanish either. */
-export const PLAIN = { handlers: { html: (_: unknown, node: { value: string }) => ({ type: "text" as const, value: node.value }) } };
+export const PLAIN = {
+  handlers: { html: (_: unknown, node: { value: string }) => ({ type: "text" as const, value: node.value }) },
+};
 
 export const COMPONENTS: Components = {
   a: ({ href, children }) => (
@@ -32,9 +35,14 @@ export const COMPONENTS: Components = {
       {children}
     </a>
   ),
-  img: ({ src, alt }) => (typeof src === "string" && /^(data|blob):/.test(src) ? <img src={src} alt={alt ?? ""} /> : <i>[image: {alt || "external"}]</i>),
+  img: ({ src, alt }) =>
+    typeof src === "string" && /^(data|blob):/.test(src) ? (
+      <img src={src} alt={alt ?? ""} />
+    ) : (
+      <i>[image: {alt || "external"}]</i>
+    ),
   table: ({ children }) => (
-    <div className="table" tabIndex={0} role="group" aria-label="table">
+    <div className={styles.table} tabIndex={0} role="group" aria-label="table">
       <table>{children}</table>
     </div>
   ),
@@ -42,8 +50,28 @@ export const COMPONENTS: Components = {
 
 /** Parsing Markdown dominates the cost of scrolling: cache recent results. */
 export const KEPT = 300;
-const renderPlain = cacheRecent((text) => draw({ children: text, remarkRehypeOptions: PLAIN, remarkPlugins: [remarkGfm], rehypePlugins: [[rehypeSanitize, SCHEMA]], components: COMPONENTS }), KEPT);
+const renderPlain = cacheRecent(
+  (text) =>
+    draw({
+      children: text,
+      remarkRehypeOptions: PLAIN,
+      remarkPlugins: [remarkGfm],
+      rehypePlugins: [[rehypeSanitize, SCHEMA]],
+      components: COMPONENTS,
+    }),
+  KEPT,
+);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
-  return <div className="markdown">{isRich(text) ? <Suspense fallback={renderPlain(text)}><Rich text={text} /></Suspense> : renderPlain(text)}</div>;
+  return (
+    <div className={styles.markdown} data-markdown="">
+      {isRich(text) ? (
+        <Suspense fallback={renderPlain(text)}>
+          <Rich text={text} />
+        </Suspense>
+      ) : (
+        renderPlain(text)
+      )}
+    </div>
+  );
 });

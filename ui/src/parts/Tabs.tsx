@@ -1,6 +1,7 @@
 /** A few pages in one place; arrows go from one to the next. */
 
 import { type KeyboardEvent, type ReactNode, useId } from "react";
+import styles from "./controls.module.css";
 
 const STEPS: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
 
@@ -24,15 +25,26 @@ export function Tabs<T extends string>({ label, tabs, chosen, choose, children }
     event.currentTarget.querySelector<HTMLElement>(`[data-tab="${next[0]}"]`)?.focus();
   };
   return (
-    <div className="tabbed">
-      <div className="tablist" role="tablist" aria-label={label} onKeyDown={move}>
+    <div className={styles.tabbed}>
+      <div className={styles.tablist} role="tablist" aria-label={label} onKeyDown={move}>
         {tabs.map(([id, title]) => (
-          <button key={id} data-tab={id} id={`${name}-${id}`} role="tab" aria-selected={id === chosen} aria-controls={id === chosen ? name : undefined} tabIndex={id === chosen ? 0 : -1} onClick={() => choose(id)}>
+          <button
+            key={id}
+            data-tab={id}
+            id={`${name}-${id}`}
+            role="tab"
+            aria-selected={id === chosen}
+            aria-controls={id === chosen ? name : undefined}
+            tabIndex={id === chosen ? 0 : -1}
+            onClick={() => choose(id)}
+          >
             {title}
           </button>
         ))}
       </div>
-      <div className="tabpage" role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>{children}</div>
+      <div role="tabpanel" id={name} aria-labelledby={`${name}-${chosen}`} tabIndex={0}>
+        {children}
+      </div>
     </div>
   );
 }

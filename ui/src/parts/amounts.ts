@@ -18,6 +18,8 @@ export function formatDollars(amount: number): string {
   return amount < 0.01 ? `$${amount.toPrecision(2)}` : `$${amount.toFixed(2)}`;
 }
 
-export const formatSeconds = (amount: number): string => (amount < 120 ? `${Math.round(amount)} s` : `${Math.round(amount / 60)} min`);
+export const formatSeconds = (amount: number): string =>
+  amount < 120 ? `${Math.round(amount)} s` : `${Math.round(amount / 60)} min`;
 
-export const formatPlural = (amount: number, one: string, many = `${one}s`): string => `${formatCount(amount)} ${amount === 1 ? one : many}`;
+export const formatPlural = (amount: number, one: string, many = `${one}s`): string =>
+  `${formatCount(amount)} ${amount === 1 ? one : many}`;

@@ -7,7 +7,12 @@ import { formatDuration } from "./spans";
 type Span = components["schemas"]["TraceSpan"];
 type Verdict = components["schemas"]["HookVerdict"];
 
-const OPERATIONS: Record<string, string> = { run: "run", step: "step", "llm.call": "model_call", "tool.call": "tool_use" };
+const OPERATIONS: Record<string, string> = {
+  run: "run",
+  step: "step",
+  "llm.call": "model_call",
+  "tool.call": "tool_use",
+};
 
 const PAST: Record<string, string> = {
   pass: "passed",
@@ -57,7 +62,9 @@ function describeVerdicts(rows: Verdict[]): string {
     const said = row.changed ? "changed" : (PAST[row.verdict] ?? row.verdict);
     counts.set(said, (counts.get(said) ?? 0) + 1);
   }
-  const said = [...counts].map(([words, times]) => (times === 1 ? `${words} once` : `${words} ${formatPlural(times, "time")}`));
+  const said = [...counts].map(([words, times]) =>
+    times === 1 ? `${words} once` : `${words} ${formatPlural(times, "time")}`,
+  );
   const reason = rows.findLast((row) => row.reason)?.reason;
   const took = rows.reduce((sum, row) => sum + (row.ms ?? 0), 0);
   return `${said.join(", ")}, in ${formatDuration(took)}${reason ? ` (${reason})` : ""}`;

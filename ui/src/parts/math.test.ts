@@ -12,11 +12,20 @@ describe("formulas in a text", () => {
     ["square brackets on a line", "so\n\\[\na + b\n\\]\nholds", "so\n$$\na + b\n$$\nholds"],
     ["square brackets inside a line", "so \\[a\\] holds", "so $a$ holds"],
     ["double dollars", "$$a$$ and $5", "$$a$$ and \\$5"],
-    ["code is left alone", "`$5` and `$x$`\n```sh\necho $HOME \\(a\\)\n```\n$6", "`$5` and `$x$`\n```sh\necho $HOME \\(a\\)\n```\n\\$6"],
+    [
+      "code is left alone",
+      "`$5` and `$x$`\n```sh\necho $HOME \\(a\\)\n```\n$6",
+      "`$5` and `$x$`\n```sh\necho $HOME \\(a\\)\n```\n\\$6",
+    ],
     ["escaped dollars", "\\$x\\$ and $y$", "\\$x\\$ and $y$"],
   ])("%s", (_, text, expected) => expect(normalizeMath(text)).toBe(expected));
 
-  it.each([["$x$", true], ["\\(x\\)", true], ["\\[x\\]", true], ["$5 and $10", false], ["`$x$`", false], ["plain", false]])("%s has one: %s", (text, expected) =>
-    expect(hasMath(text)).toBe(expected),
-  );
+  it.each([
+    ["$x$", true],
+    ["\\(x\\)", true],
+    ["\\[x\\]", true],
+    ["$5 and $10", false],
+    ["`$x$`", false],
+    ["plain", false],
+  ])("%s has one: %s", (text, expected) => expect(hasMath(text)).toBe(expected));
 });

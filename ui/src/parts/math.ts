@@ -1,6 +1,7 @@
 /** Formulas in Markdown: `$x$` by Pandoc's rule, `$$x$$`, `\(x\)` and `\[x\]`. */
 
-const CODE = /(?:^|\n)[ \t>]*(`{3,}|~{3,})[^\n]*(?:\n[\s\S]*?(?:\n[ \t>]*\1[`~]*[ \t]*(?=\n|$)|$)|$)|(?<!`)(`+)(?!`)[\s\S]*?[^`]\2(?!`)/g;
+const CODE =
+  /(?:^|\n)[ \t>]*(`{3,}|~{3,})[^\n]*(?:\n[\s\S]*?(?:\n[ \t>]*\1[`~]*[ \t]*(?=\n|$)|$)|$)|(?<!`)(`+)(?!`)[\s\S]*?[^`]\2(?!`)/g;
 
 const BLOCK = String.raw`(?<=^|\n)(?<indent>[ \t]*)\\\[(?<block>[\s\S]+?)\\\]`;
 const BRACKETS = String.raw`\\\[(?<square>[\s\S]+?)\\\]|\\\((?<round>[\s\S]+?)\\\)`;
@@ -27,7 +28,15 @@ export function normalizeMath(text: string): string {
 function convertFormulas(text: string): string {
   return text.replace(TOKEN, (token, ...rest) => {
     const { indent = "", block, square, round, dollars } = rest.at(-1) as Record<string, string | undefined>;
-    if (block !== undefined) return [`${indent}$$`, ...block.trim().split("\n").map((line) => indent + line.trim()), `${indent}$$`].join("\n");
+    if (block !== undefined)
+      return [
+        `${indent}$$`,
+        ...block
+          .trim()
+          .split("\n")
+          .map((line) => indent + line.trim()),
+        `${indent}$$`,
+      ].join("\n");
     const inline = square ?? round;
     if (inline !== undefined) return `$${inline.trim().replace(/\s+/g, " ")}$`;
     return dollars === undefined && token === "$" ? "\\$" : token;

@@ -2,12 +2,25 @@ import { expect, it } from "vitest";
 
 import { formatDuration, filterRows, type Kind, layOutSpans, type Span, totalDuration } from "./spans";
 
-const span = (name: string, start: number, ms: number, attributes: Record<string, string | number>, children: Span[] = []): Span => ({ name, start, ms, attributes, children });
+const span = (
+  name: string,
+  start: number,
+  ms: number,
+  attributes: Record<string, string | number>,
+  children: Span[] = [],
+): Span => ({ name, start, ms, attributes, children });
 
 const RUN = span("run", 100, 2000, { "gen_ai.agent.name": "coder" }, [
   span("step", 100.1, 900, { step: 1 }, [
-    span("llm.call", 100.1, 500, { "gen_ai.request.model": "demo", "gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 3 }),
-    { ...span("tool.call", 100.7, 200, { tool_name: "ls" }), why: [{ hook: "permissions.judge", position: "guard", verdict: "pass", ms: 0.4 }] },
+    span("llm.call", 100.1, 500, {
+      "gen_ai.request.model": "demo",
+      "gen_ai.usage.input_tokens": 7,
+      "gen_ai.usage.output_tokens": 3,
+    }),
+    {
+      ...span("tool.call", 100.7, 200, { tool_name: "ls" }),
+      why: [{ hook: "permissions.judge", position: "guard", verdict: "pass", ms: 0.4 }],
+    },
   ]),
 ]);
 

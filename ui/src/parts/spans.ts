@@ -1,6 +1,7 @@
 /** The spans of a run, laid out as a waterfall. */
 
 import type { components } from "../api/schema";
+import { formatValue } from "../api/values";
 
 export type Span = components["schemas"]["TraceSpan"];
 export type Kind = "run" | "step" | "model" | "tool" | "hook";
@@ -25,7 +26,18 @@ export function layOutSpans(spans: readonly Span[], hooks: boolean): Row[] {
   const rows: Row[] = [];
   const visit = (span: Span, depth: number, key: string) => {
     const from = (span.start - begin) * 1000;
-    rows.push({ key, span, depth, from, ms: span.ms ?? 0, label: spanLabel(span), kind: KINDS[span.name] ?? "step", tokens: spanTokens(span), cost: span.cost ?? null, failed: Boolean(span.error) });
+    rows.push({
+      key,
+      span,
+      depth,
+      from,
+      ms: span.ms ?? 0,
+      label: spanLabel(span),
+      kind: KINDS[span.name] ?? "step",
+      tokens: spanTokens(span),
+      cost: span.cost ?? null,
+      failed: Boolean(span.error),
+    });
     if (hooks) rows.push(...hookRows(span, depth + 1, from, key));
     (span.children ?? []).forEach((child, at) => visit(child, depth + 1, `${key}.${at}`));
   };
@@ -36,7 +48,13 @@ export function layOutSpans(spans: readonly Span[], hooks: boolean): Row[] {
 function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
   return (span.why ?? []).map((why, at) => ({
     key: `${key}/h${at}`,
-    span: { name: why.hook, start: span.start, ms: why.ms ?? 0, attributes: { position: why.position, ...(why.shadow ? { shadow: true } : {}) }, why: [why] },
+    span: {
+      name: why.hook,
+      start: span.start,
+      ms: why.ms ?? 0,
+      attributes: { position: why.position, ...(why.shadow ? { shadow: true } : {}) },
+      why: [why],
+    },
     depth,
     from,
     ms: why.ms ?? 0,
@@ -50,10 +68,10 @@ function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
 
 function spanLabel(span: Span): string {
   const of = span.attributes ?? {};
-  if (span.name === "tool.call") return String(of["tool_name"] ?? of["gen_ai.tool.name"] ?? "tool");
-  if (span.name === "llm.call") return String(of["gen_ai.request.model"] ?? "model");
-  if (span.name === "step") return `step ${String(of["step"] ?? "")}`;
-  return String(of["gen_ai.agent.name"] ?? span.name);
+  if (span.name === "tool.call") return formatValue(of["tool_name"] ?? of["gen_ai.tool.name"], "tool");
+  if (span.name === "llm.call") return formatValue(of["gen_ai.request.model"], "model");
+  if (span.name === "step") return `step ${formatValue(of["step"])}`;
+  return formatValue(of["gen_ai.agent.name"], span.name);
 }
 
 function spanTokens(span: Span): number {
@@ -76,7 +94,8 @@ export function filterRows(rows: readonly Row[], words: string, kinds: ReadonlyS
   return rows.filter((row) => keep.has(row));
 }
 
-const rowText = (row: Row): string => `${row.label} ${row.kind} ${row.span.error ?? ""} ${String(row.span.attributes?.["tool_args"] ?? "")}`.toLowerCase();
+const rowText = (row: Row): string =>
+  `${row.label} ${row.kind} ${row.span.error ?? ""} ${formatValue(row.span.attributes?.["tool_args"])}`.toLowerCase();
 
 export function totalDuration(rows: readonly Row[]): number {
   return Math.max(1, ...rows.map((row) => row.from + row.ms));

@@ -8,8 +8,10 @@ export interface Piece {
   colour: string; // exact colours of the foreground, where the 16 names do not suffice
 }
 
+/* eslint-disable no-control-regex -- escape sequences begin with a control character */
 const LINKS = /\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)/g; // titles and links
 const MOVES = /\u001b(?:\[[\d;?]*[A-Za-ln-z@]|[()][A-Z\d]|[=>78cDEHM])/g; // all but colours
+/* eslint-enable no-control-regex */
 
 export function terminalPieces(text: string): Piece[] {
   const lines = overwriteLines(text.replace(LINKS, "").replace(MOVES, ""));
@@ -23,7 +25,8 @@ function overwriteLines(text: string): string {
   return text.replace(/\r+\n/g, "\n").split("\n").map(lastWritten).join("\n");
 }
 
-const lastWritten = (line: string): string => line.split("\r").reduce((before, now) => (now ? now + keepRest(before, now) : before), "");
+const lastWritten = (line: string): string =>
+  line.split("\r").reduce((before, now) => (now ? now + keepRest(before, now) : before), "");
 
 /** The end of a longer line stays; with colours its length is unknown, so it goes. */
 function keepRest(before: string, now: string): string {
@@ -32,6 +35,10 @@ function keepRest(before: string, now: string): string {
 
 function toPiece(part: Anser.AnserJsonEntry): Piece {
   const exact = /palette|truecolor/.test(part.fg ?? "") ? part.fg_truecolor : "";
-  const named = [exact ? "" : part.fg, part.bg && !/palette|truecolor/.test(part.bg) ? `${part.bg}-bg` : "", ...(part.decorations ?? []).map((one) => `ansi-${one}`)];
+  const named = [
+    exact ? "" : part.fg,
+    part.bg && !/palette|truecolor/.test(part.bg) ? `${part.bg}-bg` : "",
+    ...(part.decorations ?? []).map((one) => `ansi-${one}`),
+  ];
   return { text: part.content, classes: named.filter(Boolean).join(" "), colour: exact ? `rgb(${exact})` : "" };
 }

@@ -13,7 +13,12 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
     };
   }, []);
   return (
-    <dialog ref={dialog} aria-label={title} onClose={close} onClick={(event) => event.target === dialog.current && dialog.current?.close()}>
+    <dialog
+      ref={dialog}
+      aria-label={title}
+      onClose={close}
+      onClick={(event) => event.target === dialog.current && dialog.current?.close()}
+    >
       {children}
     </dialog>
   );

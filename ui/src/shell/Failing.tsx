@@ -18,8 +18,11 @@ export class Failing extends Component<Props, { error: Error | null }> {
     if (!this.state.error) return this.props.children;
     return (
       <div className="empty" role="alert">
-        <p>{this.props.what} cannot be shown: {this.state.error.message}</p>
-        <button onClick={() => this.setState({ error: null })}>Try again</button> <button onClick={() => location.reload()}>Reload the page</button>
+        <p>
+          {this.props.what} cannot be shown: {this.state.error.message}
+        </p>
+        <button onClick={() => this.setState({ error: null })}>Try again</button>{" "}
+        <button onClick={() => location.reload()}>Reload the page</button>
       </div>
     );
   }

@@ -6,6 +6,7 @@ import { signOut } from "../state/session";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 import { Waiting } from "./TopBar";
+import styles from "./shell.module.css";
 
 type Panels = { id: Panel; title: string }[];
 
@@ -38,11 +39,34 @@ function Palette({ commands }: { commands: Command[] }) {
   };
   return (
     <Dialog title="Commands" close={closeOverlay}>
-      <input data-first role="combobox" aria-expanded="true" aria-controls="commands" aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined} aria-label="Search commands" placeholder="Search commands" value={typed} onChange={(event) => { setTyped(event.target.value); setAt(0); }} onKeyDown={move} />
+      <input
+        data-first
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="commands"
+        aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined}
+        aria-label="Search commands"
+        placeholder="Search commands"
+        value={typed}
+        onChange={(event) => {
+          setTyped(event.target.value);
+          setAt(0);
+        }}
+        onKeyDown={move}
+      />
       <ul id="commands" role="listbox" aria-label="Commands">
         {found.map((command, place) => (
-          <li key={command.id} id={`command-${place}`} role="option" aria-selected={place === chosen} onMouseMove={() => setAt(place)} onClick={() => run(command)}>
-            <span>{command.title}</span><small>{command.group}</small>{command.keys && <kbd>{shortcut(command.keys)}</kbd>}
+          <li
+            key={command.id}
+            id={`command-${place}`}
+            role="option"
+            aria-selected={place === chosen}
+            onMouseMove={() => setAt(place)}
+            onClick={() => run(command)}
+          >
+            <span>{command.title}</span>
+            <small>{command.group}</small>
+            {command.keys && <kbd>{shortcut(command.keys)}</kbd>}
           </li>
         ))}
       </ul>
@@ -56,15 +80,28 @@ function Shortcuts({ commands }: { commands: Command[] }) {
   return (
     <Dialog title="Keyboard shortcuts" close={closeOverlay}>
       <h2>Keyboard shortcuts</h2>
-      <div className="sheet">
+      <div className={styles.sheet}>
         {groups.map((group) => (
           <section key={group}>
             <h3>{group}</h3>
-            <dl>{commands.filter((one) => one.group === group && one.keys).map((one) => <div key={one.id}><dt>{one.title}</dt><dd><kbd>{shortcut(one.keys!)}</kbd></dd></div>)}</dl>
+            <dl>
+              {commands
+                .filter((one) => one.group === group && one.keys)
+                .map((one) => (
+                  <div key={one.id}>
+                    <dt>{one.title}</dt>
+                    <dd>
+                      <kbd>{shortcut(one.keys!)}</kbd>
+                    </dd>
+                  </div>
+                ))}
+            </dl>
           </section>
         ))}
       </div>
-      <button data-first onClick={closeOverlay}>Close</button>
+      <button data-first onClick={closeOverlay}>
+        Close
+      </button>
     </Dialog>
   );
 }
@@ -76,11 +113,27 @@ function Menu({ panels }: { panels: Panels }) {
   const show = (panel: Panel) => patchApp({ panel, overlay: null });
   return (
     <Dialog title="Menu" close={closeOverlay}>
-      <nav className="menu" aria-label="Panels">{panels.map(({ id, title }) => <button key={id} onClick={() => show(id)}>{title}{id === "approvals" && <Waiting />}</button>)}</nav>
-      <div className="menu">
+      <nav className={styles.menu} aria-label="Panels">
+        {panels.map(({ id, title }) => (
+          <button key={id} onClick={() => show(id)}>
+            {title}
+            {id === "approvals" && <Waiting />}
+          </button>
+        ))}
+      </nav>
+      <div className={styles.menu}>
         <button onClick={() => patchApp({ overlay: "palette" })}>Commands</button>
-        <label>Theme <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>{["system", "light", "dark"].map((one) => <option key={one}>{one}</option>)}</select></label>
-        <button onClick={() => (closeOverlay(), void signOut())}><Icon name="leave" /> Sign out {name}</button>
+        <label>
+          Theme{" "}
+          <select value={theme} onChange={(event) => setTheme(event.target.value as Theme)}>
+            {["system", "light", "dark"].map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        <button onClick={() => (closeOverlay(), void signOut())}>
+          <Icon name="leave" /> Sign out {name}
+        </button>
       </div>
     </Dialog>
   );

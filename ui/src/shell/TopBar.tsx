@@ -3,6 +3,8 @@ import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app
 import { signOut } from "../state/session";
 import { chooseAgent } from "../state/threads";
 import { Icon, type IconName } from "./Icon";
+import { joinClasses } from "../parts/classes";
+import styles from "./shell.module.css";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "moon" };
@@ -10,15 +12,32 @@ const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "
 export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
   const drawer = useApp((state) => state.drawer);
   return (
-    <header className="top">
-      <button className="plain only-small" aria-label="Threads" aria-expanded={drawer} onClick={() => patchApp({ drawer: !drawer })}><Icon name="menu" /></button>
-      <strong className="brand"><img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span></strong>
+    <header className={styles.top}>
+      <button
+        className="plain only-small"
+        aria-label="Threads"
+        aria-expanded={drawer}
+        onClick={() => patchApp({ drawer: !drawer })}
+      >
+        <Icon name="menu" />
+      </button>
+      <strong className={styles.brand}>
+        <img src={serverUrl("/wick.svg")} alt="" width="22" height="22" /> <span>wick</span>
+      </strong>
       <Agents />
-      <nav aria-label="Panels" className="only-large">{panels.map((one) => <Tab key={one.id} {...one} />)}</nav>
+      <nav aria-label="Panels" className="only-large">
+        {panels.map((one) => (
+          <Tab key={one.id} {...one} />
+        ))}
+      </nav>
       <span className="grow" />
       <You />
-      <span className="only-small"><Waiting /></span>
-      <button className="plain only-small" aria-label="Menu" onClick={() => patchApp({ overlay: "menu" })}><Icon name="more" /></button>
+      <span className="only-small">
+        <Waiting />
+      </span>
+      <button className="plain only-small" aria-label="Menu" onClick={() => patchApp({ overlay: "menu" })}>
+        <Icon name="more" />
+      </button>
     </header>
   );
 }
@@ -28,10 +47,19 @@ function Agents() {
   const agent = useApp((state) => state.agent);
   return (
     <>
-      <label className="visually-hidden" htmlFor="agent">Agent</label>
+      <label className="visually-hidden" htmlFor="agent">
+        Agent
+      </label>
       <select id="agent" value={agent} onChange={(event) => chooseAgent(event.target.value)}>
-        {agent && !agents.some((one) => one.agent_id === agent) && <option value={agent}>{agent} (not there any more)</option>}
-        {agents.map((one) => <option key={one.agent_id} value={one.agent_id}>{one.name}{one.name === one.agent_id ? "" : ` (${one.agent_id})`}</option>)}
+        {agent && !agents.some((one) => one.agent_id === agent) && (
+          <option value={agent}>{agent} (not there any more)</option>
+        )}
+        {agents.map((one) => (
+          <option key={one.agent_id} value={one.agent_id}>
+            {one.name}
+            {one.name === one.agent_id ? "" : ` (${one.agent_id})`}
+          </option>
+        ))}
       </select>
     </>
   );
@@ -39,24 +67,58 @@ function Agents() {
 
 function Tab({ id, title }: { id: Panel; title: string }) {
   const open = useApp((state) => state.panel === id);
-  return <button className="tab" aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>{title}{id === "approvals" && <Waiting />}</button>;
+  return (
+    <button className={styles.tab} aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>
+      {title}
+      {id === "approvals" && <Waiting />}
+    </button>
+  );
 }
 
 export function Waiting() {
   const count = useApp((state) => state.approvals.length);
-  return count ? <span className="badge" role="status" aria-label={`${count} waiting`}>{count}</span> : null;
+  return count ? (
+    <span className={styles.badge} role="status" aria-label={`${count} waiting`}>
+      {count}
+    </span>
+  ) : null;
 }
 
 function You() {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
   return (
-    <span className="you only-large">
-      <button className="plain" onClick={() => patchApp({ overlay: "palette" })} aria-label="Commands" title="Commands (Ctrl+K)"><Icon name="search" /></button>
-      <button className="plain" onClick={() => patchApp({ overlay: "shortcuts" })} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><Icon name="help" /></button>
-      <button className="plain" onClick={() => setTheme(NEXT[theme])} aria-label={`Theme: ${theme}`} title={`Theme: ${theme}`}><Icon name={DRAWN[theme]} /></button>
-      <span className="name" title={`Signed in as ${name}`}>{name}</span>
-      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out"><Icon name="leave" /></button>
+    <span className={joinClasses(styles.you, "only-large")}>
+      <button
+        className="plain"
+        onClick={() => patchApp({ overlay: "palette" })}
+        aria-label="Commands"
+        title="Commands (Ctrl+K)"
+      >
+        <Icon name="search" />
+      </button>
+      <button
+        className="plain"
+        onClick={() => patchApp({ overlay: "shortcuts" })}
+        aria-label="Keyboard shortcuts"
+        title="Keyboard shortcuts (?)"
+      >
+        <Icon name="help" />
+      </button>
+      <button
+        className="plain"
+        onClick={() => setTheme(NEXT[theme])}
+        aria-label={`Theme: ${theme}`}
+        title={`Theme: ${theme}`}
+      >
+        <Icon name={DRAWN[theme]} />
+      </button>
+      <span className={styles.name} title={`Signed in as ${name}`}>
+        {name}
+      </span>
+      <button className="plain" onClick={() => void signOut()} aria-label={`Sign out ${name}`} title="Sign out">
+        <Icon name="leave" />
+      </button>
     </span>
   );
 }

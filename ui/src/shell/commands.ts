@@ -13,11 +13,24 @@ import { chooseAgent, newThread, openThread } from "../state/threads";
 export function useCommands(panels: { id: Panel; title: string }[]): Command[] {
   const threads = useApp((state) => state.threads);
   const agents = useApp((state) => state.agents);
-  return useMemo(() => [...fixedCommands(panels), ...agents.map(toAgent), ...threads.slice(0, 50).map(toThread)], [panels, agents, threads]);
+  return useMemo(
+    () => [...fixedCommands(panels), ...agents.map(toAgent), ...threads.slice(0, 50).map(toThread)],
+    [panels, agents, threads],
+  );
 }
 
-const toAgent = (one: AgentSummary): Command => ({ id: `agent-${one.agent_id}`, title: `Switch to ${one.name}`, group: "Agents", run: () => chooseAgent(one.agent_id) });
-const toThread = (one: Thread): Command => ({ id: `thread-${one.id}`, title: one.title || "Untitled", group: "Threads", run: () => void openThread(one.id) });
+const toAgent = (one: AgentSummary): Command => ({
+  id: `agent-${one.agent_id}`,
+  title: `Switch to ${one.name}`,
+  group: "Agents",
+  run: () => chooseAgent(one.agent_id),
+});
+const toThread = (one: Thread): Command => ({
+  id: `thread-${one.id}`,
+  title: one.title || "Untitled",
+  group: "Threads",
+  run: () => void openThread(one.id),
+});
 
 const isRunning = () => Boolean(openConversation(app.get()).run);
 const hasQuestion = () => app.get().approvals.some((one) => one.thread_id === app.get().thread);
@@ -25,17 +38,54 @@ const hasQuestion = () => app.get().approvals.some((one) => one.thread_id === ap
 function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
   return [
     { id: "palette", title: "All commands", group: "Help", keys: "mod+k", run: () => patchApp({ overlay: "palette" }) },
-    { id: "shortcuts", title: "Keyboard shortcuts", group: "Help", keys: "?", run: () => patchApp({ overlay: "shortcuts" }) },
+    {
+      id: "shortcuts",
+      title: "Keyboard shortcuts",
+      group: "Help",
+      keys: "?",
+      run: () => patchApp({ overlay: "shortcuts" }),
+    },
     { id: "new", title: "New thread", group: "Threads", keys: "n", run: () => (newThread(), focusElement("message")) },
-    { id: "search", title: "Search threads", group: "Threads", keys: "/", run: () => (patchApp({ drawer: true }), focusElement("search")) },
+    {
+      id: "search",
+      title: "Search threads",
+      group: "Threads",
+      keys: "/",
+      run: () => (patchApp({ drawer: true }), focusElement("search")),
+    },
     { id: "message", title: "Write a message", group: "Chat", keys: "m", run: () => focusElement("message") },
     { id: "next", title: "Next message", group: "Chat", keys: "j", run: () => moveFocus(1) },
     { id: "previous", title: "Previous message", group: "Chat", keys: "k", run: () => moveFocus(-1) },
-    { id: "question", title: "Go to the question", group: "Chat", keys: "a", run: () => focusElement("question"), enabled: hasQuestion },
+    {
+      id: "question",
+      title: "Go to the question",
+      group: "Chat",
+      keys: "a",
+      run: () => focusElement("question"),
+      enabled: hasQuestion,
+    },
     { id: "stop", title: "Stop the run", group: "Chat", keys: "mod+.", run: () => void stopRun(), enabled: isRunning },
-    ...panels.map(({ id, title }, at) => ({ id: `panel-${id}`, title: `Show ${title.toLowerCase()}`, group: "Panels", keys: `alt+${at + 1}`, run: () => patchApp({ panel: app.get().panel === id ? null : id }) })),
-    { id: "close", title: "Close the panel", group: "Panels", keys: "escape", run: () => (patchApp({ panel: null, drawer: false }), focusElement("message")), enabled: () => app.get().panel !== null || app.get().drawer },
-    ...(["light", "dark", "system"] as const).map((theme) => ({ id: `theme-${theme}`, title: `Theme: ${theme}`, group: "Theme", run: () => setTheme(theme) })),
+    ...panels.map(({ id, title }, at) => ({
+      id: `panel-${id}`,
+      title: `Show ${title.toLowerCase()}`,
+      group: "Panels",
+      keys: `alt+${at + 1}`,
+      run: () => patchApp({ panel: app.get().panel === id ? null : id }),
+    })),
+    {
+      id: "close",
+      title: "Close the panel",
+      group: "Panels",
+      keys: "escape",
+      run: () => (patchApp({ panel: null, drawer: false }), focusElement("message")),
+      enabled: () => app.get().panel !== null || app.get().drawer,
+    },
+    ...(["light", "dark", "system"] as const).map((theme) => ({
+      id: `theme-${theme}`,
+      title: `Theme: ${theme}`,
+      group: "Theme",
+      run: () => setTheme(theme),
+    })),
     { id: "sign-out", title: "Sign out", group: "Account", run: () => void signOut() },
   ];
 }

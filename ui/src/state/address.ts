@@ -4,7 +4,17 @@ import type { AppState, Panel } from "./app";
 
 export type Address = Pick<AppState, "thread" | "panel" | "files" | "file">;
 
-export const PANELS: readonly Panel[] = ["canvas", "files", "terminal", "agent", "trace", "usage", "approvals", "replay", "evals"];
+export const PANELS: readonly Panel[] = [
+  "canvas",
+  "files",
+  "terminal",
+  "agent",
+  "trace",
+  "usage",
+  "approvals",
+  "replay",
+  "evals",
+];
 const MOST_FILES = 20; // an address may not be longer than browsers and messengers accept
 
 export function readAddress(hash = location.hash): Address {

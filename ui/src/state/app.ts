@@ -40,9 +40,34 @@ export interface AppState {
 }
 
 /** State of a user, removed at sign-out. */
-export const NOBODYS = { agents: [], agent: "", threads: [], more: "", thread: "", opening: "", trouble: "", goal: 0, conversations: {}, drafts: {}, attached: {}, approvals: [], panel: null, files: [], file: "", run: "", overlay: null, drawer: false };
+export const NOBODYS = {
+  agents: [],
+  agent: "",
+  threads: [],
+  more: "",
+  thread: "",
+  opening: "",
+  trouble: "",
+  goal: 0,
+  conversations: {},
+  drafts: {},
+  attached: {},
+  approvals: [],
+  panel: null,
+  files: [],
+  file: "",
+  run: "",
+  overlay: null,
+  drawer: false,
+};
 
-export const app = createStore<AppState>({ ...NOBODYS, me: undefined, online: true, notices: [], theme: storedTheme() });
+export const app = createStore<AppState>({
+  ...NOBODYS,
+  me: undefined,
+  online: true,
+  notices: [],
+  theme: storedTheme(),
+});
 
 function storedTheme(): Theme {
   const kept = localStorage.getItem("wick-theme");
@@ -100,7 +125,10 @@ let notices = 0;
 
 export function notify(text: string, kind: Notice["kind"] = "info"): void {
   const id = ++notices;
-  app.set((old) => ({ ...old, notices: [...old.notices.filter((one) => one.text !== text).slice(-3), { id, kind, text }] }));
+  app.set((old) => ({
+    ...old,
+    notices: [...old.notices.filter((one) => one.text !== text).slice(-3), { id, kind, text }],
+  }));
   setTimeout(() => dismiss(id), kind === "error" ? 12_000 : 5_000);
 }
 

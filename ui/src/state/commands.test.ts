@@ -3,8 +3,20 @@ import { expect, it } from "vitest";
 import { type Command, matchCommands, commandForKey, shortcut } from "./commands";
 
 const ran: string[] = [];
-const command = (id: string, title: string, keys?: string, enabled = true): Command => ({ id, title, group: "Go", run: () => ran.push(id), enabled: () => enabled, ...(keys ? { keys } : {}) });
-const ALL = [command("palette", "Open the palette", "mod+k"), command("trace", "Show the trace", "g t"), command("stop", "Stop the run", "escape"), command("off", "Not now", "x", false)];
+const command = (id: string, title: string, keys?: string, enabled = true): Command => ({
+  id,
+  title,
+  group: "Go",
+  run: () => ran.push(id),
+  enabled: () => enabled,
+  ...(keys ? { keys } : {}),
+});
+const ALL = [
+  command("palette", "Open the palette", "mod+k"),
+  command("trace", "Show the trace", "g t"),
+  command("stop", "Stop the run", "escape"),
+  command("off", "Not now", "x", false),
+];
 const key = (key: string, more: KeyboardEventInit = {}, target: EventTarget = document.body) => {
   const event = new KeyboardEvent("keydown", { key, bubbles: true, ...more });
   Object.defineProperty(event, "target", { value: target });

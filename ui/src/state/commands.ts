@@ -12,8 +12,14 @@ export interface Command {
 export function matchCommands(commands: Command[], typed: string): Command[] {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const able = commands.filter((command) => command.enabled?.() ?? true);
-  const scored = able.map((command) => ({ command, score: scoreMatch(`${command.title} ${command.group}`.toLowerCase(), words) }));
-  return scored.filter((row) => row.score > 0).sort((a, b) => b.score - a.score || a.command.title.localeCompare(b.command.title)).map((row) => row.command);
+  const scored = able.map((command) => ({
+    command,
+    score: scoreMatch(`${command.title} ${command.group}`.toLowerCase(), words),
+  }));
+  return scored
+    .filter((row) => row.score > 0)
+    .sort((a, b) => b.score - a.score || a.command.title.localeCompare(b.command.title))
+    .map((row) => row.command);
 }
 
 function scoreMatch(text: string, words: string[]): number {
@@ -27,9 +33,15 @@ function scoreMatch(text: string, words: string[]): number {
 }
 
 /** Which command a key is for; `held` is the first key of two. */
-export function commandForKey(commands: Command[], event: KeyboardEvent, held: string): { command?: Command; held: string } {
+export function commandForKey(
+  commands: Command[],
+  event: KeyboardEvent,
+  held: string,
+): { command?: Command; held: string } {
   const key = keyName(event);
-  const typing = event.target instanceof HTMLElement && (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
+  const typing =
+    event.target instanceof HTMLElement &&
+    (event.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName));
   if (typing && !/^(mod|alt)\+|^escape$/.test(key)) return { held: "" };
   const full = held ? `${held} ${key}` : key;
   const able = commands.filter((command) => command.keys && (command.enabled?.() ?? true));
@@ -52,5 +64,10 @@ function keyWithoutAlt({ code, key }: KeyboardEvent): string {
 }
 
 export function shortcut(keys: string, mac = /Mac|iPhone|iPad/.test(navigator.userAgent)): string {
-  return keys.replace("mod+", mac ? "⌘" : "Ctrl+").replace("alt+", mac ? "⌥" : "Alt+").replace("shift+", mac ? "⇧" : "Shift+").replace("escape", "Esc").replace(/\b[a-z]$/, (letter) => letter.toUpperCase());
+  return keys
+    .replace("mod+", mac ? "⌘" : "Ctrl+")
+    .replace("alt+", mac ? "⌥" : "Alt+")
+    .replace("shift+", mac ? "⇧" : "Shift+")
+    .replace("escape", "Esc")
+    .replace(/\b[a-z]$/, (letter) => letter.toUpperCase());
 }

@@ -1,6 +1,7 @@
 /** A conversation as it is shown, folded from the frames of its runs. Folding a frame twice changes nothing. */
 
 import type { Part } from "../api";
+import { formatValue } from "../api/values";
 
 export interface Why {
   hook: string;
@@ -99,7 +100,16 @@ export interface Event {
   data?: Record<string, unknown>;
 }
 
-export const EMPTY: Conversation = { agent: "", items: [], pending: [], last: 0, part: 0, run: "", tasks: [], values: {} };
+export const EMPTY: Conversation = {
+  agent: "",
+  items: [],
+  pending: [],
+  last: 0,
+  part: 0,
+  run: "",
+  tasks: [],
+  values: {},
+};
 
 /** The conversation with one more frame; one that is in it already is left out. */
 export function foldFrame(old: Conversation, id: string, event: Event, now = Date.now()): Conversation {
@@ -131,20 +141,34 @@ type Step = (old: Conversation, event: Event, seq: number, now: number) => Conve
 
 const STEPS: Record<string, Step> = {
   on_chat_model_start: (old, event) => updateItems(old, event, (items) => [...closed(items), open(event)]),
-  on_chat_model_stream: (old, event) => updateItems(old, event, (items) => onReply(items, event, (reply) => appendDelta(reply, event))),
+  on_chat_model_stream: (old, event) =>
+    updateItems(old, event, (items) => onReply(items, event, (reply) => appendDelta(reply, event))),
   on_chat_model_restart: (old, event) =>
-    updateItems(old, event, (items) => onReply(items, event, (reply) => ({ ...reply, text: text(event, "content"), reasoning: "", calls: [] }))),
+    updateItems(old, event, (items) =>
+      onReply(items, event, (reply) => ({ ...reply, text: text(event, "content"), reasoning: "", calls: [] })),
+    ),
   on_chat_model_end: (old, event, seq) =>
     updateItems(old, event, (items) => onReply(items, event, (reply) => completeReply(reply, event, seq))),
   on_tool_start: (old, event, _, now) =>
     updateItems(old, event, (items) =>
-      onCall(items, event, (call) => ({ ...call, args: record(event, "args") ?? call.args, state: "running", began: now })),
+      onCall(items, event, (call) => ({
+        ...call,
+        args: record(event, "args") ?? call.args,
+        state: "running",
+        began: now,
+      })),
     ),
   on_tool_stream: (old, event) =>
-    updateItems(old, event, (items) => onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") }))),
-  on_tool_end: (old, event, _, now) => updateItems(old, event, (items) => onCall(items, event, (call) => completeCall(call, event, now))),
+    updateItems(old, event, (items) =>
+      onCall(items, event, (call) => ({ ...call, live: call.live + text(event, "delta") })),
+    ),
+  on_tool_end: (old, event, _, now) =>
+    updateItems(old, event, (items) => onCall(items, event, (call) => completeCall(call, event, now))),
   on_user_message: (old, event, seq) => applyUserMessage(old, event, seq),
-  on_subagent_start: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => ({ ...call, child: startChild(call, event) })) }),
+  on_subagent_start: (old, event) => ({
+    ...old,
+    items: onAnyCall(old.items, event, (call) => ({ ...call, child: startChild(call, event) })),
+  }),
   on_subagent_end: (old, event) => ({ ...old, items: onAnyCall(old.items, event, (call) => endChild(call, event)) }),
   on_state: (old, event) => ({ ...old, values: Object.entries(event.data ?? {}).reduce(mergeValue, old.values) }),
   resync: (old) => ({ ...old, items: old.items.filter((item) => !(item.kind === "reply" && item.open)) }),
@@ -157,7 +181,7 @@ const STEPS: Record<string, Step> = {
   done: (old, event, seq) => endRun(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
   error: (old, event, seq) => {
     const error = record(event, "error");
-    return endRun(old, event, seq, "failed", "error", String(error?.["message"] ?? "the run failed"));
+    return endRun(old, event, seq, "failed", "error", formatValue(error?.["message"], "the run failed"));
   },
 };
 
@@ -168,10 +192,17 @@ function updateItems(old: Conversation, event: Event, change: (items: Item[]) =>
   if (inside !== old.items) return { ...old, items: inside };
   if (run && old.run && run !== old.run && isWorking(old.items)) return old; // a subagent whose start was not seen here
   const going = run || old.run;
-  return { ...old, run: going, items: change(old.items.filter((item) => !(item.kind === "ended" && item.outcome === "interrupted" && item.run === going))) };
+  return {
+    ...old,
+    run: going,
+    items: change(
+      old.items.filter((item) => !(item.kind === "ended" && item.outcome === "interrupted" && item.run === going)),
+    ),
+  };
 }
 
-const isWorking = (items: Item[]): boolean => items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
+const isWorking = (items: Item[]): boolean =>
+  items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
 
 /** The items with those of one subagent's run changed, however deep it works; the same if there is none. */
 function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): Item[] {
@@ -196,7 +227,17 @@ function eachCall(items: Item[], change: (call: Call) => Call): Item[] {
 }
 
 function open(event: Event): Reply {
-  return { kind: "reply", key: `open-${event.run_id ?? ""}`, seq: 0, run: event.run_id ?? "", text: "", reasoning: "", calls: [], open: true, cut: false };
+  return {
+    kind: "reply",
+    key: `open-${event.run_id ?? ""}`,
+    seq: 0,
+    run: event.run_id ?? "",
+    text: "",
+    reasoning: "",
+    calls: [],
+    open: true,
+    cut: false,
+  };
 }
 
 function closed(items: Item[]): Item[] {
@@ -234,10 +275,23 @@ interface Message {
 
 function completeReply(reply: Reply, event: Event, seq: number): Reply {
   const message = (record(event, "message") ?? {}) as Message;
-  const calls = (message.tool_calls ?? []).map((call) => ({ ...createCall(call.id, call.name), args: call.args ?? {} }));
+  const calls = (message.tool_calls ?? []).map((call) => ({
+    ...createCall(call.id, call.name),
+    args: call.args ?? {},
+  }));
   const words = message.content === undefined ? reply.text : toUserItem(seq, message.content).text;
   const thought = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { ...reply, key: `m${seq}`, seq, run: event.run_id ?? reply.run, text: words, reasoning: thought || reply.reasoning, calls, open: false, cut: event.data?.["cut"] === true };
+  return {
+    ...reply,
+    key: `m${seq}`,
+    seq,
+    run: event.run_id ?? reply.run,
+    text: words,
+    reasoning: thought || reply.reasoning,
+    calls,
+    open: false,
+    cut: event.data?.["cut"] === true,
+  };
 }
 
 export function createCall(id: string, name: string): Call {
@@ -264,7 +318,15 @@ function onAnyCall(items: Item[], event: Event, change: (call: Call) => Call): I
 function completeCall(call: Call, event: Event, now: number): Call {
   const error = text(event, "error");
   const why = (event.data?.["why"] ?? []) as Why[];
-  return { ...call, state: error ? "failed" : "done", output: text(event, "output"), error, deniedBy: error ? whoDenied(why) : "", why, ended: now };
+  return {
+    ...call,
+    state: error ? "failed" : "done",
+    output: text(event, "output"),
+    error,
+    deniedBy: error ? whoDenied(why) : "",
+    why,
+    ended: now,
+  };
 }
 
 /** The hook or the user that denied a call; the user answers after the hooks. */
@@ -291,8 +353,10 @@ function mergeValue(values: Record<string, unknown>, [key, value]: [string, unkn
   return { ...values, [key]: present({ ...old, ...value }) };
 }
 
-const isMap = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
-const present = (map: Record<string, unknown>) => Object.fromEntries(Object.entries(map).filter(([, value]) => value !== null));
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+const present = (map: Record<string, unknown>) =>
+  Object.fromEntries(Object.entries(map).filter(([, value]) => value !== null));
 
 function startChild(call: Call, event: Event): Child {
   const again = event.data?.["resumed"] === true && call.child;
@@ -300,7 +364,15 @@ function startChild(call: Call, event: Event): Child {
 }
 
 function child(event: Event): Child {
-  return { run: event.run_id ?? "", thread: text(event, "thread_id"), agent: event.name ?? "", prompt: text(event, "prompt"), items: [], outcome: "", text: "" };
+  return {
+    run: event.run_id ?? "",
+    thread: text(event, "thread_id"),
+    agent: event.name ?? "",
+    prompt: text(event, "prompt"),
+    items: [],
+    outcome: "",
+    text: "",
+  };
 }
 
 function endChild(call: Call, event: Event): Call {
@@ -315,18 +387,35 @@ export function toUserItem(seq: number, content: string | Part[], by = "", key =
 }
 
 function toTask(event: Event): Task {
-  return { id: text(event, "task_id"), agent: event.name ?? "", prompt: text(event, "prompt"), status: "running", text: "" };
+  return {
+    id: text(event, "task_id"),
+    agent: event.name ?? "",
+    prompt: text(event, "prompt"),
+    status: "running",
+    text: "",
+  };
 }
 
 function updateTask(one: Task, event: Event): Task {
   if (one.id !== text(event, "task_id")) return one;
-  return { ...one, status: text(event, "status") || one.status, text: text(event, "text") || text(event, "message") || one.text };
+  return {
+    ...one,
+    status: text(event, "status") || one.status,
+    text: text(event, "text") || text(event, "message") || one.text,
+  };
 }
 
 /** The reason of a run that goes on in the original thread. */
 export const FORKED = "the thread was forked";
 
-function endRun(old: Conversation, event: Event, seq: number, outcome: string, reason: string, error: string): Conversation {
+function endRun(
+  old: Conversation,
+  event: Event,
+  seq: number,
+  outcome: string,
+  reason: string,
+  error: string,
+): Conversation {
   const run = event.run_id ?? old.run;
   const items = closed(old.items).map((item) => (item.kind === "reply" && item.open ? { ...item, open: false } : item));
   const end: Ended = { kind: "ended", key: `e${seq || run}`, seq, run, outcome, reason, error };

@@ -3,7 +3,15 @@ import { expect, it } from "vitest";
 import type { Thread } from "../api";
 import { mergePage } from "./lists";
 
-const thread = (id: string, updated: number): Thread => ({ id, title: id, agent_id: "a", meta: {}, created: 0, updated, last: 1 });
+const thread = (id: string, updated: number): Thread => ({
+  id,
+  title: id,
+  agent_id: "a",
+  meta: {},
+  created: 0,
+  updated,
+  last: 1,
+});
 
 it("is the same list when nothing has changed", () => {
   const old = [thread("b", 2), thread("a", 1)];
@@ -18,5 +26,7 @@ it("takes what is new, and keeps older ones that were asked for", () => {
 });
 
 it("forgets what is gone", () => {
-  expect(mergePage([thread("b", 2), thread("a", 1)], "", [thread("a", 1)], "").threads.map((one) => one.id)).toEqual(["a"]);
+  expect(mergePage([thread("b", 2), thread("a", 1)], "", [thread("a", 1)], "").threads.map((one) => one.id)).toEqual([
+    "a",
+  ]);
 });

@@ -5,8 +5,15 @@ import { app, tryRequest, patchApp } from "./app";
 
 export async function refreshLists(): Promise<void> {
   const [agents, page, waiting] = await Promise.all([api.agents.list(), api.threads.list(), api.approvals.list()]);
-  const wanted = app.get().agent || (agents.agents.find((one) => one.agent_id === "default") ?? agents.agents[0])?.agent_id || "";
-  patchApp({ agents: agents.agents, agent: wanted, threads: page.threads, more: page.next ?? "", approvals: waiting.approvals });
+  const wanted =
+    app.get().agent || (agents.agents.find((one) => one.agent_id === "default") ?? agents.agents[0])?.agent_id || "";
+  patchApp({
+    agents: agents.agents,
+    agent: wanted,
+    threads: page.threads,
+    more: page.next ?? "",
+    approvals: waiting.approvals,
+  });
 }
 
 export async function refreshAgents(): Promise<void> {
@@ -38,10 +45,18 @@ export async function listThreads(): Promise<void> {
 /** The same, where it does no harm if it fails: it is done again soon. */
 export const listAgain = (): Promise<void> => listThreads().catch(() => undefined);
 
-export function mergePage(old: api.Thread[], more: string, page: api.Thread[], next: string): { threads: api.Thread[]; more: string } {
+export function mergePage(
+  old: api.Thread[],
+  more: string,
+  page: api.Thread[],
+  next: string,
+): { threads: api.Thread[]; more: string } {
   const oldest = page.at(-1)?.updated ?? 0;
   const rest = next ? old.filter((one) => one.updated < oldest) : [];
-  const threads = joinThreads(page.map((one) => reuseThread(old, one)), rest);
+  const threads = joinThreads(
+    page.map((one) => reuseThread(old, one)),
+    rest,
+  );
   const unchanged = threads.length === old.length && threads.every((one, at) => one === old[at]);
   return { threads: unchanged ? old : threads, more: rest.length ? more : next };
 }

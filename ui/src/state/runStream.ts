@@ -14,7 +14,12 @@ const DRAW_MS = 30; // frames within this time are drawn at once
 export const isFollowed = (thread: string): boolean => following.has(thread);
 
 /** Follow a thread: from an open stream, or from the last seen position. */
-export function followRun(run: string, thread: string, first: api.Stream | null = null, stop = new AbortController()): void {
+export function followRun(
+  run: string,
+  thread: string,
+  first: api.Stream | null = null,
+  stop = new AbortController(),
+): void {
   if (following.has(thread) || app.get().thread !== thread) return stop.abort(); // it is followed already, or not open
   following.set(thread, stop);
   void consumeStream(first, run, thread, stop);
@@ -45,7 +50,12 @@ export async function settle(thread: string): Promise<"there" | "gone" | "unknow
   }
 }
 
-async function consumeStream(first: api.Stream | null, run: string, thread: string, stop: AbortController): Promise<void> {
+async function consumeStream(
+  first: api.Stream | null,
+  run: string,
+  thread: string,
+  stop: AbortController,
+): Promise<void> {
   try {
     await read(first, run, thread, stop);
   } catch (error) {
@@ -76,7 +86,11 @@ async function read(first: api.Stream | null, run: string, thread: string, stop:
 }
 
 /** Read every frame of a stream in batches; return true if the last one was the end of the run. */
-async function drainFrames(frames: AsyncGenerator<Frame>, take: (some: Frame[]) => void, alive: () => void): Promise<boolean> {
+async function drainFrames(
+  frames: AsyncGenerator<Frame>,
+  take: (some: Frame[]) => void,
+  alive: () => void,
+): Promise<boolean> {
   let waiting: Frame[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
   const flush = () => {
@@ -106,7 +120,9 @@ function resumeFrom(thread: string): string {
 /** Fold frames into their conversation. */
 function foldFrames(thread: string, frames: Frame[], stop: AbortController): void {
   if (!frames.length || stop.signal.aborted) return;
-  updateConversation(thread, (old) => frames.reduce((talk, frame) => foldFrame(talk, frame.id, parseEvent(frame)), old));
+  updateConversation(thread, (old) =>
+    frames.reduce((talk, frame) => foldFrame(talk, frame.id, parseEvent(frame)), old),
+  );
   if (frames.some((frame) => frame.event.startsWith("on_approval"))) void refreshApprovals();
 }
 

@@ -6,10 +6,24 @@ import { startSession, pollOnce, signIn, signOut } from "./session";
 import { followNothing } from "./runStream";
 import { openThread, removeThread } from "./threads";
 
-const thread = (id: string, last: number, more: object = {}) => ({ id, title: id, agent_id: "coder", meta: {}, created: 0, updated: last, last, asking: 0, ...more });
+const thread = (id: string, last: number, more: object = {}) => ({
+  id,
+  title: id,
+  agent_id: "coder",
+  meta: {},
+  created: 0,
+  updated: last,
+  last,
+  asking: 0,
+  ...more,
+});
 const said = (text: string) => [{ role: "user", content: text, seq: 1 }];
 const ME = { id: "u1", username: "ada", role: "user" };
-const lists = (threads: unknown[] = []) => ({ "GET /agents/": () => ({ agents: [{ agent_id: "coder", name: "coder" }] }), "GET /threads": () => ({ threads, next: "" }), "GET /approvals": () => ({ approvals: [] }) });
+const lists = (threads: unknown[] = []) => ({
+  "GET /agents/": () => ({ agents: [{ agent_id: "coder", name: "coder" }] }),
+  "GET /threads": () => ({ threads, next: "" }),
+  "GET /approvals": () => ({ approvals: [] }),
+});
 const refused = () => Response.json({ error: { code: "unauthorized", message: "sign in first" } }, { status: 401 });
 
 let server: ReturnType<typeof serve> | undefined;
@@ -26,12 +40,21 @@ it("trades the ticket of a link, once, and keeps it out of the address", async (
   history.replaceState(null, "", "/#ticket=one-use");
   server = serve({ ...lists(), "POST /auth/session": () => ME });
   await startSession();
-  expect([server.asked[0]?.body, location.hash, app.get().me?.username, app.get().agent]).toEqual([{ ticket: "one-use" }, "", "ada", "coder"]);
+  expect([server.asked[0]?.body, location.hash, app.get().me?.username, app.get().agent]).toEqual([
+    { ticket: "one-use" },
+    "",
+    "ada",
+    "coder",
+  ]);
 });
 
 it("opens the thread that the address names", async () => {
   history.replaceState(null, "", "/#thread=th_1");
-  server = serve({ ...lists(), "GET /auth/me": () => ME, "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }) });
+  server = serve({
+    ...lists(),
+    "GET /auth/me": () => ME,
+    "GET /threads/th_1": () => ({ ...thread("th_1", 1), messages: said("hello") }),
+  });
   await startSession();
   expect([app.get().thread, openConversation(app.get()).items.length]).toEqual(["th_1", 1]);
 });
@@ -43,7 +66,10 @@ it("asks who is there when nobody is signed in", async () => {
 });
 
 it("says why a token was refused", async () => {
-  server = serve({ "POST /auth/session": () => Response.json({ error: { code: "forbidden", message: "this token is not known" } }, { status: 403 }) });
+  server = serve({
+    "POST /auth/session": () =>
+      Response.json({ error: { code: "forbidden", message: "this token is not known" } }, { status: 403 }),
+  });
   await signIn("wrong");
   expect(app.get().notices.map((one) => one.text)).toEqual(["this token is not known"]);
 });
@@ -57,15 +83,25 @@ it("leaves nothing behind for who comes next", async () => {
 });
 
 it("notices what was said elsewhere", async () => {
-  patchApp({ me: ME as never, thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), last: 1, part: Infinity } } });
-  server = serve({ ...lists([thread("th_1", 4)]), "GET /threads/th_1": () => ({ ...thread("th_1", 4), messages: said("from elsewhere") }) });
+  patchApp({
+    me: ME as never,
+    thread: "th_1",
+    conversations: { th_1: { ...openConversation(app.get()), last: 1, part: Infinity } },
+  });
+  server = serve({
+    ...lists([thread("th_1", 4)]),
+    "GET /threads/th_1": () => ({ ...thread("th_1", 4), messages: said("from elsewhere") }),
+  });
   await pollOnce();
   expect(openConversation(app.get()).items).toMatchObject([{ text: "from elsewhere" }]);
 });
 
 it("notices that somebody is asked, that the server is gone, and that the session is over", async () => {
   patchApp({ me: ME as never });
-  server = serve({ ...lists([thread("th_1", 4, { asking: 1 })]), "GET /approvals": () => ({ approvals: [{ id: "a", thread_id: "th_1", agent_id: "", title: "", question: "?" }] }) });
+  server = serve({
+    ...lists([thread("th_1", 4, { asking: 1 })]),
+    "GET /approvals": () => ({ approvals: [{ id: "a", thread_id: "th_1", agent_id: "", title: "", question: "?" }] }),
+  });
   await pollOnce();
   expect(app.get().approvals.length).toBe(1);
   server.stop();
@@ -83,7 +119,7 @@ it("goes on with a new thread where the wanted one is gone, or is deleted", asyn
   server = serve({ ...lists(), "DELETE /threads/th_2": () => null });
   await openThread("th_1");
   expect([app.get().thread, app.get().notices.length, app.get().opening]).toEqual(["", 1, ""]);
-  patchApp({ thread: "th_2", threads: [thread("th_2", 1) as never] });
+  patchApp({ thread: "th_2", threads: [thread("th_2", 1)] });
   await removeThread("th_2");
   await vi.waitFor(() => expect([app.get().thread, app.get().threads]).toEqual(["", []]));
 });
@@ -92,7 +128,11 @@ it("keeps a thread open that cannot be read at the moment, and says why", async 
   patchApp({ me: ME as never });
   server = serve({ ...lists(), "GET /threads/th_1": () => new Response("oh", { status: 500 }) });
   await openThread("th_1");
-  expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual(["th_1", expect.stringMatching(/^The server returned status 500/), []]);
+  expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual([
+    "th_1",
+    expect.stringMatching(/^The server returned status 500/),
+    [],
+  ]);
 });
 
 it("goes back to a thread with the agent that it is of", async () => {
@@ -107,7 +147,14 @@ it("goes back to a thread with the agent that it is of", async () => {
 it("notices that the open thread was deleted elsewhere, and keeps what was being written", async () => {
   let rows = [thread("th_1", 1)];
   patchApp({ me: ME as never, drafts: { th_1: "half" } });
-  server = serve({ ...lists(), "GET /threads": () => ({ threads: rows, next: "" }), "GET /threads/th_1": () => (rows.length ? { ...rows[0], messages: said("hello") } : Response.json({ error: { code: "not_found", message: "gone" } }, { status: 404 })) });
+  server = serve({
+    ...lists(),
+    "GET /threads": () => ({ threads: rows, next: "" }),
+    "GET /threads/th_1": () =>
+      rows.length
+        ? { ...rows[0], messages: said("hello") }
+        : Response.json({ error: { code: "not_found", message: "gone" } }, { status: 404 }),
+  });
   await openThread("th_1");
   await pollOnce();
   rows = [];

@@ -37,14 +37,23 @@ function restartSession(error: ApiError): void {
 }
 
 export async function signIn(token: string): Promise<void> {
-  const refused = (error: unknown) => notify(error instanceof ApiError && error.status === 401 ? "Invalid token. Check it, or ask your administrator for a new one." : String(error instanceof Error ? error.message : error), "error");
+  const refused = (error: unknown) =>
+    notify(
+      error instanceof ApiError && error.status === 401
+        ? "Invalid token. Check it, or ask your administrator for a new one."
+        : String(error instanceof Error ? error.message : error),
+      "error",
+    );
   await api.auth.signIn({ token }).then(enterSession).catch(refused);
 }
 
 /** Sign in with the part of a one-time link after `#`. */
 export async function signInByLink(hash: string): Promise<void> {
   const refused = (error: unknown) => notify(error instanceof Error ? error.message : String(error), "error");
-  await api.auth.signIn({ ticket: ticketIn(hash.trim()) }).then(enterSession).catch(refused);
+  await api.auth
+    .signIn({ ticket: ticketIn(hash.trim()) })
+    .then(enterSession)
+    .catch(refused);
 }
 
 let whose = ""; // the user whose data is on the page
@@ -54,7 +63,15 @@ async function enterSession(me: api.Me): Promise<void> {
   whose = me.id;
   const { thread, panel, files, file } = readAddress();
   const wanted = thread || app.get().thread;
-  patchApp({ me, thread: wanted, opening: wanted, panel: panel ?? app.get().panel, files, file, drafts: { ...loadDrafts(me.id), ...app.get().drafts } });
+  patchApp({
+    me,
+    thread: wanted,
+    opening: wanted,
+    panel: panel ?? app.get().panel,
+    files,
+    file,
+    drafts: { ...loadDrafts(me.id), ...app.get().drafts },
+  });
   await refreshLists();
   if (wanted) await openThread(wanted);
   if (files.length) await (await import("../canvas/open")).openFiles(files, file);

@@ -2,7 +2,19 @@
 
 import * as api from "../api";
 import { ApiError } from "../api/http";
-import { app, type AppState, tryRequest, openConversation, updateConversation, NEW, notify, runOnce, patchApp, setAttached, setDraft } from "./app";
+import {
+  app,
+  type AppState,
+  tryRequest,
+  openConversation,
+  updateConversation,
+  NEW,
+  notify,
+  runOnce,
+  patchApp,
+  setAttached,
+  setDraft,
+} from "./app";
 import { type Conversation, EMPTY, toUserItem, type Said } from "./fold";
 import { followRun, isFollowed, settle } from "./runStream";
 import { listAgain, refreshApprovals } from "./lists";
@@ -38,9 +50,12 @@ interface Sent {
 }
 
 /** Send a message: it starts a run, or steers the active one. */
-export function sendMessage(message: api.MessageIn, { thread, agent }: Pick<AppState, "thread" | "agent"> = app.get()): Promise<void> {
+export function sendMessage(
+  message: api.MessageIn,
+  { thread, agent }: Pick<AppState, "thread" | "agent"> = app.get(),
+): Promise<void> {
   const key = newKey();
-  const shown = toUserItem(0, message.content as string | api.Part[], "", `sent-${key}`);
+  const shown = toUserItem(0, message.content, "", `sent-${key}`);
   const line = lineOf(thread);
   updateConversation(thread, (old) => ({ ...old, pending: [...old.pending, shown] }));
   const done = line.last.then(() => deliverMessage(line, { agent, message, key, shown }));
@@ -114,14 +129,21 @@ function adoptThread(line: Line, thread: string): void {
     const { [NEW]: begun = EMPTY, ...rest } = old.conversations;
     const { [NEW]: draft = "", ...drafts } = old.drafts;
     const here = old.thread === NEW; // then the draft moves along
-    return { ...old, thread: here ? thread : old.thread, drafts: here && draft ? { ...drafts, [thread]: draft } : old.drafts, conversations: { ...rest, [thread]: begun } };
+    return {
+      ...old,
+      thread: here ? thread : old.thread,
+      drafts: here && draft ? { ...drafts, [thread]: draft } : old.drafts,
+      conversations: { ...rest, [thread]: begun },
+    };
   });
 }
 
 // -- questions ---------------------------------------------------------------------------------------------------
 
 export async function answerQuestion(asked: api.Approval, decision: api.Decision): Promise<void> {
-  await runOnce(`answer ${asked.id}`, () => tryRequest(() => api.approvals.answer(asked.id, { ...decision, thread_id: asked.thread_id })));
+  await runOnce(`answer ${asked.id}`, () =>
+    tryRequest(() => api.approvals.answer(asked.id, { ...decision, thread_id: asked.thread_id })),
+  );
   await refreshApprovals(); // also if another client was first
   if (app.get().conversations[asked.thread_id] && !isFollowed(asked.thread_id)) await settle(asked.thread_id);
 }
@@ -135,7 +157,9 @@ export async function stopRun(): Promise<void> {
 
 /** Retry a message; if others follow it, the user is asked first. */
 export async function askAndRetry(message: Said): Promise<void> {
-  const later = openConversation(app.get()).items.filter((item) => item.kind === "user" && !item.by && item.seq > message.seq).length;
+  const later = openConversation(app.get()).items.filter(
+    (item) => item.kind === "user" && !item.by && item.seq > message.seq,
+  ).length;
   const question = `Retry this message and remove ${later === 1 ? "the later message" : `the ${later} later messages`} with all replies from the conversation? Fork the thread to keep them.`;
   if (!later || confirm(question)) await retryRun(message);
 }
@@ -143,7 +167,9 @@ export async function askAndRetry(message: Said): Promise<void> {
 /** Rewind to before a message and send another one, or the same; return true on success. */
 export async function retryRun(message: Said, words = message.text): Promise<boolean> {
   const { thread, agent } = app.get();
-  const detail = await runOnce(`retry ${thread}`, () => tryRequest(() => api.threads.rewind(thread, Math.max(message.seq - 1, 0))));
+  const detail = await runOnce(`retry ${thread}`, () =>
+    tryRequest(() => api.threads.rewind(thread, Math.max(message.seq - 1, 0))),
+  );
   if (!detail) return false;
   updateConversation(thread, () => toConversation(detail));
   void sendMessage(spoken(words, message.parts.map(sameAgain)), { thread, agent });
@@ -158,17 +184,27 @@ export function spoken(words: string, media: api.Media[]): api.MessageIn {
 
 /** Copy a part to send it again. */
 function sameAgain({ type, data, url, media_type, name }: api.Part): api.Media {
-  return { type: type === "image" ? "image" : "file", ...(data ? { data } : {}), ...(url ? { url } : {}), ...(media_type ? { media_type } : {}), ...(name ? { name } : {}) };
+  return {
+    type: type === "image" ? "image" : "file",
+    ...(data ? { data } : {}),
+    ...(url ? { url } : {}),
+    ...(media_type ? { media_type } : {}),
+    ...(name ? { name } : {}),
+  };
 }
 
 /** The message of the user that a reply answers. */
 export function askedBefore(seq: number): Said | undefined {
-  return openConversation(app.get()).items.findLast((item): item is Said => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq);
+  return openConversation(app.get()).items.findLast(
+    (item): item is Said => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq,
+  );
 }
 
 /** The run that received a message; empty if there is no reply since. */
 export function runAfter(seq: number): string {
-  const next = openConversation(app.get()).items.find((item) => item.kind !== "user" && item.run && (item.seq > seq || !item.seq));
+  const next = openConversation(app.get()).items.find(
+    (item) => item.kind !== "user" && item.run && (item.seq > seq || !item.seq),
+  );
   return next?.kind === "reply" || next?.kind === "ended" ? next.run : "";
 }
 

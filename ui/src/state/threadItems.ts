@@ -1,7 +1,20 @@
 /** A conversation from a thread as the server keeps it. */
 
 import type { Message, ThreadDetail } from "../api";
-import { type Call, type Child, type Conversation, EMPTY, type Ended, createCall, FORKED, type Item, type Reply, toUserItem, type Said } from "./fold";
+import { formatValue } from "../api/values";
+import {
+  type Call,
+  type Child,
+  type Conversation,
+  EMPTY,
+  type Ended,
+  createCall,
+  FORKED,
+  type Item,
+  type Reply,
+  toUserItem,
+  type Said,
+} from "./fold";
 
 export function toConversation(thread: ThreadDetail): Conversation {
   const items: Item[] = [];
@@ -26,10 +39,22 @@ export function mergeThread(old: Conversation, thread: ThreadDetail): Conversati
   const items = now.items.map((item) => restoreDetails(item, seen.get(item.key)));
   const known = new Set(items.map((item) => item.key));
   const told = thread.messages.some((message) => message.role === "assistant" && (message.seq ?? 0) > old.last); // then it is not open any more
-  const open = told ? [] : old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
-  const over = old.items.filter((item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run);
-  const arrived = [...now.pending, ...now.items.filter((item): item is Said => item.kind === "user" && item.seq > old.last)];
-  return { ...now, items: [...withEnds(items, over), ...open], pending: [...now.pending, ...pendingMessages(old.pending, arrived)], tasks: old.tasks };
+  const open = told
+    ? []
+    : old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
+  const over = old.items.filter(
+    (item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run,
+  );
+  const arrived = [
+    ...now.pending,
+    ...now.items.filter((item): item is Said => item.kind === "user" && item.seq > old.last),
+  ];
+  return {
+    ...now,
+    items: [...withEnds(items, over), ...open],
+    pending: [...now.pending, ...pendingMessages(old.pending, arrived)],
+    tasks: old.tasks,
+  };
 }
 
 /** Sent messages that have not arrived yet. */
@@ -47,7 +72,16 @@ function restoreDetails(item: Item, old: Item | undefined): Item {
   if (item.kind !== "reply" || old?.kind !== "reply") return item;
   const calls = item.calls.map((call) => {
     const before = old.calls.find((one) => one.id === call.id);
-    return before ? { ...call, live: before.live, why: before.why, began: before.began, ended: before.ended, child: before.child ?? call.child } : call;
+    return before
+      ? {
+          ...call,
+          live: before.live,
+          why: before.why,
+          began: before.began,
+          ended: before.ended,
+          child: before.child ?? call.child,
+        }
+      : call;
   });
   return { ...item, run: item.run || old.run, reasoning: item.reasoning || old.reasoning, calls };
 }
@@ -61,7 +95,9 @@ function add(items: Item[], message: Message, running: boolean): void {
 
 export function messageText(message: Pick<Message, "content">): string {
   if (typeof message.content === "string") return message.content;
-  return message.content.map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type}${part.name ? `: ${part.name}` : ""}]`)).join("\n");
+  return message.content
+    .map((part) => (part.type === "text" ? (part.text ?? "") : `[${part.type}${part.name ? `: ${part.name}` : ""}]`))
+    .join("\n");
 }
 
 function reply(message: Message, seq: number, running: boolean): Reply {
@@ -73,12 +109,30 @@ function reply(message: Message, seq: number, running: boolean): Reply {
     child: call.child ? storedChild(call.child, call.args) : null,
   }));
   const reasoning = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
-  return { kind: "reply", key: `m${seq}`, seq, run: message.run ?? "", text: messageText(message), reasoning, calls, open: false, cut: message.cut ?? false };
+  return {
+    kind: "reply",
+    key: `m${seq}`,
+    seq,
+    run: message.run ?? "",
+    text: messageText(message),
+    reasoning,
+    calls,
+    open: false,
+    cut: message.cut ?? false,
+  };
 }
 
 /** A subagent with its own thread, which is read on demand. */
 function storedChild(thread: string, args: Record<string, unknown>): Child {
-  return { run: "", thread, agent: String(args["agent"] ?? "subagent"), prompt: String(args["prompt"] ?? ""), items: [], outcome: "", text: "" };
+  return {
+    run: "",
+    thread,
+    agent: formatValue(args["agent"], "subagent"),
+    prompt: formatValue(args["prompt"]),
+    items: [],
+    outcome: "",
+    text: "",
+  };
 }
 
 /** The result of a call belongs to the nearest call before it with that id. */
@@ -97,8 +151,18 @@ function answer(items: Item[], message: Message): void {
 }
 
 function ends(thread: ThreadDetail): Ended[] {
-  const told = (thread.ends ?? []).filter((end) => end.outcome !== "completed" && end.reason !== FORKED && end.run !== thread.run_id);
-  return told.map((end) => ({ kind: "ended", key: `e${end.seq}`, seq: end.seq, run: end.run, outcome: end.outcome, reason: end.reason, error: end.error?.message ?? "" }));
+  const told = (thread.ends ?? []).filter(
+    (end) => end.outcome !== "completed" && end.reason !== FORKED && end.run !== thread.run_id,
+  );
+  return told.map((end) => ({
+    kind: "ended",
+    key: `e${end.seq}`,
+    seq: end.seq,
+    run: end.run,
+    outcome: end.outcome,
+    reason: end.reason,
+    error: end.error?.message ?? "",
+  }));
 }
 
 /** Ends of runs, each after its messages. */

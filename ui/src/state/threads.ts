@@ -3,7 +3,18 @@
 import * as api from "../api";
 import { ApiError } from "../api/http";
 import { readAddress, writeAddress } from "./address";
-import { app, tryRequest, openConversation, updateConversation, NEW, notify, type AppState, runOnce, patchApp, setDraft } from "./app";
+import {
+  app,
+  tryRequest,
+  openConversation,
+  updateConversation,
+  NEW,
+  notify,
+  type AppState,
+  runOnce,
+  patchApp,
+  setDraft,
+} from "./app";
 import { EMPTY } from "./fold";
 import { followRun, followOnlyRun, settle } from "./runStream";
 import { listAgain } from "./lists";
@@ -13,7 +24,14 @@ import { mergeThread } from "./threadItems";
 export async function openThread(id: string, goal = 0): Promise<void> {
   if (!id) return newThread();
   const known = app.get().conversations[id];
-  patchApp({ thread: id, goal, drawer: false, opening: "", trouble: "", ...(known?.agent ? { agent: known.agent } : {}) });
+  patchApp({
+    thread: id,
+    goal,
+    drawer: false,
+    opening: "",
+    trouble: "",
+    ...(known?.agent ? { agent: known.agent } : {}),
+  });
   followOnlyRun(id);
   if (!known?.last) return readThread(id);
   if ((await settle(id)) === "gone") handleMissing(id);
@@ -64,15 +82,18 @@ export function otherAgent(state: AppState): string {
 /** Continue the open thread with the chosen agent, in a fork; return the fork. */
 export async function continueWithAgent(): Promise<string | undefined> {
   const { thread, agent } = app.get();
-  return runOnce("fork", () => tryRequest(async () => {
-    const made = await api.threads.fork(thread, undefined, agent);
-    await listAgain();
-    await openThread(made.id);
-    return made.id;
-  }));
+  return runOnce("fork", () =>
+    tryRequest(async () => {
+      const made = await api.threads.fork(thread, undefined, agent);
+      await listAgain();
+      await openThread(made.id);
+      return made.id;
+    }),
+  );
 }
 
-export const forkAt = (seq: number): Promise<void | undefined> => runOnce("fork", () => tryRequest(() => fork(app.get().thread, seq)));
+export const forkAt = (seq: number): Promise<void | undefined> =>
+  runOnce("fork", () => tryRequest(() => fork(app.get().thread, seq)));
 
 async function fork(thread: string, seq: number): Promise<void> {
   const made = await api.threads.fork(thread, seq);
@@ -87,11 +108,13 @@ export async function renameThread(id: string, title: string): Promise<void> {
 }
 
 export async function removeThread(id: string): Promise<void> {
-  await runOnce(`remove ${id}`, () => tryRequest(async () => {
-    await api.threads.remove(id);
-    setDraft(id, null);
-    closeThread(id);
-  }));
+  await runOnce(`remove ${id}`, () =>
+    tryRequest(async () => {
+      await api.threads.remove(id);
+      setDraft(id, null);
+      closeThread(id);
+    }),
+  );
 }
 
 /** Remove a deleted thread from the page. */
@@ -104,7 +127,12 @@ function closeThread(id: string): void {
   }
   app.set((old) => {
     const { [id]: _, ...conversations } = old.conversations;
-    return { ...old, conversations, threads: old.threads.filter((row) => row.id !== id), approvals: old.approvals.filter((one) => one.thread_id !== id) };
+    return {
+      ...old,
+      conversations,
+      threads: old.threads.filter((row) => row.id !== id),
+      approvals: old.approvals.filter((one) => one.thread_id !== id),
+    };
   });
 }
 

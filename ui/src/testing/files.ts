@@ -9,8 +9,23 @@ export function serveFiles(first: Record<string, string> = {}): { files: Map<str
   const said = (asked: Asked) => asked.body as Record<string, string>;
   const at = "/agents/coder/files";
   const { stop } = serve({
-    [`GET ${at}/read`]: (asked) => (files.has(path(asked)) ? { path: path(asked), content: files.get(path(asked)), encoding: "utf-8", size: 1, offset: 0, bytes: 1, truncated: false } : missing(path(asked))),
-    [`GET ${at}/list`]: (asked) => ({ path: path(asked), entries: entries(files, path(asked) === "." ? "" : `${path(asked)}/`), truncated: false }),
+    [`GET ${at}/read`]: (asked) =>
+      files.has(path(asked))
+        ? {
+            path: path(asked),
+            content: files.get(path(asked)),
+            encoding: "utf-8",
+            size: 1,
+            offset: 0,
+            bytes: 1,
+            truncated: false,
+          }
+        : missing(path(asked)),
+    [`GET ${at}/list`]: (asked) => ({
+      path: path(asked),
+      entries: entries(files, path(asked) === "." ? "" : `${path(asked)}/`),
+      truncated: false,
+    }),
     [`PUT ${at}/write`]: (asked) => {
       files.set(said(asked)["path"]!, said(asked)["content"]!);
       return { path: said(asked)["path"], bytes_written: 1 };
@@ -40,5 +55,8 @@ function missing(path: string): Response {
 function entries(files: Map<string, string>, folder: string) {
   const inside = [...files.keys()].filter((path) => path.startsWith(folder)).map((path) => path.slice(folder.length));
   const folders = new Set(inside.filter((path) => path.includes("/")).map((path) => path.split("/")[0]!));
-  return [...[...folders].map((name) => ({ name, type: "dir", size: 0 })), ...inside.filter((path) => !path.includes("/")).map((name) => ({ name, type: "file", size: 1 }))];
+  return [
+    ...[...folders].map((name) => ({ name, type: "dir", size: 0 })),
+    ...inside.filter((path) => !path.includes("/")).map((name) => ({ name, type: "file", size: 1 })),
+  ];
 }

@@ -15,11 +15,20 @@ export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: (
   const real = globalThis.fetch;
   const asked: Asked[] = [];
   globalThis.fetch = (input, init = {}) => {
-    const path = String(input);
-    const one = { method: init.method ?? "GET", path, body: typeof init.body === "string" ? JSON.parse(init.body) : undefined, headers: (init.headers ?? {}) as Record<string, string> };
+    const path = input instanceof Request ? input.url : input.toString();
+    const one = {
+      method: init.method ?? "GET",
+      path,
+      body: typeof init.body === "string" ? (JSON.parse(init.body) as unknown) : undefined,
+      headers: (init.headers ?? {}) as Record<string, string>,
+    };
     asked.push(one);
     const answer = routes[`${one.method} ${path}`] ?? routes[`${one.method} ${path.split("?")[0]}`];
-    return answer ? respond(answer, one) : Promise.resolve(Response.json({ error: { code: "not_found", message: `there is no ${path}` } }, { status: 404 }));
+    return answer
+      ? respond(answer, one)
+      : Promise.resolve(
+          Response.json({ error: { code: "not_found", message: `there is no ${path}` } }, { status: 404 }),
+        );
   };
   return { asked, stop: () => void (globalThis.fetch = real) };
 }
@@ -27,7 +36,9 @@ export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: (
 async function respond(answer: Answer, asked: Asked): Promise<Response> {
   const made = await answer(asked);
   if (made instanceof Response) return made;
-  return Array.isArray(made) && made.every((one) => typeof one === "string") ? stream(made) : Response.json(made ?? null);
+  return Array.isArray(made) && made.every((one) => typeof one === "string")
+    ? stream(made)
+    : Response.json(made ?? null);
 }
 
 export function stream(texts: string[], run = "run_1", thread = "th_1"): Response {

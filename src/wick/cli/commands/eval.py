@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,8 +23,8 @@ from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
 from wick.evals.recordings import read_recordings, recordings_path, write_recordings
 from wick.evals.redaction import TextRedactor
-from wick.evals.report import EvalCaseResult, EvalReport, describe_check, read_report
-from wick.evals.runner import EvalOptions, run_suite
+from wick.evals.report import EvalCaseResult, EvalReport, count_new_failures, describe_check, read_report
+from wick.evals.runner import EvalOptions, SuiteRunner
 from wick.evals.storage import check_report_name, store_report
 from wick.evals.suite import EvalSuite, load_suite
 from wick.evals.variants import name_variants
@@ -52,6 +52,7 @@ def command() -> None:
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant; repeatable.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=EVAL_JOBS, show_default=True, help="Cases at a time.")
 @click.option("--record", is_flag=True, help="Call models and tools, and record them in a file beside the suite.")
+@click.option("--offline", is_flag=True, help="Call no model: a case without recorded replies fails.")
 @click.option("--baseline", type=FILE, help="An earlier report: only cases that it does not know as failing fail.")
 @click.option("--output", "-o", type=FILE, help="Write the report as JSON to this file.")
 @click.option("--html", type=FILE, help="Write the report as one HTML file.")
@@ -64,6 +65,7 @@ def run(
     variants: tuple[str, ...],
     jobs: int,
     record: bool,
+    offline: bool,
     baseline: Path | None,
     output: Path | None,
     html: Path | None,
@@ -83,26 +85,35 @@ def run(
         jobs=jobs,
         recordings=read_recordings(stored),
         record=record,
+        offline=offline,
         baseline=read_report(baseline) if baseline is not None else None,
     )
     with _show_progress(len(suite.cases) * len(suite.variants)) as advance:
         options.on_result = lambda case, variant, result: advance()
-        report = asyncio.run(run_suite(suite, options))
+        report = asyncio.run(_run_until_interrupt(suite, options))
     if record:
-        write_recordings(stored, options.recordings, suite)
+        write_recordings(stored, options.recordings, suite, options.redactor)
         click.echo(f"recorded in {stored}", err=True)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(report.to_json(), encoding="utf-8")
     if html is not None:
         html.write_text(render_html(report), encoding="utf-8")
-    if save:
-        store_report(data_folder(), save, report)
     if as_json:
         click.echo(report.to_json(), nl=False)
     else:
         print_report(report)
-    sys.exit(_exit_code(report, baseline is not None))
+    if save:
+        store_report(data_folder(), save, report)
+    sys.exit(_exit_code(report, options.baseline))
+
+
+async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> EvalReport:
+    """Run a suite, and return its report. After Ctrl-C, which cancels the task, it is partial."""
+    runner = SuiteRunner(suite, options)
+    with suppress(asyncio.CancelledError):
+        await runner.run()
+    return runner.build_report()
 
 
 def _select_parts(
@@ -124,11 +135,10 @@ def _select_parts(
     return suite
 
 
-def _exit_code(report: EvalReport, has_baseline: bool) -> int:
+def _exit_code(report: EvalReport, baseline: EvalReport | None) -> int:
     if report.partial:
         return INTERRUPTED
-    known = sum(regression.against == "baseline" for regression in report.regressions)
-    return FAILED if (known if has_baseline else report.failed) else DONE
+    return FAILED if (report.failed if baseline is None else count_new_failures(report, baseline)) else DONE
 
 
 @contextmanager
@@ -170,7 +180,13 @@ DATA_FOLDER = "the data folder"
     help="Import only runs since this day or time.",
 )
 @click.option("--owner", default=LOCAL, show_default=True, help="The owner of the threads: a user of a server.")
-@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True, help="The maximum number of cases.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1_000,
+    show_default=True,
+    help="The maximum number of cases, from the latest threads.",
+)
 @click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
 def import_cases(
     store: str,

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from wick._internal.redaction import SECRET_WORDS
 from wick._internal.safe_yaml import ExpandedText
 from wick.config import RINGS
 
 HIDDEN = "•••"
-_SECRET = re.compile(
-    r"(^|_)(api_?key|key|token|password|passwd|secret|authorization|headers|env|dsn|credentials?|cert)$", re.I
-)
+_SECRET = re.compile(rf"(^|_)({SECRET_WORDS}|authorization|headers|env|dsn|cert)$", re.IGNORECASE)
 
 
 def redact_options(value: Any, key: str = "") -> Any:

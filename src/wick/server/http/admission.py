@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,14 +13,18 @@ EXEMPT_PATHS = ("/health",)
 
 
 class AdmissionMiddleware:
-    """Admission middleware: starts at most 8 requests per event-loop iteration, in the order of their arrival."""
+    """Admission middleware: starts at most 8 requests per event-loop iteration, in the order of their arrival.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    `on_request` is called for every request when it arrives.
+    """
+
+    def __init__(self, app: ASGIApp, on_request: Callable[[], None] = lambda: None) -> None:
+        self._app, self._on_request = app, on_request
         self._started = 0  # in this iteration
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._on_request()
         if scope.get("path") not in EXEMPT_PATHS:
             if not self._started:
                 asyncio.get_running_loop().call_soon(self._admit_next)

@@ -7,38 +7,60 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from time import thread_time
 
 from wick.server.ops.metrics import BUCKETS, Metrics
 
-SAMPLE_SECONDS = 0.02
+SAMPLE_SECONDS = 0.02  # between two samples while the event loop works
+IDLE_SAMPLE_SECONDS = 0.25  # and while it waits; a longer stall is always measured
+BUSY_SHARE = 0.05  # of a core, above which the event loop works
 
 
 class LoopMonitor:
-    """Measures the lag of the event loop fifty times a second, from `start` to `stop`."""
+    """Measures the lag of the event loop, from `start` to `stop`.
+
+    It samples fifty times a second while the loop works, and four times a second while it waits: each sample wakes
+    the process. A request, a late sample, or use of the CPU by the loop shortens the interval again.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._due = 0.0
+        self._due = self._cpu = 0.0
+        self._interval = SAMPLE_SECONDS
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         metrics.memory.set_function(memory_bytes)
         metrics.open_files.set_function(count_open_files)
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._due = loop.time() + SAMPLE_SECONDS
-        self._timer = loop.call_at(self._due, self._measure, loop)
+        self._loop, self._cpu = asyncio.get_running_loop(), thread_time()
+        self._schedule(self._loop, SAMPLE_SECONDS)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        self._timer = self._loop = None
+
+    def note_request(self) -> None:
+        """Sample at the short interval from now on: a request may block the loop."""
+        if self._interval <= SAMPLE_SECONDS or self._timer is None or self._loop is None:
+            return
+        if self._due > self._loop.time():  # else the sample is late, which must be counted
+            self._timer.cancel()
+            self._schedule(self._loop, SAMPLE_SECONDS)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop, interval: float) -> None:
+        self._interval = interval
+        self._due = loop.time() + interval
+        self._timer = loop.call_at(self._due, self._measure, loop)
 
     def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
-        late = loop.time() - self._due
+        late, cpu = loop.time() - self._due, thread_time()
         for lag in lag_samples(late) if late >= SAMPLE_SECONDS else (max(late, 0.0),):
             self._metrics.loop_lag.observe(lag)
-        self._due = loop.time() + SAMPLE_SECONDS
-        self._timer = loop.call_at(self._due, self._measure, loop)
+        is_busy = late >= SAMPLE_SECONDS or cpu - self._cpu > BUSY_SHARE * self._interval
+        self._cpu = cpu
+        self._schedule(loop, SAMPLE_SECONDS if is_busy else min(2 * self._interval, IDLE_SAMPLE_SECONDS))
 
 
 def lag_samples(late: float) -> list[float]:

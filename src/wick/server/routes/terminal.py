@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from contextlib import ExitStack, suppress
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -30,7 +31,7 @@ router = APIRouter(tags=["terminal"])
 
 CONTROL = 0x01
 INPUT_BYTES = 1_000_000  # in one message
-BROKEN_OFF = (1001, 1006)  # the page was closed or reloaded, or the network failed
+CLOSED = (1000, 1009)  # by the client on purpose, or for a message that is too long; other codes: it broke off
 TAKEN_OVER = 4001
 
 
@@ -60,14 +61,11 @@ async def open_terminal(
     try:
         instance = await wick.registry.get_agent(caller, id)
         backend = _check_terminal(instance.backend, id, caller)
-        shell = await wick.terminals.take(key, instance)
-        if kept := shell is not None:
-            await shell.terminal.resize(**size)
-        else:
-            shell = await _start_shell(wick, instance, backend, caller, size)
-            wick.terminals.add(key, shell)
-        greeting = json.dumps({"type": "session", "kept": kept}) if session else ""
-        await _serve_shell(socket, wick.terminals, key, shell, greeting)
+        shell, resumed = await wick.terminals.attach(
+            key, instance, lambda: _start_shell(wick, instance, backend, caller, size)
+        )
+        greeting = json.dumps({"type": "session", "kept": resumed}) if session else ""
+        await _serve_shell(socket, wick.terminals, key, shell, _run_relay(socket, shell, greeting, size), bool(session))
     except (ApiError, WickError) as error:
         refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
         with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
@@ -95,32 +93,42 @@ async def _start_shell(
 
 
 async def _serve_shell(
-    socket: WebSocket, shells: TerminalSessions, key: SessionKey, shell: TerminalSession, greeting: str
+    socket: WebSocket,
+    shells: TerminalSessions,
+    key: SessionKey,
+    shell: TerminalSession,
+    run: Coroutine[Any, Any, bool],
+    named: bool,
 ) -> None:
-    """Relay until one side closes. A shell whose named connection broke off is kept for the next one."""
-    shell.relay = relay = asyncio.ensure_future(_run_relay(socket, shell, greeting))
+    """Relay until one side closes. A shell whose named connection broke off is detached, for the next one."""
+    shell.relay = relay = asyncio.ensure_future(run)
     try:
         await asyncio.wait({relay})
     except asyncio.CancelledError:
         relay.cancel()
-        await shells.close(key)
+        await shells.close(key, shell)
         raise
     if shell.relay is not relay:
         return await _close_socket(socket, TAKEN_OVER, "the shell is open in another window")
-    if greeting and not relay.cancelled() and relay.exception() is None and relay.result():
-        shells.keep(key)
+    if named and not relay.cancelled() and relay.exception() is None and relay.result():
+        shells.detach(key, shell)
     else:
-        await shells.close(key)
+        await shells.close(key, shell)
 
 
-async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str) -> bool:
+async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str, size: dict[str, int]) -> bool:
     """Relay bytes between a client and a shell; return True if the connection broke off."""
     if not await _accept(socket):
         return True
-    if greeting:
-        await socket.send_text(greeting)
-    if shell.recent:
-        await socket.send_bytes(bytes(shell.recent))
+    try:
+        if greeting:
+            await socket.send_text(greeting)
+        if shell.scrollback:
+            await socket.send_bytes(shell.replay_output())
+            with suppress(BackendError):  # one that has ended meanwhile says so when it is read
+                await shell.terminal.resize(**size)
+    except (OSError, RuntimeError, WebSocketDisconnect):
+        return True
     return await _relay(socket, shell)
 
 
@@ -134,20 +142,28 @@ async def _accept(socket: WebSocket) -> bool:
 
 
 async def _relay(socket: WebSocket, shell: TerminalSession) -> bool:
-    """Relay in both directions until one side closes. Each direction reads only after its write has finished."""
+    """Relay in both directions until one side closes. Each direction reads only after its write has finished.
+
+    Return True if the connection broke off: the client has not closed it, and the shell has not ended.
+    """
     client = asyncio.create_task(_relay_input(socket, shell.terminal))
-    ways: set[asyncio.Task[Any]] = {client, asyncio.create_task(_relay_output(socket, shell))}
+    output = asyncio.create_task(_relay_output(socket, shell))
+    tasks: set[asyncio.Task[Any]] = {client, output}
     try:
-        done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-    for way in done:
-        if not way.cancelled() and isinstance(error := way.exception(), BackendError):
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [task.exception() for task in done if not task.cancelled()]
+    for error in errors:
+        if isinstance(error, BackendError):
             await _close_socket(socket, 1011, str(error))
+            return False
+    has_ended = output in done and output.exception() is None
+    was_closed = client in done and client.exception() is None and client.result() in CLOSED
     await _close_socket(socket, 1000, "")
-    return done == {client} and client.exception() is None and client.result() in BROKEN_OFF
+    return not has_ended and not was_closed
 
 
 async def _relay_input(socket: WebSocket, terminal: Terminal) -> int:
@@ -170,7 +186,7 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> int:
 
 async def _relay_output(socket: WebSocket, shell: TerminalSession) -> None:
     while data := await shell.terminal.read():
-        shell.add_output(data)
+        shell.add_output(data)  # first, so that a connection that breaks off loses nothing
         await socket.send_bytes(data)
 
 

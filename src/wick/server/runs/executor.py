@@ -87,6 +87,7 @@ class RunExecutor:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board = metrics, board
         self.running: dict[tuple[str, str], ActiveRun] = {}
+        self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
         self.damage = ""  # error code of a damaged store
         self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
@@ -124,6 +125,7 @@ class RunExecutor:
             return
         hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
         running = self.running[key] = ActiveRun(user, info, hub, start=start, instance=instance)
+        self.started.set()
         self.board.expect(info.owner, hub)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 

@@ -88,7 +88,9 @@ class StreamReader:
         """Wait until a frame is queued, or until about this time has passed."""
         loop = asyncio.get_running_loop()
         if self._timer is None:  # one timer for many waits: setting one costs as much as a frame
-            self._timer = loop.call_later(seconds, self._beat)
+            due = loop.time() + seconds
+            # A whole second: the readers of a thousand idle streams wake the process together.
+            self._timer = loop.call_at(float(int(due)) if seconds >= 2 else due, self._beat)
         self._waiting = loop.create_future()
         await self._waiting
 

@@ -20,6 +20,7 @@ from wick.server.errors import ApiError
 from wick.server.runs import CANCEL, Runs
 from wick.server.runs.record import KIND, RunInfo
 from wick.stores.held_thread import release_leases
+from wick.stores.process_identity import holder_prefix
 
 logger = logging.getLogger("wick.server")
 
@@ -86,13 +87,13 @@ class RunRecovery:
             if await self._can_resume(head):
                 await self._resume(head)
         for known in (self._tried, self._expiry):
-            for key in known.keys() - there:
+            for key in known.keys() - there - self.runs.executor.running.keys():
                 del known[key]
 
     async def _list_unfinished(self) -> AsyncIterator[Summary]:
         cursor = None
         while cursor != "":
-            page = await self.runs.store.unfinished(cursor=cursor or "", limit=PAGE)
+            page = await self.runs.store.unfinished(cursor=cursor or "", limit=PAGE, skip_holder=holder_prefix())
             for head in page.threads:
                 yield head
             cursor = page.next
@@ -106,6 +107,8 @@ class RunRecovery:
             return False
         if not head.asking or await self._has_lapsed(head):
             return True
+        if not head.queued:
+            return False
         return any(row.kind == "answer" for row in await self.runs.store.inbox(head.owner, head.id))
 
     async def _has_lapsed(self, head: Summary) -> bool:
@@ -136,11 +139,14 @@ class RunRecovery:
     # -- cancelling ---------------------------------------------------------------------------------------------------
 
     async def cancel_requested(self) -> None:
-        """Cancel runs on this server for which another server received the request."""
+        """Cancel runs on this server for which another server received the request; wait until there is a run."""
         performing = self.runs.executor
-        if not performing.running:
-            return
+        while not performing.running:
+            performing.started.clear()
+            await performing.started.wait()
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}
+        if not wanted:
+            return
         for running in [*performing.running.values()]:
             if (running.info.owner, running.info.id) in wanted:
                 await self.runs.records.delete(CANCEL, running.info.owner, running.info.id)

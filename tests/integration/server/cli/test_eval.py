@@ -80,6 +80,23 @@ def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     assert done.code == 1 and "small, base: requests: request 1: the system prompt;" in done.err
 
 
+def test_offline_no_model_is_called(wick: ForkedWick) -> None:
+    wick.write("suite.yaml", json.dumps({**SUITE, "cases": [SMALL, {"id": "bare", "input": "Hi."}]}))
+    done = wick("eval", "run", "suite.yaml", "--offline")
+    assert done.code == 1 and "small" in done.out
+    assert done.err.startswith("bare, base: recording: the case has no recorded replies; record them with --record")
+    done = wick("eval", "run", "suite.yaml", "--offline", "--record")
+    assert done.code == 2 and "choose one of --record and --offline" in done.err
+
+
+def test_a_new_case_that_fails_is_not_tolerated_by_a_baseline(wick: ForkedWick) -> None:
+    assert wick("eval", "run", "suite.yaml", "--output", "old.json").code == 0
+    new = {**SMALL, "id": "new", "expect": {"text": "Sorry"}}
+    wick.write("suite.yaml", json.dumps({**SUITE, "cases": [SMALL, LARGE, new]}))
+    done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
+    assert done.code == 1 and "new, base: text: 'Sorry' is missing" in done.err and "regression" not in done.err
+
+
 def test_cases_variants_and_agents_are_selected(wick: ForkedWick) -> None:
     wick.write("suite.yaml", json.dumps(BOTH))
     found = report_of(wick, "--case", "sm*", "--variant", "unguarded")

@@ -15,7 +15,14 @@ from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
 from wick.server.auth.users import Users
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.process_stats import LoopMonitor, count_open_files, lag_samples, memory_bytes
+from wick.server.ops.process_stats import (
+    IDLE_SAMPLE_SECONDS,
+    SAMPLE_SECONDS,
+    LoopMonitor,
+    count_open_files,
+    lag_samples,
+    memory_bytes,
+)
 from wick.server.records.sqlite import SqliteRecords
 
 
@@ -89,6 +96,24 @@ async def test_the_monitor_detects_a_blocked_loop() -> None:
     pulse.stop()
     late = late_ms(buckets(said))
     assert late is not None and late > 150
+
+
+async def test_the_monitor_samples_an_idle_loop_rarely_until_a_request() -> None:
+    pulse = LoopMonitor(metrics := Metrics())
+    pulse.start()
+    while pulse._interval < IDLE_SAMPLE_SECONDS:
+        await asyncio.sleep(0.05)
+    before = looks(buckets(metrics.render()))
+    pulse.note_request()
+    assert pulse._interval == SAMPLE_SECONDS
+    time.sleep(0.3)  # noqa: ASYNC251  # a request that blocks the loop
+    while looks(buckets(metrics.render())) < before + 10:  # all samples that were missed
+        await asyncio.sleep(0.01)
+    assert pulse._interval == SAMPLE_SECONDS
+    late = late_ms(buckets(metrics.render()))
+    pulse.stop()
+    pulse.note_request()  # has no effect
+    assert late is not None and late > 150 and pulse._timer is None
 
 
 async def test_a_rate_limited_client_gets_retry_after(tmp_path: Path) -> None:

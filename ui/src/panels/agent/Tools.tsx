@@ -5,6 +5,7 @@ import { Switch } from "../../parts/Switch";
 import { tryRequest } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
+import panel from "../panels.module.css";
 
 type Tool = api.AgentDetail["tools"][number];
 
@@ -18,18 +19,26 @@ const SOURCES: Record<string, string> = { builtin: "built in", server: "register
 
 export function Tools({ agent, changes }: { agent: api.AgentDetail; changes: number }) {
   return (
-    <div className="panel">
+    <div className={panel.panel}>
       <Skills agent={agent.agent_id} changes={changes} />
       <section aria-label="Tools">
-        <h3>Tools <small className="chip">{agent.tools.length}</small></h3>
+        <h3>
+          Tools <small className={panel.chip}>{agent.tools.length}</small>
+        </h3>
         {!agent.tools.length && <p className="empty">No tools. Enable a hook that adds tools.</p>}
         {bySource(agent.tools).map(([source, tools]) => (
           <div key={source}>
             <h4>{SOURCES[source] ?? source}</h4>
-            <ul className="rows">{tools.map((tool) => <OneTool key={tool.name} tool={tool} />)}</ul>
+            <ul className={panel.rows}>
+              {tools.map((tool) => (
+                <OneTool key={tool.name} tool={tool} />
+              ))}
+            </ul>
           </div>
         ))}
-        {agent.missing_tools.length > 0 && <p className="note">Not registered, and skipped: {agent.missing_tools.join(", ")}.</p>}
+        {agent.missing_tools.length > 0 && (
+          <p className={panel.note}>Not registered, and skipped: {agent.missing_tools.join(", ")}.</p>
+        )}
       </section>
     </div>
   );
@@ -40,9 +49,14 @@ function OneTool({ tool }: { tool: Tool }) {
   return (
     <li>
       <details>
-        <summary><code>{tool.name}</code> {tool.read_only && <span className="chip">read-only</span>} {tool.kind && <span className="chip">{tool.kind}</span>} <small>{first}</small></summary>
-        {more.join("").trim() && <p className="note">{more.join("\n").trim()}</p>}
-        <pre tabIndex={0} aria-label={`Arguments of ${tool.name}`}>{JSON.stringify(tool.parameters, null, 2)}</pre>
+        <summary>
+          <code>{tool.name}</code> {tool.read_only && <span className={panel.chip}>read-only</span>}{" "}
+          {tool.kind && <span className={panel.chip}>{tool.kind}</span>} <small>{first}</small>
+        </summary>
+        {more.join("").trim() && <p className={panel.note}>{more.join("\n").trim()}</p>}
+        <pre tabIndex={0} aria-label={`Arguments of ${tool.name}`}>
+          {JSON.stringify(tool.parameters, null, 2)}
+        </pre>
       </details>
     </li>
   );
@@ -53,7 +67,15 @@ function Skills({ agent, changes }: { agent: string; changes: number }) {
   return (
     <section aria-label="Skills">
       <h3>Skills</h3>
-      <Show of={skills} what="its skills">{(found) => found ? <SkillList agent={agent} found={found} skills={skills} /> : <p className="note">Skills are off. Enable the hook “skills”.</p>}</Show>
+      <Show of={skills} what="its skills">
+        {(found) =>
+          found ? (
+            <SkillList agent={agent} found={found} skills={skills} />
+          ) : (
+            <p className={panel.note}>Skills are off. Enable the hook “skills”.</p>
+          )
+        }
+      </Show>
     </section>
   );
 }
@@ -64,19 +86,38 @@ function ignoreMissing(error: unknown): null {
   throw error;
 }
 
-function SkillList({ agent, found, skills }: { agent: string; found: api.SkillList; skills: Loaded<api.SkillList | null> }) {
+function SkillList({
+  agent,
+  found,
+  skills,
+}: {
+  agent: string;
+  found: api.SkillList;
+  skills: Loaded<api.SkillList | null>;
+}) {
   const change = (name: string, on: boolean) =>
-    tryRequest(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then((now) => now && skills.put(now));
-  if (!found.skills.length) return <p className="note">No skills. Add a folder with a SKILL.md to the workspace.</p>;
+    tryRequest(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then(
+      (now) => now && skills.put(now),
+    );
+  if (!found.skills.length)
+    return <p className={panel.note}>No skills. Add a folder with a SKILL.md to the workspace.</p>;
   return (
-    <ul className="rows">
+    <ul className={panel.rows}>
       {found.skills.map((skill) => (
-        <li key={skill.name} className="line">
+        <li key={skill.name} className={panel.line}>
           <Switch label={`Skill ${skill.name}`} on={skill.enabled} change={(on) => void change(skill.name, on)} />
-          <span><b>{skill.name}</b><br /><small>{skill.description}</small></span>
+          <span>
+            <b>{skill.name}</b>
+            <br />
+            <small>{skill.description}</small>
+          </span>
         </li>
       ))}
-      {(found.problems ?? []).map((one) => <li key={one.path} className="note"><code>{one.path}</code>: {one.reason}</li>)}
+      {(found.problems ?? []).map((one) => (
+        <li key={one.path} className={panel.note}>
+          <code>{one.path}</code>: {one.reason}
+        </li>
+      ))}
     </ul>
   );
 }

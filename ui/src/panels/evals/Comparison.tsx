@@ -2,6 +2,8 @@
 
 import type { EvalCaseResult, EvalCaseRow, EvalReport } from "../../api";
 import { formatFigures, isRegression } from "./cases";
+import panel from "../panels.module.css";
+import styles from "./evals.module.css";
 
 interface Props {
   report: EvalReport;
@@ -13,14 +15,31 @@ interface Props {
 export function Comparison({ report, cases, open, choose }: Props) {
   const names = report.variants.map((one) => one.name);
   return (
-    <div className="wide" role="region" aria-label="Table of cases" tabIndex={0}>
-      <table className="eval-cases">
-        <thead><tr><th scope="col">case</th>{names.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+    <div className={panel.wide} role="region" aria-label="Table of cases" tabIndex={0}>
+      <table className={styles.evalCases}>
+        <thead>
+          <tr>
+            <th scope="col">case</th>
+            {names.map((name) => (
+              <th key={name} scope="col">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
         <tbody>
           {cases.map((one) => (
             <tr key={one.id} data-open={one.id === open || undefined}>
-              <th scope="row"><button className="plain" aria-expanded={one.id === open} onClick={() => choose(one.id)}>{one.id}</button></th>
-              {names.map((name) => <td key={name}><Cell result={one.results[name]} regressed={isRegression(report, one.id, name)} /></td>)}
+              <th scope="row">
+                <button className="plain" aria-expanded={one.id === open} onClick={() => choose(one.id)}>
+                  {one.id}
+                </button>
+              </th>
+              {names.map((name) => (
+                <td key={name}>
+                  <Cell result={one.results[name]} regressed={isRegression(report, one.id, name)} />
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
@@ -30,6 +49,13 @@ export function Comparison({ report, cases, open, choose }: Props) {
 }
 
 function Cell({ result, regressed }: { result: EvalCaseResult | undefined; regressed: boolean }) {
-  if (!result) return <span className="note">not run</span>;
-  return <><span className={`chip ${result.passed ? "good" : "bad"}`}>{result.passed ? "pass" : regressed ? "regressed" : "fail"}</span> <span className="note">{formatFigures(result)}</span></>;
+  if (!result) return <span className={panel.note}>not run</span>;
+  return (
+    <>
+      <span className={panel.chip} data-tone={result.passed ? "good" : "bad"}>
+        {result.passed ? "pass" : regressed ? "regressed" : "fail"}
+      </span>{" "}
+      <span className={panel.note}>{formatFigures(result)}</span>
+    </>
+  );
 }

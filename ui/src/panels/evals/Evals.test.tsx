@@ -4,16 +4,69 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { patchApp } from "../../state/app";
 import Evals from "../Evals";
 
-const CALL = { tool: "refund", args: { amount: 2000 }, decision: "ran", asked: false, hook: "", reason: "", output: "<b>refunded</b>", failed: false };
-const result = (passed: boolean, calls: object[] = []) => ({ passed, score: passed ? 1 : 0.5, checks: [{ name: "blocked", passed, score: 1, detail: passed ? "" : "refund was not blocked" }], outcome: "completed", reason: "completed", text: "Done.", calls, steps: 2, tokens: 42, cost: null });
-const variant = (name: string, failed: number) => ({ name, agent: `shop:${name}`, passed: 2 - failed, failed, score: 0.75, tokens: 84, cost: 0.0125 });
-const INFO = { name: "nightly", suite: "shop", updated: 1, partial: true, cases: 2, regressions: 1, variants: [variant("base", 0), variant("loose", 1)] };
+const CALL = {
+  tool: "refund",
+  args: { amount: 2000 },
+  decision: "ran",
+  asked: false,
+  hook: "",
+  reason: "",
+  output: "<b>refunded</b>",
+  failed: false,
+};
+const result = (passed: boolean, calls: object[] = []) => ({
+  passed,
+  score: passed ? 1 : 0.5,
+  checks: [{ name: "blocked", passed, score: 1, detail: passed ? "" : "refund was not blocked" }],
+  outcome: "completed",
+  reason: "completed",
+  text: "Done.",
+  calls,
+  steps: 2,
+  tokens: 42,
+  cost: null,
+});
+const variant = (name: string, failed: number) => ({
+  name,
+  agent: `shop:${name}`,
+  passed: 2 - failed,
+  failed,
+  score: 0.75,
+  tokens: 84,
+  cost: 0.0125,
+});
+const INFO = {
+  name: "nightly",
+  suite: "shop",
+  updated: 1,
+  partial: true,
+  cases: 2,
+  regressions: 1,
+  variants: [variant("base", 0), variant("loose", 1)],
+};
 const REPORT = {
-  version: 1, suite: "shop", partial: true, planned: 4, variants: INFO.variants,
-  regressions: [{ case: "large", variant: "loose", against: "variant", reference: "base", detail: "blocked: refund was not blocked" }],
+  version: 1,
+  suite: "shop",
+  partial: true,
+  planned: 4,
+  variants: INFO.variants,
+  regressions: [
+    {
+      case: "large",
+      variant: "loose",
+      against: "variant",
+      reference: "base",
+      detail: "blocked: refund was not blocked",
+    },
+  ],
   cases: [
     { id: "small", input: "Refund order 7.", thread: "", results: { base: result(true), loose: result(true) } },
-    { id: "large", input: "<i>Refund</i> 2,000.", thread: "th_1", results: { base: result(true), loose: result(false, [CALL]) } },
+    {
+      id: "large",
+      input: "<i>Refund</i> 2,000.",
+      thread: "th_1",
+      results: { base: result(true), loose: result(false, [CALL]) },
+    },
   ],
 };
 
@@ -37,10 +90,16 @@ afterEach(() => {
 it("shows the variants side by side, and what regressed", async () => {
   render(<Evals />);
   const table = await screen.findByRole("region", { name: "Table of cases" });
-  expect(within(table).getAllByRole("columnheader").map((cell) => cell.textContent)).toEqual(["case", "base", "loose"]);
+  expect(
+    within(table)
+      .getAllByRole("columnheader")
+      .map((cell) => cell.textContent),
+  ).toEqual(["case", "base", "loose"]);
   expect(within(table).getByText("regressed")).toBeTruthy();
   expect(screen.getByRole("region", { name: "Table of variants" }).textContent).toContain("loose1 of 20.7584$0.01");
-  expect(screen.getByRole("region", { name: "Regressions" }).textContent).toContain("fails with loose, passes with base");
+  expect(screen.getByRole("region", { name: "Regressions" }).textContent).toContain(
+    "fails with loose, passes with base",
+  );
   expect(screen.getByRole("note").textContent).toContain("This report is partial");
 });
 

@@ -5,18 +5,26 @@ import { formatDollars, formatShort } from "../../parts/amounts";
 
 export type Filter = "all" | "failed" | "regressed";
 
-export const FILTERS: readonly (readonly [Filter, string])[] = [["all", "All"], ["failed", "Failed"], ["regressed", "Regressions"]];
+export const FILTERS: readonly (readonly [Filter, string])[] = [
+  ["all", "All"],
+  ["failed", "Failed"],
+  ["regressed", "Regressions"],
+];
 
 export function filterCases(report: EvalReport, filter: Filter): EvalCaseRow[] {
   if (filter === "all") return report.cases;
-  if (filter === "failed") return report.cases.filter((one) => Object.values(one.results).some((result) => !result.passed));
+  if (filter === "failed")
+    return report.cases.filter((one) => Object.values(one.results).some((result) => !result.passed));
   const regressed = new Set(report.regressions.map((one) => one.case));
   return report.cases.filter((one) => regressed.has(one.id));
 }
 
-export const isRegression = (report: EvalReport, id: string, variant: string): boolean => report.regressions.some((one) => one.case === id && one.variant === variant);
+export const isRegression = (report: EvalReport, id: string, variant: string): boolean =>
+  report.regressions.some((one) => one.case === id && one.variant === variant);
 
-export const formatCost = (cost: number | null | undefined): string => (cost === null || cost === undefined ? "cost unknown" : formatDollars(cost));
+export const formatCost = (cost: number | null | undefined): string =>
+  cost === null || cost === undefined ? "cost unknown" : formatDollars(cost);
 
 /** The figures of a result in one line. */
-export const formatFigures = (result: EvalCaseResult): string => `${result.score.toFixed(2)}, ${formatShort(result.tokens)} tokens, ${formatCost(result.cost)}`;
+export const formatFigures = (result: EvalCaseResult): string =>
+  `${result.score.toFixed(2)}, ${formatShort(result.tokens)} tokens, ${formatCost(result.cost)}`;

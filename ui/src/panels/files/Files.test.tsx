@@ -7,7 +7,10 @@ import { serveFiles } from "../../testing/files";
 import Files from "../Files";
 
 beforeEach(() => {
-  Object.defineProperties(HTMLElement.prototype, { clientHeight: { configurable: true, value: 600 }, clientWidth: { configurable: true, value: 300 } }); // jsdom lays nothing out
+  Object.defineProperties(HTMLElement.prototype, {
+    clientHeight: { configurable: true, value: 600 },
+    clientWidth: { configurable: true, value: 300 },
+  }); // jsdom lays nothing out
   patchApp({ agent: "coder", thread: "", panel: "files" });
   canvas.set(() => ({ tabs: [], active: "" }));
 });

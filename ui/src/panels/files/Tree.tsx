@@ -9,6 +9,7 @@ import { readDropped, type Upload } from "./droppedFiles";
 import type { Live } from "./live";
 import { parentPath, type Row } from "./rows";
 import { TreeRow } from "./TreeRow";
+import styles from "./files.module.css";
 
 interface Props {
   agent: string;
@@ -25,10 +26,20 @@ export function Tree({ agent, thread, rows, live, put }: Props) {
   const [renaming, setRenaming] = useState("");
   const [over, setOver] = useState("");
   const place = useRef<HTMLDivElement>(null);
-  const at = Math.max(0, rows.findIndex((row) => row.path === wanted));
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => place.current, estimateSize: () => HEIGHT, overscan: 20, initialRect: { width: 300, height: 600 } });
+  const at = Math.max(
+    0,
+    rows.findIndex((row) => row.path === wanted),
+  );
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => place.current,
+    estimateSize: () => HEIGHT,
+    overscan: 20,
+    initialRect: { width: 300, height: 600 },
+  });
   useEffect(() => {
-    if (!renaming && place.current?.contains(document.activeElement)) place.current.querySelector<HTMLElement>(`[data-row="${at}"]`)?.focus();
+    if (!renaming && place.current?.contains(document.activeElement))
+      place.current.querySelector<HTMLElement>(`[data-row="${at}"]`)?.focus();
   }, [at, wanted, renaming]);
 
   const go = (to: number) => {
@@ -59,11 +70,31 @@ export function Tree({ agent, thread, rows, live, put }: Props) {
     act();
   };
   return (
-    <div className="tree" ref={place}>
-      <div role="tree" aria-label="Files" onKeyDown={press} style={{ height: virtual.getTotalSize(), position: "relative" }}>
+    <div className={styles.tree} ref={place}>
+      <div
+        role="tree"
+        aria-label="Files"
+        onKeyDown={press}
+        style={{ height: virtual.getTotalSize(), position: "relative" }}
+      >
         {virtual.getVirtualItems().map(({ index, start }) => {
           const row = rows[index]!;
-          return <TreeRow key={row.path} agent={agent} thread={thread} row={row} index={index} start={start} chosen={index === at} renaming={renaming === row.path} over={over === row.path} setOver={setOver} choose={choose} acts={acts} />;
+          return (
+            <TreeRow
+              key={row.path}
+              agent={agent}
+              thread={thread}
+              row={row}
+              index={index}
+              start={start}
+              chosen={index === at}
+              renaming={renaming === row.path}
+              over={over === row.path}
+              setOver={setOver}
+              choose={choose}
+              acts={acts}
+            />
+          );
         })}
       </div>
     </div>
@@ -80,7 +111,11 @@ interface Moves {
 
 /** Return the action of a key on the selected row. */
 function keyAction(key: string, row: Row, at: number, rows: Row[], moves: Moves): (() => void) | undefined {
-  const above = () => Math.max(0, rows.findIndex((one) => one.path === parentPath(row.path)));
+  const above = () =>
+    Math.max(
+      0,
+      rows.findIndex((one) => one.path === parentPath(row.path)),
+    );
   const keys: Record<string, () => void> = {
     ArrowDown: () => moves.go(at + 1),
     ArrowUp: () => moves.go(at - 1),

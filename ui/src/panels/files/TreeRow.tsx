@@ -6,6 +6,8 @@ import * as api from "../../api";
 import { showInvisible } from "../../canvas/names";
 import { Icon } from "../../shell/Icon";
 import { formatBytes, parentPath, type Row } from "./rows";
+import { joinClasses } from "../../parts/classes";
+import styles from "./files.module.css";
 
 interface Acts {
   open: (row: Row) => void;
@@ -41,23 +43,70 @@ export function TreeRow({ agent, thread, row, index, start, chosen, renaming, ov
       aria-selected={chosen}
       aria-expanded={row.open ?? undefined}
       tabIndex={chosen ? 0 : -1}
-      className={over ? "file over" : "file"}
+      className={joinClasses(styles.file, over && styles.over)}
       style={{ transform: `translateY(${start}px)`, paddingLeft: row.depth * 16 }}
       onFocus={(event) => event.target === event.currentTarget && choose(row.path)}
-      onClick={() => { choose(row.path); acts.open(row); }}
-      onDragOver={(event) => { event.preventDefault(); setOver(folder); }}
+      onClick={() => {
+        choose(row.path);
+        acts.open(row);
+      }}
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(folder);
+      }}
       onDragLeave={() => setOver("")}
-      onDrop={(event) => { event.preventDefault(); event.stopPropagation(); setOver(""); acts.drop(folder, event.dataTransfer); }}
+      onDrop={(event) => {
+        event.preventDefault();
+        event.stopPropagation();
+        setOver("");
+        acts.drop(folder, event.dataTransfer);
+      }}
     >
-      <span className="file-mark" aria-hidden="true">{row.open === null ? "" : row.open ? "▾" : "▸"}</span>
+      <span className={styles.fileMark} aria-hidden="true">
+        {row.open === null ? "" : row.open ? "▾" : "▸"}
+      </span>
       <Icon name={row.open === null ? "file" : "folder"} />
-      {renaming ? <Rename row={row} done={(name) => acts.rename(row, name)} /> : (
+      {renaming ? (
+        <Rename row={row} done={(name) => acts.rename(row, name)} />
+      ) : (
         <>
-          <span className="file-name" title={name}><bdi>{name}</bdi></span>
-          <span className="file-actions" onClick={(event) => event.stopPropagation()}>
-            <button className="plain" tabIndex={-1} aria-label={`Rename ${name}`} title="Rename (F2)" onClick={() => { choose(row.path); acts.ask(row); }}><Icon name="pen" /></button>
-            {row.open === null && <a className="plain" tabIndex={-1} aria-label={`Download ${name}`} title="Download" href={api.files.downloadUrl(agent, row.path, thread)} download={row.name}><Icon name="down" /></a>}
-            <button className="plain" tabIndex={-1} aria-label={`Delete ${name}`} title="Delete" onClick={() => void acts.remove(row)}><Icon name="bin" /></button>
+          <span className={styles.fileName} title={name}>
+            <bdi>{name}</bdi>
+          </span>
+          <span className={styles.fileActions} onClick={(event) => event.stopPropagation()}>
+            <button
+              className="plain"
+              tabIndex={-1}
+              aria-label={`Rename ${name}`}
+              title="Rename (F2)"
+              onClick={() => {
+                choose(row.path);
+                acts.ask(row);
+              }}
+            >
+              <Icon name="pen" />
+            </button>
+            {row.open === null && (
+              <a
+                className="plain"
+                tabIndex={-1}
+                aria-label={`Download ${name}`}
+                title="Download"
+                href={api.files.downloadUrl(agent, row.path, thread)}
+                download={row.name}
+              >
+                <Icon name="down" />
+              </a>
+            )}
+            <button
+              className="plain"
+              tabIndex={-1}
+              aria-label={`Delete ${name}`}
+              title="Delete"
+              onClick={() => void acts.remove(row)}
+            >
+              <Icon name="bin" />
+            </button>
           </span>
           {row.open === null && <small>{formatBytes(row.size)}</small>}
         </>
@@ -81,5 +130,16 @@ function Rename({ row, done }: { row: Row; done: (name: string | null) => Promis
     else if (event.key === "Escape") void end(null);
   };
   const stem = row.open === null && row.name.lastIndexOf(".") > 0 ? row.name.lastIndexOf(".") : row.name.length;
-  return <input aria-label={`New name of ${row.name}`} autoFocus value={name} onFocus={(event) => event.target.setSelectionRange(0, stem)} onClick={(event) => event.stopPropagation()} onChange={(event) => setName(event.target.value)} onKeyDown={press} onBlur={() => void end(null)} />;
+  return (
+    <input
+      aria-label={`New name of ${row.name}`}
+      autoFocus
+      value={name}
+      onFocus={(event) => event.target.setSelectionRange(0, stem)}
+      onClick={(event) => event.stopPropagation()}
+      onChange={(event) => setName(event.target.value)}
+      onKeyDown={press}
+      onBlur={() => void end(null)}
+    />
+  );
 }

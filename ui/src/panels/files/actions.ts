@@ -11,10 +11,22 @@ import { joinPath, parentPath, type Row } from "./rows";
 const MOST_BYTES = 40_000_000;
 
 /** Upload files into a folder, one after the other. Existing ones are kept unless confirmed. */
-export async function uploadFiles(agent: string, folder: string, all: Upload[], tell: (progress: string) => void): Promise<number> {
+export async function uploadFiles(
+  agent: string,
+  folder: string,
+  all: Upload[],
+  tell: (progress: string) => void,
+): Promise<number> {
   const wanted = all.map(({ path, file }) => ({ path: joinPath(folder, path), file })).filter(isUploadable);
-  const there = (await tryRequest(() => findExisting(agent, wanted.map((one) => one.path)))) ?? [];
-  const files = there.length && !confirm(overwriteQuestion(there)) ? wanted.filter((one) => !there.includes(one.path)) : wanted;
+  const there =
+    (await tryRequest(() =>
+      findExisting(
+        agent,
+        wanted.map((one) => one.path),
+      ),
+    )) ?? [];
+  const files =
+    there.length && !confirm(overwriteQuestion(there)) ? wanted.filter((one) => !there.includes(one.path)) : wanted;
   let count = 0;
   for (const [at, { path, file }] of files.entries()) {
     tell(`Uploading ${file.name} (${at + 1} of ${files.length})…`);
@@ -31,7 +43,10 @@ function isUploadable({ file }: Upload): boolean {
   return false;
 }
 
-const overwriteQuestion = (paths: string[]): string => (paths.length === 1 ? `${paths[0]!} already exists. Overwrite it?` : `${paths.length} of these files already exist. Overwrite them?`);
+const overwriteQuestion = (paths: string[]): string =>
+  paths.length === 1
+    ? `${paths[0]!} already exists. Overwrite it?`
+    : `${paths.length} of these files already exist. Overwrite them?`;
 
 export async function renameEntry(agent: string, row: Row, name: string): Promise<boolean> {
   const wrong = badName(name);

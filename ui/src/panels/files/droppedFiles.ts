@@ -5,13 +5,14 @@ export interface Upload {
   file: File;
 }
 
-export const readChosen = (files: Iterable<File>): Upload[] => [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
+export const readChosen = (files: Iterable<File>): Upload[] =>
+  [...files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 
 /** Read everything dropped. The data is available only during the event, so reading starts at once. */
 export async function readDropped(data: DataTransfer): Promise<Upload[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry?.() ?? null);
   if (!entries.some((entry) => entry?.isDirectory)) return readChosen(data.files);
-  const found = await Promise.all(entries.map((entry) => (entry ? readEntry(entry) : [])));
+  const found = await Promise.all(entries.filter((entry) => entry !== null).map(readEntry));
   return found.flat();
 }
 

@@ -31,34 +31,46 @@ export function useFolders(agent: string, thread: string): Live {
   const asked = useRef(thread);
   asked.current = thread;
 
-  const list = useCallback(async (path: string) => {
-    try {
-      const { entries, truncated } = await api.files.list(agent, path, thread);
-      if (asked.current !== thread) return; // another thread is looked at by now
-      known.current = { ...known.current, [path]: { entries, truncated } };
-      setFolders((old) => (isSameFolder(old[path], { entries, truncated }) ? old : { ...old, [path]: { entries, truncated } }));
-      if (path === ROOT) setProblem("");
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
-      else if (path !== ROOT && isGone(error)) setOpen((old) => withoutPath(old, path));
-      else if (path === ROOT) setProblem(error instanceof Error ? error.message : String(error));
-    }
-  }, [agent, thread]);
+  const list = useCallback(
+    async (path: string) => {
+      try {
+        const { entries, truncated } = await api.files.list(agent, path, thread);
+        if (asked.current !== thread) return; // another thread is looked at by now
+        known.current = { ...known.current, [path]: { entries, truncated } };
+        setFolders((old) =>
+          isSameFolder(old[path], { entries, truncated }) ? old : { ...old, [path]: { entries, truncated } },
+        );
+        if (path === ROOT) setProblem("");
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 401) patchApp({ me: null });
+        else if (path !== ROOT && isGone(error)) setOpen((old) => withoutPath(old, path));
+        else if (path === ROOT) setProblem(error instanceof Error ? error.message : String(error));
+      }
+    },
+    [agent, thread],
+  );
 
-  const look = useCallback(async (path?: string) => {
-    await list(path ?? ROOT);
-    if (path) return;
-    for (const one of [...seen.current].sort((a, b) => a.length - b.length)) if (isSeen(one, seen.current, known.current)) await list(one);
-  }, [list]);
+  const look = useCallback(
+    async (path?: string) => {
+      await list(path ?? ROOT);
+      if (path) return;
+      for (const one of [...seen.current].sort((a, b) => a.length - b.length))
+        if (isSeen(one, seen.current, known.current)) await list(one);
+    },
+    [list],
+  );
 
-  const toggle = useCallback((path: string, wanted?: boolean) => {
-    setOpen((old) => {
-      const next = wanted ?? !old.has(path) ? new Set([...old, path]) : withoutPath(old, path);
-      OPENED.set(agent, next);
-      return next;
-    });
-    void list(path);
-  }, [agent, list]);
+  const toggle = useCallback(
+    (path: string, wanted?: boolean) => {
+      setOpen((old) => {
+        const next = (wanted ?? !old.has(path)) ? new Set([...old, path]) : withoutPath(old, path);
+        OPENED.set(agent, next);
+        return next;
+      });
+      void list(path);
+    },
+    [agent, list],
+  );
 
   useEffect(() => {
     void look();
@@ -87,7 +99,9 @@ function whileSeen(look: () => Promise<void>): () => void {
   const again = async () => {
     if (busy || document.visibilityState !== "visible") return;
     busy = true;
-    await look().finally(() => { busy = false; });
+    await look().finally(() => {
+      busy = false;
+    });
   };
   const timer = setInterval(() => void again(), LOOK_MS);
   let last = openConversation(app.get());

@@ -6,7 +6,11 @@ const entry = (name: string, type: "file" | "dir" = "file", size = 1) => ({ name
 const folder = (...entries: ReturnType<typeof entry>[]) => ({ entries, truncated: false });
 
 it("shows folders before files, and what is in those that are open", () => {
-  const folders = { ".": folder(entry("b10.txt"), entry("b9.txt"), entry("src", "dir"), entry("docs", "dir")), src: folder(entry("a.py")), docs: folder(entry("x.md")) };
+  const folders = {
+    ".": folder(entry("b10.txt"), entry("b9.txt"), entry("src", "dir"), entry("docs", "dir")),
+    src: folder(entry("a.py")),
+    docs: folder(entry("x.md")),
+  };
   expect(rowsOf(folders, new Set(["src"])).map((row) => [row.path, row.depth, row.open])).toEqual([
     ["docs", 1, false],
     ["src", 1, true],
@@ -24,7 +28,13 @@ it("is drawn again only when something is another", () => {
 });
 
 it("puts paths together and takes them apart", () => {
-  expect([joinPath(".", "a"), joinPath("x/y", "a"), parentPath("x/y/a"), parentPath("a"), nameOf("x/a..b")]).toEqual(["a", "x/y/a", "x/y", ".", "a..b"]);
+  expect([joinPath(".", "a"), joinPath("x/y", "a"), parentPath("x/y/a"), parentPath("a"), nameOf("x/a..b")]).toEqual([
+    "a",
+    "x/y/a",
+    "x/y",
+    ".",
+    "a..b",
+  ]);
 });
 
 it("says sizes as people do", () => {

@@ -48,11 +48,24 @@ function sortEntries(entries: Entry[]): Entry[] {
 
 /** True if two listings are equal, to avoid a redraw. */
 export function isSameFolder(a: Folder | undefined, b: Folder): boolean {
-  return a !== undefined && a.truncated === b.truncated && a.entries.length === b.entries.length && a.entries.every((one, at) => one.name === b.entries[at]!.name && one.size === b.entries[at]!.size && one.type === b.entries[at]!.type);
+  return (
+    a !== undefined &&
+    a.truncated === b.truncated &&
+    a.entries.length === b.entries.length &&
+    a.entries.every(
+      (one, at) =>
+        one.name === b.entries[at]!.name && one.size === b.entries[at]!.size && one.type === b.entries[at]!.type,
+    )
+  );
 }
 
 export function formatBytes(size: number): string {
   if (size < 1000) return `${size} B`;
-  for (const [unit, name] of [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"]] as const) if (size >= unit) return `${Number((size / unit).toPrecision(3))} ${name}`;
+  for (const [unit, name] of [
+    [1e9, "GB"],
+    [1e6, "MB"],
+    [1e3, "kB"],
+  ] as const)
+    if (size >= unit) return `${Number((size / unit).toPrecision(3))} ${name}`;
   return `${size} B`;
 }

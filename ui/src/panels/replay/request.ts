@@ -3,12 +3,37 @@
 import type { ReplayRequest } from "../../api";
 
 export const GUARDS = [
-  { id: "now", title: "Current configuration", says: "Shows the effect of changes to rules, guards and tools since the runs.", hooks: {} },
-  { id: "ask", title: "Ask about everything", says: "Tool uses need approval unless a rule or grant allows them.", hooks: { permissions: { mode: "default" } } },
-  { id: "edits", title: "Accept edits only", says: "Workspace files can be read and written; other tool uses need approval.", hooks: { permissions: { mode: "acceptEdits" } } },
+  {
+    id: "now",
+    title: "Current configuration",
+    says: "Shows the effect of changes to rules, guards and tools since the runs.",
+    hooks: {},
+  },
+  {
+    id: "ask",
+    title: "Ask about everything",
+    says: "Tool uses need approval unless a rule or grant allows them.",
+    hooks: { permissions: { mode: "default" } },
+  },
+  {
+    id: "edits",
+    title: "Accept edits only",
+    says: "Workspace files can be read and written; other tool uses need approval.",
+    hooks: { permissions: { mode: "acceptEdits" } },
+  },
   { id: "plan", title: "Plan", says: "Only read-only tools are allowed.", hooks: { permissions: { mode: "plan" } } },
-  { id: "shell", title: "Policy “shell”", says: "Denies destructive shell commands.", hooks: { permissions: { policy: "shell" } } },
-  { id: "none", title: "Without permissions", says: "Shows tool uses that only the permissions restricted.", hooks: { permissions: false } },
+  {
+    id: "shell",
+    title: "Policy “shell”",
+    says: "Denies destructive shell commands.",
+    hooks: { permissions: { policy: "shell" } },
+  },
+  {
+    id: "none",
+    title: "Without permissions",
+    says: "Shows tool uses that only the permissions restricted.",
+    hooks: { permissions: false },
+  },
 ] as const satisfies { id: string; title: string; says: string; hooks: ReplayRequest["hooks"] }[];
 
 export type Guards = (typeof GUARDS)[number]["id"];
@@ -29,6 +54,11 @@ export function replayRequest(agent: string, asked: Asked): ReplayRequest {
   return { agent_id: agent, thread_ids: asked.thread ? [asked.thread] : null, hooks, rules };
 }
 
-export const splitLines = (text: string): string[] => text.split("\n").map((line) => line.trim()).filter(Boolean);
+export const splitLines = (text: string): string[] =>
+  text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
 
-export const hasRules = (asked: Asked): boolean => [asked.deny, asked.ask, asked.allow].some((text) => splitLines(text).length > 0);
+export const hasRules = (asked: Asked): boolean =>
+  [asked.deny, asked.ask, asked.allow].some((text) => splitLines(text).length > 0);

@@ -19,7 +19,13 @@ const TAKEN_OVER = 4001; // by another window, which has a copy of this one's se
 export const waitFor = (tries: number): number => Math.min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT);
 
 export class Session {
-  readonly screen = new Terminal({ cursorBlink: true, fontSize: 13, fontFamily: 'ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, monospace', scrollback: 5_000, allowProposedApi: false });
+  readonly screen = new Terminal({
+    cursorBlink: true,
+    fontSize: 13,
+    fontFamily: 'ui-monospace, "SF Mono", "Cascadia Code", Menlo, Consolas, monospace',
+    scrollback: 5_000,
+    allowProposedApi: false,
+  });
   readonly listeners = new Set<() => void>();
   status: Status = "connecting";
   problem = "";
@@ -82,7 +88,7 @@ export class Session {
   private hangUp(): void {
     this.turn++;
     clearTimeout(this.timer);
-    this.socket?.close();
+    this.socket?.close(1000); // another code keeps the shell for a while
     this.socket = null;
   }
 
@@ -97,10 +103,14 @@ export class Session {
       if (why) return this.say("refused", why);
       this.where = backendKey(backend);
       const size = buildQuery({ ticket, session: this.name(), rows: this.screen.rows, columns: this.screen.cols });
-      this.listen(new WebSocket(`${location.origin.replace(/^http/, "ws")}${serverUrl(buildPath`/agents/${this.agent}/terminal`)}${size}`));
+      this.listen(
+        new WebSocket(
+          `${location.origin.replace(/^http/, "ws")}${serverUrl(buildPath`/agents/${this.agent}/terminal`)}${size}`,
+        ),
+      );
     } catch (error) {
       if (turn !== this.turn) return;
-      if (error instanceof ApiError && error.status === 401) return this.say("lost"), patchApp({ me: null }); // it continues after the next sign-in
+      if (error instanceof ApiError && error.status === 401) return (this.say("lost"), patchApp({ me: null })); // it continues after the next sign-in
       this.refusals = 0; // not refused: the server is away
       this.retry();
     }
@@ -144,20 +154,28 @@ export class Session {
   private name(): string {
     const known = sessionStorage.getItem(this.key);
     if (known) return known;
-    const made = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const made = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+      byte.toString(16).padStart(2, "0"),
+    ).join("");
     sessionStorage.setItem(this.key, made);
     return made;
   }
 
   private ended(reason: string): void {
     sessionStorage.removeItem(this.key);
-    this.screen.write(`\r\n\x1b[2m— shell exited${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`);
+    this.screen.write(
+      `\r\n\x1b[2m— shell exited${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`,
+    );
     this.say("ended");
   }
 
   /** The socket was refused; a browser does not report the reason. */
   private denied(): void {
-    if (++this.refusals > MOST_REFUSALS) this.say("refused", "The server refused the terminal. There may be too many open terminals: close some, then connect again.");
+    if (++this.refusals > MOST_REFUSALS)
+      this.say(
+        "refused",
+        "The server refused the terminal. There may be too many open terminals: close some, then connect again.",
+      );
     else this.retry();
   }
 
@@ -188,14 +206,18 @@ export class Session {
 
 /** The reason why a backend has no terminal for this user; empty if it should have one. */
 function refusalReason(backend: api.BackendInfo | null): string {
-  if (backend === null || backend.type === "state") return "The backend of this agent does not run commands. Change it in the Agent panel.";
+  if (backend === null || backend.type === "state")
+    return "The backend of this agent does not run commands. Change it in the Agent panel.";
   if (backend.status === "error") return `The container cannot be reached: ${backend.reason}. See the Agent panel.`;
   const confined = backend.protection.level !== "none" && !backend.protection.asks;
-  return !confined && app.get().me?.role === "user" ? "Commands are not sandboxed here, so only operators can open a terminal. Ask one, or switch the backend to Docker." : "";
+  return !confined && app.get().me?.role === "user"
+    ? "Commands are not sandboxed here, so only operators can open a terminal. Ask one, or switch the backend to Docker."
+    : "";
 }
 
 /** The identity of a backend. */
-const backendKey = (backend: api.BackendInfo | null): string => JSON.stringify(backend && [backend.type, backend.sandbox_url, backend.workdir]);
+const backendKey = (backend: api.BackendInfo | null): string =>
+  JSON.stringify(backend && [backend.type, backend.sandbox_url, backend.workdir]);
 
 const SESSIONS = new Map<string, Session>(); // by agent
 

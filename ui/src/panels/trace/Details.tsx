@@ -2,24 +2,54 @@
 
 import { formatCount, formatDollars } from "../../parts/amounts";
 import { formatDuration, type Row } from "../../parts/spans";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./trace.module.css";
 
-const QUIET = new Set(["run_id", "gen_ai.conversation.id", "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "tool_name", "tool_call_id"]); // shown elsewhere
+const QUIET = new Set([
+  "run_id",
+  "gen_ai.conversation.id",
+  "gen_ai.operation.name",
+  "gen_ai.tool.name",
+  "gen_ai.tool.call.id",
+  "tool_name",
+  "tool_call_id",
+]); // shown elsewhere
 
 export function Details({ row, close, zoom }: { row: Row; close: () => void; zoom: () => void }) {
   const { span } = row;
   const facts = Object.entries(span.attributes ?? {}).filter(([name]) => !QUIET.has(name));
   return (
-    <section className="span-details panel" aria-label={`Span ${row.label}`}>
-      <header className="line">
-        <b>{row.label}</b> <small>{row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}</small>
-        <button className="plain" onClick={zoom}>Zoom</button>
-        <button className="plain" onClick={close} aria-label="Close the span">✕</button>
+    <section className={joinClasses(styles.spanDetails, panel.panel)} aria-label={`Span ${row.label}`}>
+      <header className={joinClasses(panel.line, styles.line)}>
+        <b>{row.label}</b>{" "}
+        <small>
+          {row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}
+        </small>
+        <button className="plain" onClick={zoom}>
+          Zoom
+        </button>
+        <button className="plain" onClick={close} aria-label="Close the span">
+          ✕
+        </button>
       </header>
-      {span.error && <p className="failed">{span.error}</p>}
-      <dl className="facts">
-        {row.tokens > 0 && <><dt>tokens</dt><dd>{formatCount(row.tokens)}</dd></>}
-        {row.kind === "model" && <><dt>cost</dt><dd>{row.cost === null ? "unknown" : formatDollars(row.cost)}</dd></>}
-        {facts.map(([name, value]) => <Fact key={name} name={name} value={value} />)}
+      {span.error && <p className={styles.failed}>{span.error}</p>}
+      <dl className={panel.facts}>
+        {row.tokens > 0 && (
+          <>
+            <dt>tokens</dt>
+            <dd>{formatCount(row.tokens)}</dd>
+          </>
+        )}
+        {row.kind === "model" && (
+          <>
+            <dt>cost</dt>
+            <dd>{row.cost === null ? "unknown" : formatDollars(row.cost)}</dd>
+          </>
+        )}
+        {facts.map(([name, value]) => (
+          <Fact key={name} name={name} value={value} />
+        ))}
       </dl>
       {(span.events ?? []).length > 0 && <Events events={span.events!} />}
       {(span.why ?? []).length > 0 && <Why rows={span.why!} />}
@@ -29,21 +59,57 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
 
 function Fact({ name, value }: { name: string; value: unknown }) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return <><dt>{name.replace("gen_ai.", "")}</dt><dd>{text.length > 120 || text.includes("\n") ? <pre tabIndex={0}>{text}</pre> : <code>{text}</code>}</dd></>;
+  return (
+    <>
+      <dt>{name.replace("gen_ai.", "")}</dt>
+      <dd>{text.length > 120 || text.includes("\n") ? <pre tabIndex={0}>{text}</pre> : <code>{text}</code>}</dd>
+    </>
+  );
 }
 
 function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
-  return <><h4>Events</h4><ul className="rows">{events.map((event, at) => <li key={at}><b>{event.name}</b> <code>{JSON.stringify(event.attributes ?? {})}</code></li>)}</ul></>;
+  return (
+    <>
+      <h4>Events</h4>
+      <ul className={panel.rows}>
+        {events.map((event, at) => (
+          <li key={at}>
+            <b>{event.name}</b> <code>{JSON.stringify(event.attributes ?? {})}</code>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
 }
 
 function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
   return (
-    <div className="wide" tabIndex={0} role="group" aria-label="Verdicts">
+    <div className={panel.wide} tabIndex={0} role="group" aria-label="Verdicts">
       <table aria-label="Verdicts of hooks">
-        <thead><tr><th>hook</th><th>position</th><th>verdict</th><th>reason</th><th className="number">ms</th></tr></thead>
+        <thead>
+          <tr>
+            <th>hook</th>
+            <th>position</th>
+            <th>verdict</th>
+            <th>reason</th>
+            <th className={panel.number}>ms</th>
+          </tr>
+        </thead>
         <tbody>
           {rows.map((why, at) => (
-            <tr key={at} className={why.verdict}><td>{why.hook}</td><td>{why.position}</td><td>{why.verdict}{why.shadow ? " (shadow)" : ""}</td><td>{why.reason}{why.changed ? ` changed ${Object.keys(why.changed).join(", ")}` : ""}</td><td className="number">{(why.ms ?? 0).toFixed(2)}</td></tr>
+            <tr key={at} data-verdict={why.verdict}>
+              <td>{why.hook}</td>
+              <td>{why.position}</td>
+              <td>
+                {why.verdict}
+                {why.shadow ? " (shadow)" : ""}
+              </td>
+              <td>
+                {why.reason}
+                {why.changed ? ` changed ${Object.keys(why.changed).join(", ")}` : ""}
+              </td>
+              <td className={panel.number}>{(why.ms ?? 0).toFixed(2)}</td>
+            </tr>
           ))}
         </tbody>
       </table>

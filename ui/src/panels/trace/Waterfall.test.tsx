@@ -4,7 +4,13 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { layOutSpans, type Span } from "../../parts/spans";
 import { Waterfall } from "./Waterfall";
 
-const span = (name: string, start: number, ms: number, attributes: Span["attributes"], more: Partial<Span> = {}): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
+const span = (
+  name: string,
+  start: number,
+  ms: number,
+  attributes: Span["attributes"],
+  more: Partial<Span> = {},
+): Span => ({ name, start, ms, attributes: attributes ?? {}, ...more });
 
 const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
   children: [
@@ -18,14 +24,16 @@ const RUN = span("run", 10, 1000, { "gen_ai.agent.name": "coder" }, {
 }); // prettier-ignore
 
 beforeEach(() => {
-  for (const size of ["clientHeight", "clientWidth"] as const) vi.spyOn(Element.prototype, size, "get").mockReturnValue(600); // nothing has a size here
+  for (const size of ["clientHeight", "clientWidth"] as const)
+    vi.spyOn(Element.prototype, size, "get").mockReturnValue(600); // nothing has a size here
 });
 afterEach(() => {
   cleanup();
   vi.restoreAllMocks();
 });
 
-const names = () => screen.queryAllByRole("treeitem").map((item) => item.querySelector(".span-name")!.textContent!.split(",")[0]);
+const names = () =>
+  screen.queryAllByRole("treeitem").map((item) => item.querySelector(".trace-span-name")!.textContent.split(",")[0]);
 
 it("is walked through with arrows, and says all that is known of a span", () => {
   render(<Waterfall rows={layOutSpans([RUN], true)} />);
@@ -53,7 +61,7 @@ it("shows hooks when they are wanted, and only what is looked for", () => {
 
 it("goes closer to a span and back", () => {
   const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
-  const end = () => container.querySelector(".axis span:last-child small:last-child")!.textContent;
+  const end = () => container.querySelector(".trace-axis span:last-child small:last-child")!.textContent;
   expect(end()).toBe("1.0 s");
   const tree = screen.getByRole("tree");
   fireEvent.keyDown(tree, { key: "End" });
@@ -67,9 +75,10 @@ it("goes closer to a span and back", () => {
 
 it("takes the wheel with Ctrl for itself, and leaves it to the page without", () => {
   const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
-  const times = vi.spyOn(container.querySelector(".span-time")!, "getBoundingClientRect");
+  const times = vi.spyOn(container.querySelector("[data-times]")!, "getBoundingClientRect");
   times.mockReturnValue({ left: 100, width: 200 } as DOMRect);
-  const shown = () => [...container.querySelectorAll(".axis span:last-child small")].map((mark) => mark.textContent);
+  const shown = () =>
+    [...container.querySelectorAll(".trace-axis span:last-child small")].map((mark) => mark.textContent);
   const tree = screen.getByRole("tree");
   expect(fireEvent.wheel(tree, { deltaY: -100, clientX: 100 })).toBe(true);
   expect(fireEvent.wheel(tree, { deltaY: -100, clientX: 100, ctrlKey: true })).toBe(false);

@@ -1,15 +1,32 @@
 /** Rows of spans along the time, to be filtered, looked at closer and walked through with the arrows. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type CSSProperties, type KeyboardEvent, type RefObject, useEffect, useId, useMemo, useRef, useState } from "react";
+import {
+  type CSSProperties,
+  type KeyboardEvent,
+  type RefObject,
+  useEffect,
+  useId,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 
 import { formatDollars, formatShort } from "../../parts/amounts";
 import { formatDuration, filterRows, type Kind, type Row, totalDuration } from "../../parts/spans";
 import { Axis } from "./Axis";
 import { Details } from "./Details";
 import { viewAround, panView, spanPosition, type View, wholeView, zoomView } from "./zoom";
+import { joinClasses } from "../../parts/classes";
+import panel from "../panels.module.css";
+import styles from "./trace.module.css";
 
-const KINDS: readonly (readonly [Kind, string])[] = [["step", "Steps"], ["model", "Model calls"], ["tool", "Tools"], ["hook", "Hooks"]];
+const KINDS: readonly (readonly [Kind, string])[] = [
+  ["step", "Steps"],
+  ["model", "Model calls"],
+  ["tool", "Tools"],
+  ["hook", "Hooks"],
+];
 const HEIGHT = 26;
 
 export function Waterfall({ rows }: { rows: Row[] }) {
@@ -19,22 +36,51 @@ export function Waterfall({ rows }: { rows: Row[] }) {
   const [words, setWords] = useState("");
   const [chosen, choose] = useState("");
   const shown = useMemo(() => filterRows(rows, words, kinds), [rows, words, kinds]);
-  const toggle = (kind: Kind) => setKinds((old) => new Set(old.has(kind) ? [...old].filter((one) => one !== kind) : [...old, kind]));
+  const toggle = (kind: Kind) =>
+    setKinds((old) => new Set(old.has(kind) ? [...old].filter((one) => one !== kind) : [...old, kind]));
   const selected = rows.find((row) => row.key === chosen);
   return (
-    <div className="waterfall">
-      <div className="bar-of-tools">
-        <input type="search" aria-label="Filter spans" placeholder="Filter" value={words} onChange={(event) => setWords(event.target.value)} />
-        <div className="segments" role="group" aria-label="Show">{KINDS.map(([kind, title]) => <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>{title}</button>)}</div>
-        <div className="segments" role="group" aria-label="Zoom">
-          <button aria-label="Zoom in" onClick={() => look(zoomView(view, 0.5, end))}>+</button>
-          <button aria-label="Zoom out" onClick={() => look(zoomView(view, 2, end))}>−</button>
+    <div className={styles.waterfall}>
+      <div className={styles.barOfTools}>
+        <input
+          type="search"
+          aria-label="Filter spans"
+          placeholder="Filter"
+          value={words}
+          onChange={(event) => setWords(event.target.value)}
+        />
+        <div className={panel.segments} role="group" aria-label="Show">
+          {KINDS.map(([kind, title]) => (
+            <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>
+              {title}
+            </button>
+          ))}
+        </div>
+        <div className={panel.segments} role="group" aria-label="Zoom">
+          <button aria-label="Zoom in" onClick={() => look(zoomView(view, 0.5, end))}>
+            +
+          </button>
+          <button aria-label="Zoom out" onClick={() => look(zoomView(view, 2, end))}>
+            −
+          </button>
           <button onClick={() => look(wholeView(end))}>All</button>
         </div>
       </div>
       <Axis view={view} />
-      {shown.length ? <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} /> : <p className="empty">No matching spans. Clear the filter, or show more kinds.</p>}
-      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(viewAround(selected.from, selected.ms, end))} /> : <p className="note">Use the arrow keys to select a span, Enter to zoom in.</p>}
+      {shown.length ? (
+        <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} />
+      ) : (
+        <p className="empty">No matching spans. Clear the filter, or show more kinds.</p>
+      )}
+      {selected ? (
+        <Details
+          row={selected}
+          close={() => choose("")}
+          zoom={() => look(viewAround(selected.from, selected.ms, end))}
+        />
+      ) : (
+        <p className={styles.note}>Use the arrow keys to select a span, Enter to zoom in.</p>
+      )}
     </div>
   );
 }
@@ -52,7 +98,12 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
   const frame = useRef<HTMLDivElement>(null);
   const name = useId();
   const at = rows.findIndex((row) => row.key === chosen);
-  const virtual = useVirtualizer({ count: rows.length, getScrollElement: () => frame.current, estimateSize: () => HEIGHT, overscan: 12 });
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => frame.current,
+    estimateSize: () => HEIGHT,
+    overscan: 12,
+  });
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
   }, [at, virtual]);
@@ -65,15 +116,35 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
     if (seen !== null) look(seen);
   };
   useWheel(frame, (event, share) => {
-    if (event.ctrlKey) look(zoomView(view, event.deltaY > 0 ? 1.25 : 0.8, end, view.from + (view.to - view.from) * share));
+    if (event.ctrlKey)
+      look(zoomView(view, event.deltaY > 0 ? 1.25 : 0.8, end, view.from + (view.to - view.from) * share));
     else look(panView(view, event.deltaY + event.deltaX > 0 ? 0.1 : -0.1, end));
   });
   return (
-    <div ref={frame} className="spans" role="tree" aria-label="Spans" tabIndex={0} aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined} onKeyDown={walk}>
+    <div
+      ref={frame}
+      className={styles.spans}
+      role="tree"
+      aria-label="Spans"
+      tabIndex={0}
+      aria-activedescendant={at >= 0 ? `${name}${chosen}` : undefined}
+      onKeyDown={walk}
+    >
       <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
         {virtual.getVirtualItems().map((item) => {
           const row = rows[item.index]!;
-          return <OneRow key={row.key} id={`${name}${row.key}`} row={row} view={view} top={item.start} chosen={row.key === chosen} choose={() => choose(row.key)} zoom={() => look(viewAround(row.from, row.ms, end))} />;
+          return (
+            <OneRow
+              key={row.key}
+              id={`${name}${row.key}`}
+              row={row}
+              view={view}
+              top={item.start}
+              chosen={row.key === chosen}
+              choose={() => choose(row.key)}
+              zoom={() => look(viewAround(row.from, row.ms, end))}
+            />
+          );
         })}
       </div>
     </div>
@@ -89,7 +160,7 @@ function useWheel(frame: RefObject<HTMLElement | null>, turn: (event: WheelEvent
     const wheel = (event: WheelEvent) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault(); // else the page is made larger
-      const times = box.querySelector(".span-time")!.getBoundingClientRect();
+      const times = box.querySelector("[data-times]")!.getBoundingClientRect();
       latest.current(event, Math.min(1, Math.max(0, (event.clientX - times.left) / times.width)));
     };
     box.addEventListener("wheel", wheel, { passive: false });
@@ -125,13 +196,35 @@ interface OneRowProps {
 
 function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
   const bar = spanPosition(view, row.from, row.ms);
-  const figures = [formatDuration(row.ms), row.tokens ? `${formatShort(row.tokens)} tokens` : "", row.cost === null ? "" : formatDollars(row.cost)].filter(Boolean).join(" · ");
-  const classes = ["span", row.kind, row.failed ? "failed" : "", chosen ? "chosen" : ""];
+  const figures = [
+    formatDuration(row.ms),
+    row.tokens ? `${formatShort(row.tokens)} tokens` : "",
+    row.cost === null ? "" : formatDollars(row.cost),
+  ]
+    .filter(Boolean)
+    .join(" · ");
   return (
-    <div id={id} className={classes.join(" ")} role="treeitem" aria-level={row.depth + 1} aria-selected={chosen} style={{ transform: `translateY(${top}px)` }} onClick={choose} onDoubleClick={zoom}>
-      <span className="span-name" style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}><i aria-hidden="true" />{row.label}<span className="visually-hidden">, {row.kind}{row.failed ? ", failed" : ""}, </span></span>
-      <span className="span-time">
-        {bar && <i className="span-bar" style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
+    <div
+      id={id}
+      className={joinClasses(styles.span, row.failed && styles.failed)}
+      data-kind={row.kind}
+      role="treeitem"
+      aria-level={row.depth + 1}
+      aria-selected={chosen}
+      style={{ transform: `translateY(${top}px)` }}
+      onClick={choose}
+      onDoubleClick={zoom}
+    >
+      <span className={styles.spanName} style={{ paddingLeft: Math.min(row.depth, 8) * 12 + 6 }}>
+        <i aria-hidden="true" />
+        {row.label}
+        <span className="visually-hidden">
+          , {row.kind}
+          {row.failed ? ", failed" : ""},{" "}
+        </span>
+      </span>
+      <span className={styles.spanTime} data-times="">
+        {bar && <i className={styles.spanBar} style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
         {bar && <small style={figurePosition(bar)}>{figures}</small>}
       </span>
     </div>

@@ -22,12 +22,22 @@ export function useRun(thread: string): Runs {
   const running = useApp((state) => openConversation(state).run); // read again when one begins or ends
   const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread], running);
   const runs = found.data ?? NONE;
-  return { runs, run: runs.find((run) => run.run_id === wanted) ?? latestRun(runs), error: found.error, busy: found.busy, reload: found.reload };
+  return {
+    runs,
+    run: runs.find((run) => run.run_id === wanted) ?? latestRun(runs),
+    error: found.error,
+    busy: found.busy,
+    reload: found.reload,
+  };
 }
 
 const NONE: api.ThreadRun[] = [];
 
 export function runTitle(run: api.ThreadRun): string {
-  const at = new Date(run.started * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  const at = new Date(run.started * 1000).toLocaleTimeString([], {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
   return `${at} · ${run.outcome || "running"}${run.traced ? "" : " (no trace)"}`;
 }

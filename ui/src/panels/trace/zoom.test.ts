@@ -9,7 +9,10 @@ it("goes closer and further, and never beyond the run", () => {
   expect(zoomView(close, 10, 1000)).toEqual({ from: 0, to: 1000 });
   expect(panView(close, 10, 1000)).toEqual({ from: 500, to: 1000 });
   expect(panView(close, -10, 1000)).toEqual({ from: 0, to: 500 });
-  const tiny = Array.from({ length: 60 }).reduce((view: { from: number; to: number }) => zoomView(view, 0.5, 1000), wholeView(1000));
+  const tiny = Array.from({ length: 60 }).reduce(
+    (view: { from: number; to: number }) => zoomView(view, 0.5, 1000),
+    wholeView(1000),
+  );
   expect(tiny.to - tiny.from).toBeCloseTo(0.05);
 });
 

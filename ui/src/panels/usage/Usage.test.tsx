@@ -7,7 +7,18 @@ import { periodOf } from "./sums";
 
 const AMOUNTS = { questions: 2, unpriced: 0, cached_tokens: 0, reasoning_tokens: 0, cache_write_tokens: 0 };
 const TODAY = periodOf(1).until;
-const row = (agent: string, model: string, tokens: number, cost: number) => ({ ...AMOUNTS, user_id: "1", user: "ada", day: TODAY, agent, model, runs: 1, input_tokens: tokens, output_tokens: 0, cost });
+const row = (agent: string, model: string, tokens: number, cost: number) => ({
+  ...AMOUNTS,
+  user_id: "1",
+  user: "ada",
+  day: TODAY,
+  agent,
+  model,
+  runs: 1,
+  input_tokens: tokens,
+  output_tokens: 0,
+  cost,
+});
 
 let asked: string[] = [];
 let report: unknown;
@@ -15,7 +26,10 @@ let report: unknown;
 beforeEach(() => {
   asked = [];
   patchApp({ me: { id: "1", username: "ada", role: "admin" }, agents: [] });
-  report = { rows: [row("coder", "gpt", 12_000, 0.5), row("writer", "<b>local</b>", 3_000, 0)], total: { ...AMOUNTS, runs: 2, input_tokens: 15_000, output_tokens: 0, cost: 0.5 } };
+  report = {
+    rows: [row("coder", "gpt", 12_000, 0.5), row("writer", "<b>local</b>", 3_000, 0)],
+    total: { ...AMOUNTS, runs: 2, input_tokens: 15_000, output_tokens: 0, cost: 0.5 },
+  };
   vi.stubGlobal("fetch", (path: string) => {
     asked.push(path);
     return Promise.resolve(new Response(JSON.stringify(report)));

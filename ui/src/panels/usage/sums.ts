@@ -16,13 +16,16 @@ export function amountOf(row: UsageRow, measure: Measure): number {
 export function sumBy(rows: readonly UsageRow[], split: Split, measure: Measure): [string, number][] {
   const sums = new Map<string, number>();
   for (const row of rows) sums.set(row[split], (sums.get(row[split]) ?? 0) + amountOf(row, measure));
-  return [...sums].filter(([, sum]) => sum > 0).sort(([one, more], [other, less]) => less - more || one.localeCompare(other));
+  return [...sums]
+    .filter(([, sum]) => sum > 0)
+    .sort(([one, more], [other, less]) => less - more || one.localeCompare(other));
 }
 
 /** Every day from the first to the last, also those on which nothing was used. */
 export function listDays(since: string, until: string): string[] {
   const found: string[] = [];
-  for (let at = Date.parse(since); at <= Date.parse(until); at += 86_400_000) found.push(new Date(at).toISOString().slice(0, 10));
+  for (let at = Date.parse(since); at <= Date.parse(until); at += 86_400_000)
+    found.push(new Date(at).toISOString().slice(0, 10));
   return found;
 }
 
@@ -33,7 +36,13 @@ export interface Stacked {
 }
 
 /** By day, split among the largest users; the others are summed. */
-export function stackByDay(rows: readonly UsageRow[], all: string[], split: Split, measure: Measure, most = 5): Stacked {
+export function stackByDay(
+  rows: readonly UsageRow[],
+  all: string[],
+  split: Split,
+  measure: Measure,
+  most = 5,
+): Stacked {
   const ranked = sumBy(rows, split, measure).map(([name]) => name);
   const names = ranked.length > most + 1 ? [...ranked.slice(0, most), OTHERS] : ranked;
   const place = new Map(ranked.map((name, at) => [name, Math.min(at, names.length - 1)]));
