@@ -29,7 +29,7 @@ from wick.hook_checks import POSITIONS, allowed_decisions
 from wick.operations import OPERATIONS
 
 MORE = {  # what is public beside the names of `wick` itself
-    "wick.agent": ["RunOptions", "Stream"],
+    "wick.agent": ["RunOptions"],
     "wick.backends.local": ["Local"],
     "wick.backends.docker": ["Docker"],
     "wick.backends.state": ["State"],
@@ -74,7 +74,7 @@ INTERNAL = {  # members that only the engine uses; those of a base class also co
     "Subagent": "wanted own",
 }
 GROUPS = {
-    "Agents": ["Agent", "Result", "Limits", "Thread"],
+    "Agents": ["Agent", "Result", "Stream", "Limits", "Thread"],
     "Operations": ["Operation", "Run", "Step", "ModelCall", "ToolUse"],
     "Positions": ["before", "wrap", "after", "guard", "Hook", "Next", "Capability"],
     "Decisions": ["Block", "Ask", "Stop", "Continue", "Question", "Allow", "Paused"],

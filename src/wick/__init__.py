@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wick._internal.familiar_words import PACKAGE_NAMES
 from wick._internal.lazy_names import suggest_names
-from wick.agent import Agent
+from wick.agent import Agent, Stream
 from wick.capabilities.limits import Limits
 from wick.capability import Capability
 from wick.decisions import Allow, Ask, Block, Continue, Question, Stop
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent", "Allow", "Ask", "Block", "Capability", "Continue", "Deps", "FunctionModel", "Hook", "HttpTool", "Limits",
     "Message", "Messages", "ModelCall", "Next", "Operation", "Paused", "Question", "Result", "Run", "Scripted",
-    "Step", "Stop", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after",
+    "Step", "Stop", "Stream", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after",
     "assistant", "before", "guard", "system", "tool", "tool_message", "user", "wrap",
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -49,6 +50,8 @@ from wick.run_log import record_failure, record_run
 from wick.threads import Thread
 from wick.tools import Tool, tool
 
+logger = logging.getLogger(__name__)
+
 SETTINGS = (
     "temperature",
     "max_tokens",
@@ -63,7 +66,7 @@ SETTINGS = (
 MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
 MessageDict = Mapping[str, object]  # in the form of OpenAI's chat API, such as {"role": "user", "content": "…"}
-Input = str | Message | MessageDict | Sequence[Message | MessageDict] | Messages
+Input = str | Message | MessageDict | Sequence[Message | MessageDict] | Messages | None  # None and "": no input
 _INHERITED: Any = object()  # no deps were given
 
 
@@ -350,7 +353,7 @@ class Agent(Generic[DepsType, Output]):
 
 
 class Stream(Generic[Output]):
-    """The events of a run, to iterate once. Send messages to `run`; `result` is there at the end."""
+    """The events of a run, an `AsyncIterable[Event]` to read once. Send messages to `run`; at the end read `result`."""
 
     def __init__(self, agent: Agent[Any, Output], run: Run[Any]) -> None:
         self.run = run
@@ -405,8 +408,10 @@ class Stream(Generic[Output]):
     async def _drive(self) -> None:
         try:
             await self._agent._drive(self.run)
-        except (Exception, Paused):
-            """Ignore the error: the terminal event has reported it."""
+        except Paused:
+            """The terminal event has reported it."""
+        except Exception as error:  # the terminal event has its message, and only the log its traceback
+            logger.warning("run %s of the agent %s failed: %s", self.run.id, self._agent.name, error, exc_info=error)
 
 
 class _EventQueue:
@@ -494,7 +499,7 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_messages(input: Input) -> list[Message]:
-    if isinstance(input, str):
+    if input is None or isinstance(input, str):
         return [user(input)] if input else []
     if isinstance(input, Mapping) and "role" not in input and "messages" in input:
         raise MessageError('a run is given the list of messages itself, not a dict with them: run(state["messages"])')

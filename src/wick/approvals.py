@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from asyncio import Lock
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from inspect import isawaitable
 from math import inf
 from time import perf_counter, time
+from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
 from wick.constants import ASK_SECONDS
-from wick.decisions import Allow, Ask, Block, Question
+from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
-from wick.why import DispatchState, Why
+from wick.threads import ThreadWriter
+from wick.why import DispatchState, Why, diff_values
 
 logger = logging.getLogger(__name__)
 
 # The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
+# The id of the root run whose asker the calling code is part of. Such code may ask again without waiting for itself.
+_asking: ContextVar[str] = ContextVar("wick_asking", default="")
 
 
 async def request_approval(op: Operation[object], sealed: Operation[object], asks: Sequence[Ask]) -> Allow | Block:
@@ -42,8 +49,16 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
     logged = op.run.root.thread.answers.get(question.hash)
     answered_by = "user" if logged is None else str(logged.get("deputy", "user"))
-    op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000))
+    changed = _diff_answer(about.get("args", {}), answer)
+    op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000, changed))
     return answer
+
+
+def _diff_answer(args: dict[str, Any], answer: Allow | Block) -> dict[str, object] | None:
+    """Return the arguments that an approval changed, each with its old and new value."""
+    if isinstance(answer, Block) or not isinstance(answer.args, dict):  # the gate refuses others
+        return None
+    return diff_values({key: args[key] for key in args if key in answer.args}, answer.args) or None
 
 
 def new_question_id() -> str:
@@ -89,10 +104,10 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
     asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
     # Without an asker the writer waits for an answer, for as long as its store is configured to. Then the run pauses.
-    if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
+    if asker is None and writer is not None and (row := await writer.answer(question.id, expires - time())):
         return _accept_stored_answer(row, question)
-    if time() >= expires:
-        return Block(f"the question lapsed without an answer: {question.question}"), {"lapsed": True}
+    if asker is None and time() >= expires:
+        return _lapse(question)
     if asker is None and writer is not None:
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
@@ -102,6 +117,18 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
             run.root.agent, question.op.name,
         )  # fmt: skip
         return Block(f"no user is there to approve: {question.question}"), {}
+    async with _take_turn(run.root):
+        return await _call_asker(asker, writer, question, expires)
+
+
+async def _call_asker(
+    asker: Asker, writer: ThreadWriter | None, question: Question, expires: float
+) -> tuple[Allow | Block, dict[str, object]]:
+    """Return the answer of the agent's `ask` function, or the stored one of another process."""
+    if writer is not None and (row := await writer.answer(question.id, 0.0)):
+        return _accept_stored_answer(row, question)
+    if time() >= expires:
+        return _lapse(question)
     try:
         given = asker(question)
         answer = _parse_answer(await given if isawaitable(given) else given, question)
@@ -110,6 +137,24 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     if writer is not None and (row := await writer.answer(question.id, 0.0)):
         return _accept_stored_answer(row, question)
     return answer, {}
+
+
+def _lapse(question: Question) -> tuple[Block, dict[str, object]]:
+    return Block(f"the question lapsed without an answer: {question.question}"), {"lapsed": True}
+
+
+@asynccontextmanager
+async def _take_turn(root: Run) -> AsyncIterator[None]:
+    """Wait until the earlier questions of a run are answered: its user sees one at a time, in order."""
+    if _asking.get() == root.id:  # an agent that the asker itself runs
+        yield
+        return
+    async with root.scratch.setdefault(_take_turn, Lock()):
+        token = _asking.set(root.id)
+        try:
+            yield
+        finally:
+            _asking.reset(token)
 
 
 def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, object]]:

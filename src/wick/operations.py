@@ -666,7 +666,7 @@ class ToolUse(Operation[ToolResult], Injected):
         self.turns.mark_gated(self.number)
 
     async def before_asking(self) -> None:
-        await self.turns.wait_all_gated()
+        await self.turns.wait_all_gated(self.number)
 
 
 _MODELS = "models by name"  # of run.scratch

@@ -108,7 +108,6 @@ async def test_a_run_takes_a_text_a_message_or_messages(input: Any, said: list[M
         ([assistant("", tool_call()), user("well?")], "first answer the calls c1"),
         ([assistant("")], "needs content or tool calls"),
         (5, "a text, a message or a list of messages"),
-        (None, "a text, a message or a list of messages"),
         (b"hi", "a text, a message or a list of messages"),
     ],
 )
@@ -119,7 +118,7 @@ async def test_invalid_input_is_refused(input: Any, error: str) -> None:
         hello_agent().stream(input)
 
 
-@pytest.mark.parametrize("nothing", ["", [], Messages()])
+@pytest.mark.parametrize("nothing", [None, "", [], Messages()])
 async def test_empty_input_resumes_the_thread(nothing: Any) -> None:
     thread = Thread()
     thread.add(user("hi"))
@@ -442,13 +441,19 @@ async def test_a_stream_accepts_messages_while_running() -> None:
     assert stream.result.text == "ten"
 
 
-async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_raise() -> None:
+async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_raise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     error = ModelError("overloaded")
     stream = Agent(Scripted(error)).stream("hi")
     seen = [event async for event in stream]
     assert isinstance(seen[-1], Failed)
     assert seen[-1].to_json()["data"] == {"error": {"code": "model_error", "message": "overloaded"}}
     assert (stream.result.outcome, stream.result.reason, stream.result.error) == ("failed", "error", error)
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("WARNING", "wick.agent")
+    assert record.getMessage() == f"run {stream.run.id} of the agent agent failed: overloaded"
+    assert record.exc_info is not None and record.exc_info[1] is error
 
 
 async def test_a_stream_can_be_read_once() -> None:

@@ -280,6 +280,7 @@ async def test_an_answer_with_other_arguments_approves_exactly_those() -> None:
     assert len(user.questions) == 1
     assert seen == [{"text": "hi", "times": 1}, {"text": "better", "times": 1}]
     assert tool_result(result) == "better"
+    assert [row.changed for row in user.question.op.why if row.verdict == "approved"] == [{"text": ["hi", "better"]}]
     assert [entry["hash"] for entry in thread_entries(result.thread, "intent")] != [user.question.hash]
 
 
@@ -449,6 +450,35 @@ async def test_every_call_of_a_step_passes_the_gate_before_any_question() -> Non
     await Agent(model, tools=[echo], hooks=[slow], ask=user).run("go")
     assert sorted(order[:3]) == ["gate a", "gate b", "gate c"]
     assert sorted(order[3:]) == ["asked a", "asked b"]
+
+
+async def test_the_user_is_asked_one_question_at_a_time_in_the_order_of_the_calls() -> None:
+    order: list[str] = []
+
+    async def user(question: Any) -> bool:
+        order.append(f"asked {question.op.call.id}")
+        await asyncio.sleep(0.01)
+        order.append(f"answered {question.op.call.id}")
+        return True
+
+    calls = [tool_call(text=id, id=id) for id in "abc"]
+    thread = Thread()
+    agent = Agent(Scripted(tool_calls_reply(*calls), "done"), tools=[echo], hooks=[asking()], ask=user)
+    assert tool_results(await agent.run("go", thread=thread)) == ["a", "b", "c"]
+    assert order == [f"{event} {id}" for id in "abc" for event in ("asked", "answered")]
+    kinds = [entry.kind for entry in thread.entries if entry.kind in ("asked", "answered")]
+    assert kinds[:3] == ["asked"] * 3  # all are open in the log, for others that answer
+
+
+async def test_an_asker_may_run_an_agent_that_asks() -> None:
+    async def user(question: Any) -> bool:
+        if question.op.call.args["text"] == "inner":
+            return True
+        inner = Agent(Scripted(tool_calls_reply(tool_call(text="inner")), "yes"), tools=[echo], hooks=[asking()])
+        return (await inner.run("may it?", parent=question.op.run)).text == "yes"
+
+    agent = Agent(Scripted(tool_calls_reply(tool_call(text="outer")), "done"), tools=[echo], hooks=[asking()], ask=user)
+    assert tool_result(await asyncio.wait_for(agent.run("go"), 5)) == "outer"
 
 
 async def test_a_call_that_never_reaches_the_gate_blocks_no_other() -> None:

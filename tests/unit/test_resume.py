@@ -533,6 +533,16 @@ async def test_a_released_run_is_resumed() -> None:
     await store.close()
 
 
+async def test_an_unknown_thread_is_reported_with_the_owner_that_was_searched() -> None:
+    sessions = Sessions(InMemory())
+    await hello_agent(sessions).run("hi", thread="th_1", user="ada")
+    for call in (sessions.questions("th_1"), sessions.load("th_1"), sessions.answer("th_1", "ask_1", "allow")):
+        with pytest.raises(StoreError, match="no thread 'th_1' of the owner 'local'; pass owner=") as raised:
+            await call
+        assert (raised.value.code, raised.value.public) == ("not_found", "there is no thread 'th_1'")
+    assert await sessions.questions("th_1", owner="ada") == []
+
+
 async def test_a_run_paused_before_its_start_keeps_its_input() -> None:
     store = await kept_store()
 

@@ -40,7 +40,7 @@ _SCALARS = frozenset((*_PLAIN, str, float))
 def _refuse_change(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise Sealed(
         "this data is read-only: it is sealed or logged; change it in a before hook, as in @before(ToolUse), "
-        "or a copy by thaw()"
+        "or change a copy, such as dict(data)"
     )
 
 

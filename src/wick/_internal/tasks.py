@@ -23,23 +23,23 @@ _leftover: set[asyncio.Future[Any]] = set()
 class ToolUseOrder:
     """The execution order of the tool uses of one step, identified by number.
 
-    The guards decide about all uses before any waits for an approval, so that all questions are asked at once.
+    The guards decide about all uses before any waits for an approval, so that all questions are asked at once, in
+    the order of the calls.
     A use of a tool that runs `alone` waits for all earlier uses, and all later uses wait for it.
     """
 
-    __slots__ = ("_all_gated", "_alone", "_finished", "_gated")
+    __slots__ = ("_alone", "_asking", "_finished", "_gated")
 
     def __init__(self, alone: Sequence[bool] = (False,)) -> None:
         self._alone = alone
         self._gated: set[int] = set()
-        self._all_gated = asyncio.Event()
+        self._asking: list[tuple[int, asyncio.Future[None]]] = []  # uses that wait to ask; one may wait twice
         self._finished = [asyncio.Event() for _ in alone] if any(alone) else []
 
     def mark_gated(self, number: int) -> None:
         """Note that the guards have decided about a use, for or against it."""
         self._gated.add(number)
-        if len(self._gated) == len(self._alone):
-            self._all_gated.set()
+        self._release_questions()
 
     def mark_finished(self, number: int) -> None:
         """Note that a use has finished. A hook may have prevented that it reached the gate."""
@@ -47,9 +47,23 @@ class ToolUseOrder:
         if self._finished:
             self._finished[number].set()
 
-    async def wait_all_gated(self) -> None:
+    async def wait_all_gated(self, number: int) -> None:
         """Wait until the guards have decided about every use that has not finished before."""
-        await self._all_gated.wait()
+        waiting = asyncio.get_running_loop().create_future()
+        self._asking.append((number, waiting))
+        self._release_questions()
+        await waiting
+
+    def _release_questions(self) -> None:
+        if self._asking and len(self._gated) == len(self._alone):
+            # later in this iteration of the event loop: the last use asks right after its guards
+            asyncio.get_running_loop().call_soon(self._release_in_order)
+
+    def _release_in_order(self) -> None:
+        asking, self._asking = self._asking, []
+        for _, waiting in sorted(asking, key=lambda item: item[0]):
+            if not waiting.done():
+                waiting.set_result(None)
 
     async def wait_turn(self, number: int) -> None:
         """Wait until this use may run."""

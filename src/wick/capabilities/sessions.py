@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from pathlib import Path
 from time import time
@@ -85,8 +85,9 @@ class Sessions(Capability):
 
     async def load(self, id: str, *, owner: str = LOCAL) -> Thread:
         """Return a read-only copy of a stored thread; `agent.run(thread=id)` continues it."""
-        await self.store.head(owner, id)
-        return await load(self.store, owner, id)
+        with _naming_owner(owner):
+            await self.store.head(owner, id)
+            return await load(self.store, owner, id)
 
     async def threads(self, *, owner: str = LOCAL, **options: Any) -> Page:
         """Return a page of an owner's threads, the latest first; see `Store.list`."""
@@ -110,11 +111,13 @@ class Sessions(Capability):
         queued = user(message) if isinstance(message, str) else message
         if queued.role != "user":
             raise ConfigError(f"only a message of the user can be sent to a thread, not a message of the {queued.role}")
-        return await self.store.enqueue(owner, id, queued.to_json())
+        with _naming_owner(owner):
+            return await self.store.enqueue(owner, id, queued.to_json())
 
     async def questions(self, id: str, *, owner: str = LOCAL) -> Sequence[FrozenDict]:
-        """Return the open questions of a thread, each with its `id`, `question` and subject."""
-        waiting = {row.data["id"] for row in await self.store.inbox(owner, id) if row.kind == "answer"}
+        """Return the open questions of a thread, as read-only dicts with `id`, `question`, `tool`, `args` and more."""
+        with _naming_owner(owner):
+            waiting = {row.data["id"] for row in await self.store.inbox(owner, id) if row.kind == "answer"}
         thread = await self.load(id, owner=owner)
         return [question for key, question in thread.questions.items() if key not in waiting]
 
@@ -167,6 +170,18 @@ class Sessions(Capability):
     async def close(self) -> None:
         """Close the store's files and connections; they are reopened on demand."""
         await self.store.close()
+
+
+@contextmanager
+def _naming_owner(owner: str) -> Iterator[None]:
+    """Add the owner to the error about an unknown thread. Users of a server do not see it."""
+    try:
+        yield
+    except StoreError as error:
+        if error.code != "not_found" or "owner=" in str(error):
+            raise
+        hint = f"{error} of the owner {owner!r}; pass owner=, the same as user= of its run"
+        raise StoreError(hint, error.code, public=error.public) from None
 
 
 def _has_lapsed(asked: FrozenDict) -> bool:

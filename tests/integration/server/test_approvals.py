@@ -57,6 +57,18 @@ async def test_yes(client: aiohttp.ClientSession) -> None:
     assert output(await read_events(stream)) == {"output": "paid 500", "error": ""}
 
 
+@pytest.mark.parametrize("args", [{"amount": "much"}, {}])
+async def test_args_that_do_not_fit_leave_the_question_open(
+    client: aiohttp.ClientSession, args: dict[str, Any]
+) -> None:
+    stream, asked = await ask(client, "th_1")
+    refused = await decide(client, asked["id"], 422, choice="allow", args=args)
+    assert refused["error"]["code"] == "invalid_args"
+    assert "amount" in refused["error"]["message"]
+    await decide(client, asked["id"], choice="allow", args={"amount": 7})
+    assert output(await read_events(stream)) == {"output": "paid 7", "error": ""}
+
+
 async def test_no_and_why(client: aiohttp.ClientSession) -> None:
     stream, asked = await ask(client, "th_1")
     await decide(client, asked["id"], choice="deny", words="ask me tomorrow", thread_id="th_1")

@@ -68,7 +68,7 @@ async def test_exclusive_work_runs_alone_and_the_order_is_kept(alone: str, order
 
 async def test_all_waiters_pass_after_the_last_one() -> None:
     mine = ToolUseOrder([False] * 3)
-    waiting = asyncio.create_task(mine.wait_all_gated())
+    waiting = asyncio.create_task(mine.wait_all_gated(0))
     for number in (2, 0, 0):
         mine.mark_gated(number)
         await asyncio.sleep(0)
@@ -77,11 +77,23 @@ async def test_all_waiters_pass_after_the_last_one() -> None:
     await waiting
 
 
+async def test_waiters_pass_in_the_order_of_their_numbers() -> None:
+    mine, passed = ToolUseOrder([False] * 3), list[int]()
+
+    async def decide(number: int) -> None:
+        mine.mark_gated(number)
+        await mine.wait_all_gated(number)
+        passed.append(number)
+
+    await asyncio.gather(decide(1), decide(0), decide(2))
+    assert passed == [0, 1, 2]
+
+
 async def test_one_alone_has_no_one_to_wait_for() -> None:
     mine = ToolUseOrder()
     await mine.wait_turn(0)
     mine.mark_gated(0)
-    await mine.wait_all_gated()
+    await mine.wait_all_gated(0)
 
 
 # -- side by side -----------------------------------------------------------------------------------------------------

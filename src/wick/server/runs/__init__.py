@@ -27,7 +27,7 @@ from wick.agent import Agent
 from wick.api.types import RunStatus
 from wick.capabilities.sessions import Choice, Sessions
 from wick.constants import STALLED_SECONDS
-from wick.errors import TEMPORARY, StoreError
+from wick.errors import TEMPORARY, InvalidArgs, StoreError
 from wick.messages import Message
 from wick.operations import Result
 from wick.protocols import Lease, Store, Summary, refused_part
@@ -47,6 +47,7 @@ from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
 from wick.threads import Thread
+from wick.tools import find_tool
 
 logger = logging.getLogger("wick.server")
 
@@ -467,8 +468,10 @@ class Runs:
         """Answer a question of a thread and resume its run. The first answer counts."""
         self._check_open()
         asked = (await self.sessions.load(thread, owner=user.id)).questions.get(question)
-        await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
         head = await self.store.head(user.id, thread)
+        if args is not None and asked is not None and choice != "deny":
+            await self._check_args(user, head, asked, args)
+        await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
         if "agent" not in head.meta:
             return  # a thread of the command line: its lease holder resumes it
         if choice == "allow_always" and asked is not None:
@@ -479,6 +482,23 @@ class Runs:
             await retry_store(lambda: self.resume_thread(user, head))
         except StoreError as error:  # the answer is stored: the run is resumed later
             logger.warning("the answered run of thread %s is resumed later: %s", thread, error)
+
+    async def _check_args(self, user: User, head: Summary, asked: Mapping[str, Any], args: Mapping[str, Any]) -> None:
+        """Refuse changed arguments that do not fit the tool, so that the question stays open. The gate checks others.
+
+        The tools of subagents, and those that are found while a run is running, are not known here.
+        """
+        if "agent" not in head.meta or asked.get("run") != head.run:
+            return
+        agent = (await self.registry.get_agent(user, thread_agent(head))).agent
+        tool = find_tool(str(asked.get("tool", "")), {tool.name: tool for tool in agent.tools})
+        if tool is None:
+            return
+        try:
+            await tool.prepare(args)
+            tool.validate(args)
+        except InvalidArgs as problem:
+            raise ApiError(422, "invalid_args", f"{problem}; the question is still open") from None
 
     async def fork(self, user: User, thread: str, at: int | None, title: str, new_agent: str = "") -> Summary:
         """Fork a thread after an entry. A run that was open there is ended as cancelled in the fork."""
