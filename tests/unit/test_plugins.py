@@ -137,6 +137,11 @@ def test_a_model_provider() -> None:
     assert resolve("acme:large").name == "acme:large"
 
 
+def test_an_unknown_key_of_a_model_names_the_provider_and_the_closest_key() -> None:
+    with pytest.raises(ConfigError, match=r"no key 'api_kee' for a model of acme; did you mean 'api_key'\?"):
+        resolve({"provider": "acme", "model": "large", "api_kee": "k"})
+
+
 async def test_names_of_wick_cannot_be_taken_over(write: Callable[[str], Path]) -> None:
     assert isinstance(resolve({"provider": "openai", "model": "m", "api_key": "k"}), OpenAI)
     config = load(write("model: demo\ntools: [calculate]\nbackend: state\n"))

@@ -185,7 +185,7 @@ class _Ledger:
         del self.reservations[hold.call]
 
 
-_REFUSAL = "the next question may take {}; of {}, {} are spent and {} set aside"
+_REFUSAL = "the next model call may take {}; of {}, {} are spent and {} reserved"
 
 
 @lru_cache(maxsize=1_024)

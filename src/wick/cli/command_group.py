@@ -21,6 +21,9 @@ class CommandGroup(click.Group):
         if " " in name and ctx.parent is None:
             raise click.UsageError(f"there is no command {name!r}; to send a prompt, use: wick run {quote(name)}", ctx)
         commands = self.list_commands(ctx)
+        if "check" in commands and name.endswith((".yaml", ".yml")):  # a file, as in `wick agents agents.yaml`
+            hint = f"did you mean {ctx.command_path} check {name}?"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
         hint = suggest_word(name, [*commands, *list_options(ctx)]) or f"the commands are {', '.join(commands)}"
         raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
 

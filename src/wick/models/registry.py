@@ -80,7 +80,7 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         vars(chosen)["why"] = why
         return chosen
     if provider == "local":
-        return _create_client(_load_client(provider), model, options)
+        return _create_client(provider, _load_client(provider), model, options)
     if provider in _CLIENTS:
         return _create_served(provider, model, options)
     if (plugin := find_plugin("wick.models", provider)) is None:
@@ -96,15 +96,20 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
     elif provider in _CLIENTS and not options.keys() <= {"base_url", "api_key"}:
-        parameters = inspect.signature(_load_client(provider)).parameters.values()
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-            return
-        known = ["provider", *(parameter.name for parameter in parameters)]
-        for key in options:
-            if key not in known:
-                close = get_close_matches(str(key), known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
-                raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
+        _check_keys(provider, _load_client(provider), options)
+
+
+def _check_keys(provider: str, client: Callable[..., Model], options: Options) -> None:
+    """Raise ConfigError for a key that is not a parameter of a client, with the closest one."""
+    parameters = inspect.signature(client).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = ["provider", *(parameter.name for parameter in parameters)]
+    for key in options:
+        if key not in known:
+            close = get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+            raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
 
 
 _TEXTS = "provider model base_url api_key name version api_version project location region profile".split()
@@ -278,14 +283,16 @@ def _create_served(provider: str, model: str, options: Options) -> Model:
     if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in chain(*headers.items())):
         raise ConfigError("the 'headers' of a model's spec must be strings, as in {'x-team': 'search'}")
     options = {**options, "limits": limits} if "limits" in options else options
-    return _create_client(_load_client(provider), model, options)
+    return _create_client(provider, _load_client(provider), model, options)
 
 
-def _create_client(client: Callable[..., Model], model: str, options: Options) -> Model:
+def _create_client(provider: str, client: Callable[..., Model], model: str, options: Options) -> Model:
+    """Create a client; raise ConfigError if its parameters do not fit the options of a spec."""
+    _check_keys(provider, client, options)
     try:
         inspect.signature(client).bind(model, **options)
     except TypeError as error:
-        raise ConfigError(f"the model {model!r} cannot be created: {error}") from None
+        raise ConfigError(f"the model {provider}:{model} cannot be created: {error}") from None
     return client(model, **options)
 
 
@@ -294,7 +301,7 @@ def _create_client(client: Callable[..., Model], model: str, options: Options) -
 
 def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
     """Create a model of an installed package. Its entry point is called like a client."""
-    created = _create_client(plugin.load(), model, options)
+    created = _create_client(plugin.name, plugin.load(), model, options)
     if not hasattr(created, "stream"):
         raise plugin.build_error("is not a model: it has no method stream")
     return created

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from wick.errors import ConfigError, ModelError
 from wick.models import scripted
 from wick.protocols import Model
 from wick.testing.cassette import Cassette, session
@@ -59,9 +60,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    result = yield
-    for model in (*(scripted.watched or ()), *(session.cassettes or ())):
-        model.check()
+    """Fail a test with one sentence, without a traceback, if a request had no recorded reply or a reply is unused."""
+    try:
+        result = yield
+    except Exception as error:
+        changed = [problem for cassette in session.cassettes or () for problem in cassette.changed]
+        if isinstance(error, ModelError) and str(error) in changed:
+            pytest.fail(str(error), pytrace=False)
+        for problem in changed[:1]:
+            error.add_note(problem)
+        raise
+    try:
+        for model in (*(scripted.watched or ()), *(session.cassettes or ())):
+            model.check()
+    except AssertionError as error:
+        pytest.fail(str(error), pytrace=False)
     return result
 
 
@@ -90,6 +103,9 @@ def cassette(request: pytest.FixtureRequest) -> NewCassette:
         taken.add(path)
         has_folder = "tmp_path" in request.fixturenames
         folders = {str(request.getfixturevalue("tmp_path")): "{tmp_path}"} if has_folder else {}
-        return Cassette(path, model, replace={**folders, **(replace or {})})
+        try:
+            return Cassette(path, model, replace={**folders, **(replace or {})})
+        except ConfigError as error:
+            pytest.fail(str(error), pytrace=False)
 
     return create

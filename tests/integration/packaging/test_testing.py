@@ -15,7 +15,12 @@ ROOT = Path(__file__).parents[3]
 def outcomes(folder: Path, source: str, *options: str) -> tuple[dict[str, str], str]:
     """Return the outcome of each test of a file, and the output."""
     (folder / "test_it.py").write_text(source)
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src")}
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "COLUMNS": "300",
+    }
     plugins = ["-p", "wick.testing.plugin", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider"]
     asked = ["-rA", "-q", "-o", "asyncio_mode=auto", *plugins, *options]
     command = [sys.executable, "-m", "pytest", *asked, "test_it.py"]
@@ -138,10 +143,36 @@ def test_cassettes_are_recorded_and_played(tmp_path: Path) -> None:
     ]
     assert "-- user: Hello." in printed and "+- user: Hello!" in printed
     assert "1 of the 2 replies in" in printed
+    assert "FAILED test_it.py::TestGroup::test_two_models - Failed: request 1 has no recorded reply in" in printed
+    assert "FAILED test_it.py::test_several - Failed: 1 of the 2 replies in" in printed
+    assert "Traceback" not in printed and "loop.py" not in printed and "def test_" not in printed
 
     assert {*outcomes(tmp_path, changed, "--wick-record")[0].values()} == {"PASSED"}
     text = (tmp_path / "cassettes" / FILES[5]).read_text()
     assert "user: a" in text and "user: b" not in text
+
+
+HANDLES_ERRORS = """
+from wick import Agent
+
+def ask(model):
+    try:
+        return Agent(model).run_sync("Hello.").text
+    except Exception:
+        return ""
+
+def test_text(cassette):
+    assert ask(cassette("demo")) == "never"
+"""
+
+
+def test_a_failed_assertion_names_the_missing_reply(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, HANDLES_ERRORS, "--wick-record")[0] == {
+        "test_text": "FAILED"
+    }  # an assertion, not a cassette
+    became, printed = outcomes(tmp_path, HANDLES_ERRORS.replace("Hello.", "Good morning."))
+    assert became == {"test_text": "FAILED"}
+    assert "assert '' == 'never'" in printed and "+- user: Good morning." in printed
 
 
 def test_pytest_finds_the_plugin_by_itself() -> None:

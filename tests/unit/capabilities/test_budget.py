@@ -103,8 +103,8 @@ async def test_used_tokens_are_charged_and_reservations_released() -> None:
 async def test_a_call_over_budget_is_not_made() -> None:
     budget, model = Budget(tokens=1_000, reserve=400), Metered([Usage(300, 300), Usage(1, 1)])
     result = await Agent(model, tools=[echo], hooks=[budget]).run("go")
-    assert reason(result).startswith("budget: the next question may take ")
-    assert reason(result).endswith("of 1,000 tokens, 600 tokens are spent and 0 tokens set aside")
+    assert reason(result).startswith("budget: the next model call may take ")
+    assert reason(result).endswith("of 1,000 tokens, 600 tokens are spent and 0 tokens reserved")
     assert len(model.took) == 1
     assert budget.spent == Amount(600)
 
@@ -129,7 +129,7 @@ async def test_max_tokens_is_the_remaining_output() -> None:
 async def test_dollars() -> None:
     budget, model = Budget(dollars=0.02, reserve=1_000), Metered([Usage(1_000, 500)] * 5, SONNET)
     result = await Agent(model, tools=[echo], hooks=[budget]).run("go")
-    assert reason(result).startswith("budget: the next question may take $0.015")
+    assert reason(result).startswith("budget: the next model call may take $0.015")
     assert "of $0.02, $0.0105" in reason(result)
     assert budget.spent == Amount(1_500, price(SONNET, Usage(1_000, 500)) or Decimal(0))
 

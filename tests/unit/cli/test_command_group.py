@@ -20,6 +20,7 @@ from wick.cli.root_command import WRONG, wick
         ("version", "there is no command 'version'; did you mean --version?"),
         ("threads lst", "there is no command 'lst'; did you mean list?"),
         ("approvals alow", "there is no command 'alow'; did you mean allow?"),
+        ("agents agents.yaml", "there is no command 'agents.yaml'; did you mean wick agents check agents.yaml?"),
         ("'What is this?'", "to send a prompt, use: wick run 'What is this?'"),
         ('"What\'s $HOME?"', "use: wick run 'What'\"'\"'s $HOME?'"),
         ("xyzzy", "there is no command 'xyzzy'; the commands are agents, approvals, chat"),

@@ -20,6 +20,10 @@ from wick.cli.terminal.output import JSON, print_json, print_table, show_status,
 from wick.config import Config
 
 FILE = "agents.yaml"
+SESSIONS_NOTE = (
+    "`sessions` is used by programs that load this file; wick run stores threads in the data folder, "
+    "and wick serve in the `store` of its settings"
+)
 
 
 @click.group("agents", cls=CommandGroup)
@@ -76,6 +80,8 @@ def check(file: Path, as_json: bool) -> None:
         print_json({"file": str(file), "problems": [asdict(problem) for problem in problems], "agents": agents})
     else:
         _print_text_report(file, problems, onions)
+        if config is not None and any(part.options.get("sessions") for part in config.agents.values()):
+            click.echo(SESSIONS_NOTE, err=True)
     sys.exit(WRONG if problems else DONE)
 
 

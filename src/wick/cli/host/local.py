@@ -78,6 +78,7 @@ class LocalHost(LocalThreads):
         self._data = data.absolute()
         self.folder, self._spec, self._overrides, self._grants = folder.absolute(), agent, overrides, Grants(data)
         self._selected: SelectedAgent | None = None
+        self._has_own_store = False  # the agent's file names a store, which is not used here
         self._agent: Agent | None = None
 
     @property
@@ -101,6 +102,7 @@ class LocalHost(LocalThreads):
             self._selected = SelectedAgent(self._spec, str(self.folder), self._overrides)
             part = self._selected.part
             key = str(self.folder), self._agent_key(part)
+            self._has_own_store = bool(part.options.get("sessions"))
             part.options = {**part.options, "sessions": False}
             for agent in self._selected.config.agents.values():
                 agent.private = ProcessFiles({str(self._data): "the data folder of wick"})
@@ -168,12 +170,17 @@ class LocalHost(LocalThreads):
             with suppress(StoreError):  # the run reports it
                 self._select_agent_of(await self.store.head(LOCAL, thread))
         self._current_agent()
-        return [*self._warn_about_workspace(), *self._warn_about_hooks()]
+        return [*self._warn_about_workspace(), *self._warn_about_store(), *self._warn_about_hooks()]
 
     def _warn_about_workspace(self) -> list[str]:
         if not (reason := self.selected.no_workspace):
             return []
         return [f"no workspace, so no files and commands: {reason}; change to a project folder, or use --folder"]
+
+    def _warn_about_store(self) -> list[str]:
+        if not self._has_own_store:
+            return []
+        return [f"`sessions` of the file is not used here: threads of this command are in {self._data / 'threads.db'}"]
 
     def _warn_about_hooks(self) -> list[str]:
         if skipped := self.selected.skipped_hooks:

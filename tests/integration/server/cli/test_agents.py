@@ -54,6 +54,16 @@ def test_a_file_that_is_right_is_drawn(tmp_path: Path) -> None:
     assert ("tool_use", "look") in [(ring["operation"], ring["hook"]) for ring in told["agents"]["coder"]]
 
 
+def test_the_store_of_a_file_is_not_used_by_commands(tmp_path: Path) -> None:
+    wick = WickCommand(tmp_path)
+    wick.write("agents.yaml", "model: demo\nsessions: {store: ./mine}\n")
+    checked, ran = wick("agents", "check"), wick("run", "Hello.", "--agent", "agents.yaml")
+    assert checked.code == 0 and checked.err.startswith("`sessions` is used by programs that load this file; wick run")
+    assert ran.code == 0 and "`sessions` of the file is not used here: threads of this command are in" in ran.err
+    wick.write("agents.yaml", "model: demo\n")
+    assert "sessions" not in wick("agents", "check").err + wick("run", "Hello.", "--agent", "agents.yaml").err
+
+
 def test_the_example_is_right(here: HostCommand) -> None:
     assert here("agents", "check", str(ROOT / "examples" / "agents.yaml")).code == 0
 
