@@ -118,7 +118,7 @@ async def read(asked: dict[str, Any]) -> dict[str, Any]:
         await asyncio.wait_for(asyncio.gather(*(one.answered.wait() for one in opened)), 120)
         await asyncio.sleep(asked.get("settle", 1.0))
         clock = begin(tally)
-    health = asyncio.create_task(ask_health(asked["port"], tally))
+    health = asyncio.create_task(ask_health(asked["port"], tally) if asked.get("health", True) else asyncio.sleep(0))
     await (asyncio.gather(*(one.gone.wait() for one in opened)) if whole else asyncio.sleep(asked["seconds"]))
     tally.counting, seconds, spent = False, monotonic() - clock[0], process_time() - clock[1]
     health.cancel()

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import clock_gettime, perf_counter
+from time import clock_gettime, perf_counter, sleep
 from typing import IO, Any, cast
 
 import measure
@@ -31,6 +31,7 @@ SCHEDULED = 2  # which of a process's clocks: the time that it was given
 
 # What we aim for.
 STREAMS, LATE_MS, TIMES_BARE, HELD_MB, HEALTH_MS = 2_000, 100.0, 3.0, 250.0, 100.0
+IDLE_MS, WAITING_MS = 2.0, 5.0
 
 
 # -- a server and its readers ---------------------------------------------------------------------------------------
@@ -156,6 +157,26 @@ def idle(server: Served, threads: int, streams: int) -> Rows:
     return [*rows, {"group": "memory", "case": both, "count": 1, "megabytes": seen["megabytes"], "kb_each": None}]
 
 
+def waiting(server: Served, runs: int, seconds: float) -> Rows:
+    """The CPU of a server that does nothing, and of one with so many runs whose model does not answer yet."""
+    readers(server, streams=20, words="1 0", seconds=0)  # all that is loaded on first use
+    sleep(5)
+    rows = [_busy("nothing", 0, server, seconds)]
+    words = f"1 {int(runs / 100 + 3 * seconds + 30)}"  # the seconds until the model answers
+    seen = readers(server, streams=runs, words=words, ramp=runs / 100, seconds=seconds, settle=10.0, health=False)
+    cost = seen["server_cpu"] * 1000 / seen["seconds"]
+    rows.append({"group": "idle", "case": "waiting runs, each with a reader", "count": runs, "ms_per_second": cost})
+    sleep(2)  # the readers disconnect
+    return [*rows, _busy("waiting runs", runs, server, seconds)]
+
+
+def _busy(case: str, count: int, server: Served, seconds: float) -> dict[str, Any]:
+    cpu, began = server.cpu, perf_counter()
+    sleep(seconds)
+    cost = (server.cpu - cpu) * 1000 / (perf_counter() - began)
+    return {"group": "idle", "case": case, "count": count, "ms_per_second": cost}
+
+
 def _memory(case: str, count: int, before: float, after: float) -> dict[str, Any]:
     return {"group": "memory", "case": case, "count": count, "megabytes": after,
             "kb_each": (after - before) * 1024 / count}  # fmt: skip
@@ -187,7 +208,13 @@ def goals(rows: Rows) -> Rows:
         _goal(f"{most:,} streams: p99 of /health, ms", wick["health_p99_ms"], HEALTH_MS),
         _goal("CPU for an event, times the bare response", wick["us"] / bare["us"] if bare["us"] else 0.0, TIMES_BARE),
         _goal(f"MB with {found['memory'][-1]['case']}", found["memory"][-1]["megabytes"], HELD_MB),
+        _goal("idle: ms of CPU a second", found["idle"][0]["ms_per_second"], IDLE_MS),
+        _goal("waiting runs: ms of CPU a second more", _more(found["idle"]), WAITING_MS),
     ]
+
+
+def _more(idle: Rows) -> float:
+    return float(idle[-1]["ms_per_second"] - idle[0]["ms_per_second"])
 
 
 def _goal(case: str, figure: float, goal: float, *, least: bool = False) -> dict[str, Any]:
@@ -218,6 +245,8 @@ def tell(rows: Rows) -> None:
     measure.table(
         "memory", ("", "how many", "MB", "kB each"), measure.pick(found["memory"], "count", "megabytes", "kb_each")
     )
+    heads = ("", "how many", "ms of CPU a second")
+    measure.table("idle", heads, measure.pick(found["idle"], "count", "ms_per_second"))
     said = [[row["case"], row["figure"], row["goal"], "met" if row["met"] else "MISSED"] for row in found["goal"]]
     measure.table("goals", ("", "figure", "goal", ""), said)
 
@@ -231,6 +260,8 @@ def measured(folder: Path, quick: bool) -> Rows:
             rows.append(burst(server, 4 if quick else 50, 100 if quick else 1_000))
     with served("wick", folder) as server:
         rows += idle(server, 40 if quick else 10_000, 40 if quick else 1_000)
+    with served("wick", folder) as server:
+        rows += waiting(server, 40 if quick else 1_000, 3 if quick else 20)
     return rows + goals(rows)
 
 
