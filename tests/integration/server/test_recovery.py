@@ -145,7 +145,7 @@ async def test_a_run_with_missing_guards_waits_for_them(tmp_path: Path, gate: Ga
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
     bare = sample_agents(gate)
-    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, without a question
+    bare["payer"] = bare["payer"]._copy(hooks=())  # the same, without a question
     async with host_server(tmp_path, agents=bare, grace=0) as server, open_client(server) as client:
         await server.service._recovery.stop()  # it would try again and again
         (waiting,) = (await get_json(client, "/approvals"))["approvals"]
