@@ -150,7 +150,7 @@ export function keepAddress(): void {
   addEventListener("popstate", () => {
     const { thread, panel } = readAddress();
     if (!app.get().me) return;
+    if (thread !== app.get().thread) void openThread(thread); // first: the address follows the thread at once
     patchApp({ panel });
-    if (thread !== app.get().thread) void openThread(thread);
   });
 }
