@@ -286,7 +286,7 @@ def test_a_guard_for_a_tool_that_is_not_there_is_refused() -> None:
         ({"provider": "openai", "model": "x", "base_ulr": "y"}, "no key 'base_ulr' .* did you mean 'base_url'?"),
         ({"provider": "anthropic", "model": "x", "zzz": 1}, "no key 'zzz' for a model of anthropic; the keys are"),
         ({"model": "demo", "api_key": "x"}, "'demo' says it all"),
-        ({"model": 7}, "must be a text"),
+        ({"model": 7}, "must be a string"),
     ],
 )
 def test_a_model_that_is_not_there_is_refused_when_the_agent_is_made(model: Any, words: str) -> None:
