@@ -237,7 +237,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 async def test_a_folder_in_its_place(tmp_path: Path) -> None:
     store = Sqlite(tmp_path)
-    with assert_refused("unavailable"):
+    with assert_refused("invalid"):
         await store.create("ada", "t")
     await store.close()
 
