@@ -45,7 +45,7 @@ lint: $(ready) ## check style, types and layers
 fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
 	$(python) -m ruff format
-	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install prettier --write --log-level warn .; fi
+	@if scripts/find-node; then make --no-print-directory $(modules) && cd ui && npx --no-install prettier --write --log-level warn .; fi
 
 bench: $(ready) ## measure the loop, the model clients, the backends, hook programs, the stores, evals and the server
 	$(python) bench/loop.py

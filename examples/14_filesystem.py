@@ -39,7 +39,7 @@ print(sorted(files), repr(files["add.sh"]))
 # edit_file: {"path":"add.sh","replacements":1,"bytes_written":29}
 # execute: {"stdout":"passed\n","stderr":"","exit_code":0}
 # grep: {"matches":[{"file":"add.sh","line":1,"text":"add() { echo $(($1 + $2)); }"}],"truncated":false}
-# execute: … it with read_file, offset and limit, or search it with grep)
+# execute: … t with read_file, offset and limit, or search it with grep"}
 # read_file: 50000
 # 50001
 # ['add.sh', 'test.sh'] 'add() { echo $(($1 + $2)); }\n'

@@ -30,6 +30,7 @@ BEARER = f"Bearer {ADMIN}"
 
 # The kind of a private id, by the path up to it.
 WHOSE: Mapping[str, str] = {
+    "/evals/{name}": "eval",
     "/agents/{id}": "agent",
     "/agents/{id}/permissions/grants/{grant}": "grant",
     "/agents/tools/{name}": "tool",

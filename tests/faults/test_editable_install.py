@@ -302,7 +302,7 @@ def test_a_finder_leads_to_no_module_that_wick_imports(tmp_path_factory: pytest.
 def test_a_module_that_was_imported_from_a_workspace_is_refused(on_path: Project) -> None:
     (on_path.imported / "sitecustomize.py").touch()
     done = on_path.wick("run", "--model", "demo", "hello")
-    assert done.returncode != 0 and "move that out of the workspace" in done.stderr
+    assert done.returncode == 0 and "so the agent could change code" in done.stderr, done.stderr  # without a workspace
 
 
 def test_a_configured_module_is_refused_inside_a_workspace_and_found_outside(project: Project) -> None:
@@ -373,7 +373,7 @@ def test_wick_works_in_its_own_checkout_and_does_not_change_itself(tmp_path: Pat
     assert told.count("wick is imported from") == 1
     assert (project.folder / "README.md").read_text() == "new\n"
     done = project.wick("run", "--model", "demo", "hello", folder=project.imported)
-    assert done.returncode != 0 and "the folder that wick is imported from" in done.stderr
+    assert "so the agent could change code" in done.stderr, done.stderr  # it runs without a workspace
 
 
 @needs_bubblewrap

@@ -179,7 +179,7 @@ def test_skipped_blocks_state_a_reason() -> None:
         for _, line, _, body in code_blocks(page, "python"):
             compile("\n" * (line - 1) + body, page, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     theirs = [about for page, about in skipped if page.parent.name == "coming-from"]
-    assert len(skipped) - len(theirs) <= 10, "run it, or say more in prose"
+    assert len(skipped) - len(theirs) <= 15, "run it, or say more in prose"
 
 
 def _lines(text: str) -> list[str]:

@@ -194,7 +194,7 @@ from wick.events import ChatModelStream
 
 url, token = sys.argv[1:]
 page = urlopen(url).read().decode()
-script = page.partition('src="')[2].partition('"')[0]
+script = page.partition('src="')[2].partition('"')[0].removeprefix(".")
 print("page", '<div id="root">' in page, len(urlopen(url + script).read()) > 100_000)
 with SyncClient(url, token) as client:
     stream = client.stream("default", "What can you do?")

@@ -156,7 +156,7 @@ async def test_the_page_loads_no_external_resources(here: InProcessServer) -> No
             async with ada.get(name) as answer:
                 text = await answer.text()
                 assert answer.status == 200 and answer.content_type == "text/html"
-            assert not re.search(r"https?://|<script(?![^>]*\bsrc=\"/(?:static|assets)/)|\son\w+=|style=", text)
+            assert not re.search(r"https?://|<script(?![^>]*\bsrc=\"\.?/(?:static|assets)/)|\son\w+=|style=", text)
             for path in re.findall(r"(?:src|href)=\"(/(?:static|assets)/[^\"]+)\"", text):
                 async with ada.get(path) as answer:
                     kept = "immutable" in answer.headers["Cache-Control"]
