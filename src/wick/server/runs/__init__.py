@@ -493,8 +493,6 @@ class Runs:
         agent = (await self.registry.get_agent(user, thread_agent(head))).agent
         tool = find_tool(str(asked.get("tool", "")), {tool.name: tool for tool in agent.tools})
         if tool is None or tool.name == "ask_user":  # the answer to a question is not an argument of the tool
-            tool is None or tool.name == "ask_user"
-        ):  # the answer to a question of `ask_user` is not an argument of the tool
             return
         try:
             await tool.prepare(args)
