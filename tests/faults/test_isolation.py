@@ -200,7 +200,7 @@ async def _with_her_ids(
     hers = await ask_all(url, [row.request(*headers, ids=ids) for row, ids in tries])
     none = await ask_all(url, [row.request(*headers, ids=_like(ids, row)) for row, ids in tries])
     for (row, ids), answer, other in zip(tries, hers, none, strict=True):
-        wanted = 403 if "tool" in row.kinds and who.startswith("bob") else 404
+        wanted = 403 if {"tool", "eval"} & {*row.kinds} and who.startswith("bob") else 404  # for operators
         same = answer.status == other.status == wanted and _without(answer, ids) == _without(other, _like(ids, row))
         tally.check(same, f"{row}, {who}: {answer.status} {answer.body[:200]!r}, of nobody's: {other.body[:200]!r}")
 
