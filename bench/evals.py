@@ -1,4 +1,4 @@
-"""What running evals costs: cases in a minute with recorded replies, by the number of jobs and the size of a case.
+"""Measure evals: cases per minute with recorded replies, by the number of jobs and the size of a case.
 
     python bench/evals.py            # 1,000 cases of each kind, about half a minute
     python bench/evals.py --quick    # a few seconds

@@ -20,7 +20,7 @@ GUIDE = ROOT / "docs" / "guide"
 
 
 def signature(name: str, value: Any, hidden: Container[str] = ()) -> str:
-    """How a class or a function is called, as a block of code. Parameters in `hidden` are left out."""
+    """Return the signature of a class or a function as a block of code. Parameters in `hidden` are left out."""
     try:
         own = inspect.signature(value)
     except (TypeError, ValueError):

@@ -515,7 +515,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
     run: Run  # the run
     call: ToolCall  # the call as the model made it
-    tool: Tool | None  # the tool; None if there is none of that name
+    tool: Tool | None  # the tool; None for an unknown name
     args: dict[str, Any]  # the validated arguments, as JSON data
     turns: ToolUseOrder = field(default_factory=ToolUseOrder, repr=False)
     number: int = 0

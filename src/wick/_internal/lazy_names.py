@@ -40,7 +40,7 @@ def suggest_names(
 
 
 def _refuse_name(package: str, name: str, names: Iterable[str], words: Mapping[str, str]) -> NoReturn:
-    """Raise an ImportError with a suggestion, or an AttributeError if there is none.
+    """Raise an ImportError with a suggestion, or an AttributeError without one.
 
     In `from package import name`, Python replaces the text of an AttributeError by its own.
     """

@@ -98,7 +98,7 @@ def _describe_file(path: Path, changed_ns: int, size: int) -> EvalReportInfo | N
 
 
 def load_report(data: Path, name: str) -> EvalReport:
-    """Return a stored report; raise a StoreError if there is none of that name."""
+    """Return a stored report; raise a StoreError for an unknown name."""
     missing = StoreError(f"there is no eval report {name!r}", "not_found")
     if not _NAME.fullmatch(name):
         raise missing

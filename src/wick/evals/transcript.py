@@ -33,7 +33,7 @@ class TranscriptCall:
 
 @dataclass(frozen=True, slots=True)
 class EvalTranscript:
-    """What an agent did in one case. Custom scorers get it."""
+    """The transcript of one case: calls, texts and usage of the agent. Custom scorers get it."""
 
     case: str
     input: Sequence[Message]

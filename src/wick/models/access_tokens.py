@@ -86,7 +86,7 @@ class GoogleTokens:
         return f"<GoogleTokens {self.path}>"
 
     async def __call__(self) -> str:
-        """Return a token that is valid for some time; fetch one if there is none.
+        """Return a token that is valid for some time; fetch one if necessary.
 
         Concurrent requests of an event loop wait for one fetch. If it fails, a token that has not expired is returned.
         """

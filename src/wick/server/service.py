@@ -154,7 +154,7 @@ class Service:
 
 
 def describe_auto() -> str:
-    """Return the model that `auto` selects with the reason, or why there is none."""
+    """Return the model that `auto` selects with the reason, or why no model is available."""
     try:
         return f"auto: {getattr(Agent('auto').model, 'why', '')}"
     except WickError as error:

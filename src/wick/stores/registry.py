@@ -44,7 +44,7 @@ def find_scheme(address: str) -> str:
 
 
 def find_store_plugin(address: str) -> Plugin:
-    """Return the plugin for the scheme of an address; raise a ConfigError if there is none."""
+    """Return the plugin for the scheme of an address; raise a ConfigError for an unknown scheme."""
     scheme = find_scheme(address)
     if (plugin := find_plugin("wick.stores", scheme)) is not None:
         return plugin

@@ -1,4 +1,4 @@
-"""What AWS requires: signatures, event streams, credentials and regions."""
+"""Requests to AWS: signatures, event streams, credentials and regions."""
 
 from __future__ import annotations
 
