@@ -308,6 +308,35 @@ async def test_simultaneous_messages_are_all_answered(client: aiohttp.ClientSess
     assert thread["messages"][-1]["role"] == "assistant"
 
 
+async def test_a_message_queued_while_a_run_starts_is_answered_by_that_run(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run starts after the thread was read for the message, and before its inbox is read."""
+    store, starting, may_start = server.service.store, asyncio.Event(), asyncio.Event()
+    append, inbox = store.append, store.inbox
+    await send_answer(client, "echo", user_message("Zero.", "th_1"))
+
+    async def append_later(owner: str, id: str, entries: Any, **more: Any) -> int:
+        starting.set()
+        await may_start.wait()
+        return await append(owner, id, entries, **more)
+
+    async def read_inbox_later(owner: str, id: str) -> Any:
+        if starting.is_set() and not may_start.is_set():
+            may_start.set()
+            async with asyncio.timeout(30):
+                while not (await store.head(owner, id)).last > 4:
+                    await asyncio.sleep(0.01)
+        return await inbox(owner, id)
+
+    monkeypatch.setattr(store, "append", append_later)
+    first = asyncio.create_task(send_answer(client, "echo", user_message("First.", "th_1")))
+    await starting.wait()
+    monkeypatch.setattr(store, "inbox", read_inbox_later)
+    second = await send_answer(client, "echo", user_message("Second.", "th_1"))
+    assert second["response"] == "You said: Second." and (await first)["thread_id"] == "th_1"
+
+
 async def test_messages_during_a_failed_run_are_answered(tmp_path: Path) -> None:
     asked, going = asyncio.Event(), asyncio.Event()
 

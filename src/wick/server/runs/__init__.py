@@ -287,8 +287,10 @@ class Runs:
 
         `created` is the thread if it was just created with the message.
         """
-        head = created or await self.store.head(user.id, wanted.thread)
-        waiting = [*range(1, position + 1)] if created is not None else await self._pending_positions(head)
+        if created is not None:
+            head, waiting = created, [*range(1, position + 1)]
+        else:
+            head, waiting = await self._load_pending(user.id, wanted.thread)
         if not head.run and position not in waiting:  # a run has taken the message since it was queued
             async for batch in self.store.read(user.id, head.id, after=wanted.begin):
                 for row in batch:
@@ -299,13 +301,27 @@ class Runs:
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
-        waiting = await self._pending_positions(head)
+        head, waiting = await self._load_pending(head.owner, head.id)
         if head.run or waiting:
             info = _pending_run(user, head, waiting)
             if (info.owner, info.id) in self.executor.cancelling:
                 await self._cancel_pending(await self._load_record(info))
                 return
             await self._start_pending(user, replace(head, asking=0) if lapsed else head, info)
+
+    async def _load_pending(self, owner: str, thread: str) -> tuple[Summary, list[int]]:
+        """Return a thread and, if it has no open run, the positions of its pending messages.
+
+        The thread is read again after the inbox: a run that started between the two reads takes the messages, and a
+        run id derived from the remaining ones would belong to a run that never starts.
+        """
+        head = await self.store.head(owner, thread)
+        while not head.run and head.queued:
+            waiting, before = await self._pending_positions(head), head.last
+            head = await self.store.head(owner, thread)
+            if head.last == before:
+                return head, waiting
+        return head, []
 
     async def _pending_positions(self, head: Summary) -> list[int]:
         """Return the positions of pending messages in the inbox."""
@@ -404,12 +420,11 @@ class Runs:
     async def next_run_for(self, over: RunInfo, position: int) -> RunInfo | None:
         """Return the run that takes the message at a position, or None if that is this run or the thread is deleted."""
         try:
-            head = await self.store.head(over.owner, over.thread)
+            head, waiting = await self._load_pending(over.owner, over.thread)
         except StoreError as error:
             if error.code != "not_found":
                 raise
             return None
-        waiting = [] if head.run else await self._pending_positions(head)
         if position in waiting:
             if derive_run_id(head, waiting[0]) == over.id:
                 return None
