@@ -142,7 +142,7 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
     report = tmp_path / "vitest.json"
     # Files that share a document take a third of the processor time; `make test-full` isolates them.
     isolation = "--isolate" if os.environ.get("WICK_FULL") else "--no-isolate"
-    node("vitest", "run", isolation, "--reporter=json", f"--outputFile={report}", seconds=580)
+    node("vitest", "run", isolation, "--reporter=dot", "--reporter=json", f"--outputFile={report}", seconds=580)
     found: dict[str, Any] = json.loads(report.read_text())
     assert found["numFailedTests"] == 0 and found["numPassedTests"] == found["numTotalTests"] > 50
 
