@@ -181,7 +181,7 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "evals": "guide/testing",
     "evaluate": "how-to/evaluate",
     "eventsource": "how-to/stream-to-browser",
-    "fastapi": "how-to/stream-to-browser",
+    "fastapi": "how-to/chat-backend",
     "gemini": "how-to/providers",
     "guardrails": "guide/guards",
     "html": "how-to/stream-to-browser",
