@@ -35,6 +35,7 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.backends.state": ["State"],
     "wick.client": ["Client", "SyncClient"],
     "wick.config": ["load", "schema", "Config"],
+    "wick.evals": ["load_suite", "run_suite", "EvalOptions", "EvalTranscript", "Score"],
     "wick.models": ["resolve"],
     "wick.models.anthropic": ["Anthropic"],
     "wick.models.local": ["Local"],
@@ -48,6 +49,8 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.stores.in_memory": ["InMemory"],
     "wick.stores.postgres": ["Postgres"],
     "wick.stores.sqlite": ["Sqlite"],
+    "wick.testing": ["Cassette"],
+    "wick.testing.plugin": ["NewCassette"],
     "wick.capabilities.subagents": ["Subagent"],
 }
 GIVEN = {"Operation", "Run", "RunOptions", "Step", "Stream", "ModelCall", "ToolUse"}  # programs do not construct these
@@ -72,6 +75,7 @@ INTERNAL = {  # members that only the engine uses; those of a base class also co
     "Message": "cache digest",
     "Messages": "view",
     "Subagent": "wanted own",
+    "Cassette": "holds_schema refuses",
 }
 GROUPS = {
     "Agents": ["Agent", "Result", "Stream", "Limits", "Thread"],

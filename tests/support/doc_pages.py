@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -76,6 +81,35 @@ def stories(page: Path) -> list[Story]:
             found.append(Story(page, served=about == SERVED))
         found[-1].blocks.append(Block(line, body))
     return found
+
+
+def write_app(page: Path, folder: Path, blocks: int) -> None:
+    """Write the first blocks of a page as `app.py`, and its HTML as `index.html`."""
+    code = "\n".join(block.code for block in stories(page)[0].blocks[:blocks])
+    (folder / "app.py").write_text(code, encoding="utf-8")
+    ((_, _, _, html),) = code_blocks(page, "html")
+    (folder / "index.html").write_text(html, encoding="utf-8")
+
+
+@contextmanager
+def run_uvicorn(folder: Path, app: str = "app:app") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Serve an app of a folder with uvicorn, as a reader of the page does; yield its address and its process."""
+    command = [sys.executable, "-m", "uvicorn", app, "--port", "0", "--timeout-graceful-shutdown", "2"]
+    log = folder / "uvicorn.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=folder, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+    try:
+        for _ in range(1200):
+            if found := re.search(r"running on (http://\S+)", log.read_text(encoding="utf-8")):
+                break
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            time.sleep(0.05)
+        assert found, log.read_text(encoding="utf-8")
+        yield found[1], process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(60)
 
 
 @cache

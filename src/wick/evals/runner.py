@@ -51,13 +51,13 @@ class EvalOptions:
     """Options of `run_suite`."""
 
     folder: Path = field(default_factory=Path)  # agents and modules are relative to it
-    jobs: int = EVAL_JOBS
-    recordings: Recordings = field(default_factory=dict)
+    jobs: int = EVAL_JOBS  # cases that run at the same time
+    recordings: Recordings = field(default_factory=dict)  # recorded replies and results, by case and variant
     record: bool = False  # call models and tools, and store their replies and results in `recordings`
     offline: bool = False  # call no model: a case without recorded replies fails
     redactor: TextRedactor = field(default_factory=TextRedactor)  # of recordings
-    baseline: EvalReport | None = None
-    on_result: OnResult | None = None
+    baseline: EvalReport | None = None  # an earlier report: cases that fail in it may fail again
+    on_result: OnResult | None = None  # called with the case, the variant and the result
 
 
 async def run_suite(suite: EvalSuite, options: EvalOptions | None = None) -> EvalReport:

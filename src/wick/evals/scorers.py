@@ -24,9 +24,9 @@ SHOWN_CHARS = 200
 class Score:
     """The result of a custom scorer: a score from 0 to 1 with a reason. It passes from `threshold` on."""
 
-    value: float
-    reason: str = ""
-    threshold: float = PASSING_SCORE
+    value: float  # from 0 to 1
+    reason: str = ""  # shown in the report
+    threshold: float = PASSING_SCORE  # the check passes from this value on
 
 
 Scorer = Callable[[EvalTranscript], "Score | float | bool | Awaitable[Score | float | bool]"]

@@ -35,16 +35,16 @@ class TranscriptCall:
 class EvalTranscript:
     """The transcript of one case: calls, texts and usage of the agent. Custom scorers get it."""
 
-    case: str
-    input: Sequence[Message]
-    text: str = ""
-    outcome: str = "failed"
-    reason: str = ""
-    calls: Sequence[TranscriptCall] = ()
-    steps: int = 0
-    usage: Usage = field(default_factory=Usage)
-    price: Decimal | None = None
-    messages: Sequence[Message] = ()
+    case: str  # the id of the case
+    input: Sequence[Message]  # the messages of the user, and of an earlier conversation
+    text: str = ""  # the answer
+    outcome: str = "failed"  # as in the result of a run
+    reason: str = ""  # why the run ended
+    calls: Sequence[TranscriptCall] = ()  # the tool calls, with the decisions about them
+    steps: int = 0  # the number of model replies
+    usage: Usage = field(default_factory=Usage)  # tokens
+    price: Decimal | None = None  # dollars, or None if unknown
+    messages: Sequence[Message] = ()  # the messages of the run
 
 
 def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -> EvalTranscript:

@@ -31,7 +31,7 @@ _FOLDER = "cassettes"  # beside the test
 
 
 class NewCassette(Protocol):
-    """The type of the fixture `cassette`."""
+    """The type of the fixture `cassette`: call it with a model, and with `name=` and `replace=`, to get a Cassette."""
 
     def __call__(
         self,

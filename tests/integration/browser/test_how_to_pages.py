@@ -1,0 +1,102 @@
+"""HTML pages of the docs in a browser, each with the FastAPI app of the same docs page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from browser_pages import PATIENCE_MS
+from doc_pages import ROOT, run_uvicorn, write_app
+
+HOW_TO = ROOT / "docs" / "how-to"
+
+# The app of a page with two more models: one stops in the middle of its text until there is a file, one fails.
+GATED = """
+import asyncio
+import os
+
+import app as page
+from app import app
+from wick.errors import ModelError
+from wick.protocols import Finish, TextDelta
+
+own = page.agent.model
+
+
+class Gated:
+    name = "gated"
+
+    async def stream(self, request):
+        text = next(message.text for message in reversed(request.messages) if message.role == "user")
+        if text == "fail":
+            raise ModelError("the model is not available")
+        if text != "wait":
+            async for delta in own.stream(request):
+                yield delta
+            return
+        yield TextDelta("The first half")
+        while not os.path.exists("open"):
+            await asyncio.sleep(0.02)
+        yield TextDelta(" and the second.")
+        yield Finish()
+
+
+page.agent = page.agent.with_options(model=Gated())
+"""
+
+
+@contextmanager
+def open_app(browser: Browser, url: str) -> Iterator[Page]:
+    """Open a page; an error in its script fails the test."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page, errors = context.new_page(), list[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    try:
+        page.goto(url)
+        yield page
+        assert errors == []
+    finally:
+        context.close()
+
+
+def test_the_plain_page_streams_stops_and_shows_errors(browser: Browser, tmp_path: Path) -> None:
+    write_app(HOW_TO / "stream-to-browser.md", tmp_path, blocks=1)
+    (tmp_path / "gated.py").write_text(GATED)
+    with run_uvicorn(tmp_path, "gated:app") as (url, _), open_app(browser, url) as page:
+        answer, status = page.locator("#answer"), page.get_by_role("status")
+
+        def ask(text: str = "") -> None:
+            page.get_by_label("Question").fill(text) if text else None
+            page.get_by_role("button", name="Ask").click()
+
+        ask()
+        expect(answer).to_have_text("Your order 7 was shipped yesterday.")
+        ask("wait")
+        expect(answer).to_have_text("The first half")  # while the model waits
+        page.get_by_role("button", name="Stop").click()
+        expect(status).to_contain_text("AbortError")
+        ask()
+        expect(answer).to_have_text("The first half")
+        (tmp_path / "open").touch()
+        expect(answer).to_have_text("The first half and the second.")
+        ask("fail")
+        expect(status).to_have_text("the model is not available")
+
+
+def test_a_chat_streams_asks_and_survives_a_reload(browser: Browser, tmp_path: Path) -> None:
+    write_app(HOW_TO / "chat-backend.md", tmp_path, blocks=2)
+    with run_uvicorn(tmp_path) as (url, _), open_app(browser, url) as page:
+        page.get_by_label("Message").fill("Refund order 7.")
+        page.get_by_role("button", name="Send").click()
+        question = page.locator("#questions p")
+        expect(question).to_contain_text("Refund 80 euros for order 7?")
+        page.reload()
+        expect(question).to_have_count(1)
+        page.get_by_role("button", name="allow").click()
+        expect(page.locator("#messages")).to_contain_text("assistant: I refunded 80 euros to ada.")
+        expect(question).to_have_count(0)
