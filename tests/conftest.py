@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.option.basetemp = mkdtemp(prefix="w")
         atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
+    _use_private_home()
     config.pluginmanager.register(leak_checks, "leak_checks")
     for name in ("http_proxy", "https_proxy", "no_proxy"):  # tests ask servers of this machine
         for spelling in (name, name.upper()):
@@ -53,6 +54,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # in the background; processes started by tests would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _use_private_home() -> None:
+    """Set HOME to an empty folder: tests start shells, whose start-up files may be slow or leave locks if killed."""
+    home, private = os.path.expanduser("~"), mkdtemp(prefix="wh")
+    atexit.register(rmtree, private, ignore_errors=True)
+    os.environ.setdefault("XDG_CACHE_HOME", os.path.join(home, ".cache"))  # packages are not downloaded again
+    os.environ.setdefault("npm_config_cache", os.path.join(home, ".npm"))
+    os.environ["HOME"] = private
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
