@@ -6,7 +6,6 @@ of its part in the reply, and sent back with the same part.
 
 from __future__ import annotations
 
-import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText, quote_path
+from wick.models._network import NetworkSettings, PathText, check_address, quote_path
 from wick.models.google_replies import GeminiReply
 from wick.protocols import Delta, HoldsSchema, Request
 
@@ -52,18 +51,15 @@ class Google:
     ) -> None:
         self._set_model(model, thinking)
         address = check_address(base_url, "Google")
-        own = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
-        key = (api_key or (read_key() if own else "")).strip()
-        sent = {"x-goog-api-key": key} if key else {}
-        sent |= {name.lower(): value for name, value in (headers or {}).items()}
-        if own and not sent.keys() & {"x-goog-api-key", "authorization"}:
-            raise ConfigError(f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…")
+        is_default_endpoint = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
+        key = api_key or (read_key() if is_default_endpoint else "")
+        missing = f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…" if is_default_endpoint else ""
         version = "" if re.search(r"/v\d\w*$", address) else "/v1beta"
         path = quote_path(self.model if "/" in self.model else f"models/{self.model}", "the model of Google")
         self.server = ModelServer(
             self.provider,
             f"{address}{version}/{path}:streamGenerateContent?alt=sse",
-            {"content-type": "application/json"} | sent,
+            openai_common.build_headers("x-goog-api-key", key, headers, missing),
             limits,
             unreachable="check the network, or the address in GOOGLE_GEMINI_BASE_URL",
             unauthorized="check the key in GEMINI_API_KEY",
@@ -92,7 +88,7 @@ class Google:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
@@ -104,7 +100,7 @@ class Google:
 
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         contents, notes = self._contents(request.messages)
         text = "\n\n".join(text for text in (request.system, *notes) if text.strip())
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
@@ -204,16 +200,9 @@ class Google:
         return part
 
 
-def check_address(base_url: str, title: str) -> str:
-    """Return an address without its last slash; raise ConfigError if it is not one, or holds a password."""
-    if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
-        raise ConfigError(f"the base_url of {title} must be like https://host/path, without a password or a query")
-    return base_url.rstrip("/")
-
-
 def read_key() -> str:
     """Return the key of the environment, or an empty string."""
-    return next((key for name in KEYS if (key := os.environ.get(name, "").strip())), "")
+    return next(filter(None, map(openai_common.read_variable, KEYS)), "")
 
 
 # -- settings -------------------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class OpenAI:
     def __repr__(self) -> str:
         return f"<OpenAI {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         if isinstance(part, TextPart):
             return ""
@@ -112,7 +112,7 @@ class OpenAI:
 
     def body(self, request: Request) -> bytes:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         if request.settings:
             head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:

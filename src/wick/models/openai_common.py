@@ -58,22 +58,37 @@ def build_server(
         raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
     if address.username or address.password:
         raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
-    own = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
-    key = (api_key or (os.environ.get(home.variable, "") if own else "")).strip()
-    sent = {"content-type": "application/json", "accept": "text/event-stream"}
-    sent |= {"authorization": f"Bearer {key}"} if key else {}
-    sent |= {header.lower(): value for header, value in (headers or {}).items()}
-    if own and "authorization" not in sent:
-        raise ConfigError(f"{home.title} needs a key: set {home.variable}, or give api_key=…")
+    is_home = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
+    key = api_key or (read_variable(home.variable) if is_home else "")
+    missing = f"{home.title} needs a key: set {home.variable}, or give api_key=…" if is_home else ""
     return ModelServer(
         name,
         address._replace(path=address.path.rstrip("/") + path).geturl(),
-        sent,
+        {"accept": "text/event-stream"} | build_headers("authorization", key, headers, missing),
         limits,
         unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
-        unauthorized=f"check {home.variable}" if own else f"check the api_key of {name}",
+        unauthorized=f"check {home.variable}" if is_home else f"check the api_key of {name}",
         network=network,
     )
+
+
+def build_headers(header: str, key: str, given: Mapping[str, str] | None, missing: str = "") -> dict[str, str]:
+    """Return the headers of a request: the key in its header, and the given headers, which come first.
+
+    Raise ConfigError with the text `missing`, if there is one and neither a key nor a given header has credentials.
+    """
+    headers, key = {"content-type": "application/json"}, key.strip()
+    if key:
+        headers[header] = f"Bearer {key}" if header == "authorization" else key
+    headers |= {name.lower(): value for name, value in (given or {}).items()}
+    if missing and not headers.keys() & {header, "authorization"}:
+        raise ConfigError(missing)
+    return headers
+
+
+def read_variable(name: str) -> str:
+    """Return an environment variable without spaces around it, or an empty string."""
+    return os.environ.get(name, "").strip()
 
 
 # -- requests -------------------------------------------------------------------------------------------------------
@@ -276,7 +291,7 @@ def media_note(part: MediaPart) -> str:
     return f"[{describe_media(part)} is not supported by this model]"
 
 
-def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part], str]) -> None:
+def check_newest_message(messages: tuple[Message, ...], unsupported_reason: Callable[[Part], str]) -> None:
     """Raise ModelError if the newest user message has a part that the model cannot read.
 
     Parts of earlier messages are replaced by a note, so that the thread can be continued with any model.
@@ -284,7 +299,7 @@ def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part]
     newest = messages[-1] if messages else None
     if newest is None or newest.role != "user" or isinstance(newest.content, str):
         return
-    if why := next(filter(None, map(refuses, newest.content)), ""):
+    if why := next(filter(None, map(unsupported_reason, newest.content)), ""):
         raise ModelError(why)
 
 
@@ -317,6 +332,19 @@ def refusal_error(server: ModelServer, error: Any) -> ModelError:
     again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {details.get('type')}"))
     reason = " ".join(server.redact(str(details.get("message") or code or "no reason was given")).split())[:500]
     return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
+
+
+def broken_off_error(server: ModelServer, reason: str, status: int | None) -> ModelError:
+    """Return the ModelError for an error event with a known status."""
+    text = f"{server.name} broke off its answer: {' '.join(server.redact(reason).split())[:500]}"
+    return ModelError(text, status=status, retryable=status in RETRYABLE)
+
+
+def require_text(value: Any) -> str:
+    """Return the value if it is a text, else raise TypeError, so that the event counts as unreadable."""
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value
 
 
 def unreadable_error(server: ModelServer, data: bytes) -> ModelError:
