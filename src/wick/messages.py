@@ -413,7 +413,15 @@ class Messages(Sequence[Message]):
 
     def pretty(self) -> str:
         """Return the conversation as readable text."""
-        return "\n\n".join(map(_format_message, self._items))
+        shown = []
+        for message in self._items:
+            title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
+            text = [message.text] if message.text else []
+            calls = [
+                f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls
+            ]
+            shown.append("\n".join([f"[{title}]", *text, *calls]))
+        return "\n\n".join(shown)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [message.to_json() for message in self._items]
@@ -456,13 +464,6 @@ def _check_answers(messages: list[Message]) -> None:
 
 
 _TITLES = {"system": "System", "user": "Human", "assistant": "AI"}
-
-
-def _format_message(message: Message) -> str:
-    title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
-    text = [message.text] if message.text else []
-    calls = [f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls]
-    return "\n".join([f"[{title}]", *text, *calls])
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built on first use, not at import

@@ -197,7 +197,9 @@ class Program:
         """Return the answer to one event, in the protocol of its sender."""
         event = str(call.get("hook_event_name") or call.get("event") or "")
         if event == "tool" and "hook_event_name" not in call:
-            return self._use_tool(call)
+            if (tool := self._tools.get(str(call.get("tool")))) is None:
+                return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
+            return {"output": tool.fn(**call.get("args", {}))}
         view = _build_view(call, event)
         merged, plain, called = Said(), {}, set[Any]()
         for function in self._functions:
@@ -214,12 +216,6 @@ class Program:
             return {**{name: value for name, value in merged.items() if name != "context"}, **plain}
         translate = _for_claude if "hook_event_name" in call else _for_single
         return {**translate(merged, event, call), **plain}
-
-    def _use_tool(self, call: Call) -> Call:
-        tool = self._tools.get(str(call.get("tool")))
-        if tool is None:
-            return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
-        return {"output": tool.fn(**call.get("args", {}))}
 
     def _answer_one(self) -> int:
         """Answer one event from the standard input, and return the exit code."""

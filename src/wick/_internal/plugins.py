@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
 from wick._internal.import_path import load_module
@@ -66,7 +66,8 @@ def _iter_plugins(group: str) -> Iterator[Plugin]:
     seen: set[str] = set()
     for distribution in distributions():
         try:
-            key = _read_key(distribution)
+            # A name from the path if possible: to parse the metadata of all packages is slow.
+            key = getattr(distribution, "_normalized_name", None) or distribution.metadata["Name"]
             entries = [] if key in seen else [one for one in distribution.entry_points if one.group == group]
             seen.add(key)  # the first one on the path is active
             for entry in entries:
@@ -78,11 +79,6 @@ def _iter_plugins(group: str) -> Iterator[Plugin]:
 @cache  # one warning per package
 def _report_broken(path: str, reason: str) -> None:
     logger.warning("the plugins of %s are not used: its metadata cannot be read (%s); reinstall it", path, reason)
-
-
-def _read_key(distribution: Distribution) -> str:
-    """Return a name of a distribution, from its path if possible: to parse the metadata of all packages is slow."""
-    return getattr(distribution, "_normalized_name", None) or distribution.metadata["Name"]
 
 
 def find_plugin(group: str, name: str) -> Plugin | None:

@@ -134,12 +134,10 @@ class FunctionArguments:
             raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
         except Exception as error:  # a custom validator may raise anything
             raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
-        if values.__pydantic_extra__ and (taken := self._list_injected() & values.__pydantic_extra__.keys()):
+        injected = {*self.injected, *(parameter.name for parameter in self.deps)}
+        if taken := injected & (values.__pydantic_extra__ or {}).keys():
             raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
         return values  # type: ignore[no-any-return]
-
-    def _list_injected(self) -> set[str]:
-        return {*self.injected, *(parameter.name for parameter in self.deps)}
 
 
 _Both = dict[bool, FunctionArguments]  # a function has other arguments when it is bound to an object

@@ -34,9 +34,11 @@ details { border: 1px solid var(--line); margin: .5rem 0; padding: .25rem .75rem
 def render_html(report: EvalReport) -> str:
     """Return a report as a self-contained HTML document. All text of the report is escaped."""
     title = f"Eval report: {report.suite}"
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        *_render_notices(report),
+    body = [f"<h1>{escape(title)}</h1>"]
+    if report.partial:
+        done = f"{report.finished:,} of {report.planned:,} results"
+        body.append(f'<p class="notice">This report is partial: the run was interrupted after {done}.</p>')
+    body += [
         _render_totals(report),
         *_render_regressions(report),
         _render_cases(report),
@@ -51,12 +53,6 @@ def render_html(report: EvalReport) -> str:
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )
-
-
-def _render_notices(report: EvalReport) -> Iterable[str]:
-    if report.partial:
-        done = f"{report.finished:,} of {report.planned:,} results"
-        yield f'<p class="notice">This report is partial: the run was interrupted after {done}.</p>'
 
 
 def _render_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -239,7 +239,13 @@ def load_suite(path: str | Path) -> EvalSuite:
     """Return the suite of a YAML or JSONL file; raise a ConfigError with the line and the case of a problem."""
     path = Path(path)
     text = _read_text(path)
-    source = _parse_lines(text, str(path)) if path.suffix == ".jsonl" else _parse_yaml(text, str(path))
+    if path.suffix == ".jsonl":
+        source = _parse_lines(text, str(path))
+    else:
+        data, lines = load_yaml(text, str(path))
+        if not isinstance(data, dict):
+            raise ConfigLineError(str(path), 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
+        source = YamlSource(str(path), data, lines)
     suite = validate_suite(source)
     return suite if suite.name else suite.model_copy(update={"name": path.stem})
 
@@ -259,13 +265,6 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ConfigLineError(str(path), line, (), "this is not UTF-8; save the file in that encoding") from None
-
-
-def _parse_yaml(text: str, name: str) -> YamlSource:
-    data, lines = load_yaml(text, name)
-    if not isinstance(data, dict):
-        raise ConfigLineError(name, 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
-    return YamlSource(name, data, lines)
 
 
 def _parse_lines(text: str, name: str) -> YamlSource:

@@ -131,7 +131,9 @@ class Bedrock:
         if tools:
             encoded = openai_common.encode_tools("bedrock", tools, _encode_tool)
             choice = settings.get("tool_choice", "")
-            chosen = b',"toolChoice":' + encode_json(_encode_choice(choice)) if choice else b""
+            chosen = (
+                b',"toolChoice":' + encode_json(_CHOICES.get(choice) or {"tool": {"name": choice}}) if choice else b""
+            )
             pieces += b',"toolConfig":{"tools":[', b",".join(encoded + point), b"]", chosen, b"}"
         if point and turns and turns[-1][0] == "user":
             turns[-1][1].extend(point)
@@ -173,10 +175,6 @@ _OURS = ("messages", "system", "toolConfig")  # fields that `extra` cannot set
 _SETTINGS = {"temperature": "temperature", "top_p": "topP", "max_tokens": "maxTokens", "stop": "stopSequences"}
 _CHOICES: dict[str, dict[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
 _CACHE_POINT = b'{"cachePoint":{"type":"default"}}'
-
-
-def _encode_choice(choice: str) -> dict[str, Any]:
-    return _CHOICES.get(choice) or {"tool": {"name": choice}}
 
 
 def _encode_tool(tool: Any) -> dict[str, Any]:
@@ -257,7 +255,8 @@ def _text_and_calls(text: str, calls: Sequence[ToolCall], with_calls: bool) -> I
         yield {"text": text}
     for call in calls:
         if with_calls:
-            yield {"toolUse": {"toolUseId": _call_id(call.id), "name": _tool_name(call.name), "input": call.args}}
+            name = openai_common.sanitize_name(call.name) or "_"
+            yield {"toolUse": {"toolUseId": _call_id(call.id), "name": name, "input": call.args}}
         else:
             yield {"text": f"[called {call.name} with {call.raw_args}]"}
 
@@ -265,10 +264,6 @@ def _text_and_calls(text: str, calls: Sequence[ToolCall], with_calls: bool) -> I
 def _call_id(id: str) -> str:
     """Return an id in the characters and the length that the API allows. It may be from another model."""
     return id if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", id) else sha256(id.encode()).hexdigest()[:32]
-
-
-def _tool_name(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 _PICTURES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
+from wick._internal.json_schema import merge_schemas
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
@@ -167,7 +168,8 @@ class Google:
             return [encode_json({"functionResponse": result | response})], [*map(encode_json, shown)]
         parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
         sendable = (part for part in parts if not isinstance(part, TextPart) or part.text.strip())
-        return [encode_json(_encode_part(part)) for part in sendable], []
+        encoded = ({"text": part.text} if isinstance(part, TextPart) else _encode_media(part) for part in sendable)
+        return [*map(encode_json, encoded)], []
 
     def _reply_parts(self, message: Message) -> Iterator[dict[str, Any]]:
         """Return the parts of a reply, each with its signature."""
@@ -240,7 +242,7 @@ def convert_schema(schema: Any, known: Mapping[str, Any] | None = None) -> Any:
     if sendable := [value for value in values if type(value) in (str, int, float)]:
         read["enum"] = sendable
     for part in schema.get("allOf", ()):
-        read = _merge_schemas(_expand_reference(part, known), read)
+        read = merge_schemas(_expand_reference(part, known), read)
     return read
 
 
@@ -251,17 +253,6 @@ def _expand_reference(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         return convert_schema(part, known) if isinstance(part, Mapping) else {}
     others = {key: known[key] for key in known if key != name}  # a definition may contain itself
     return _expand_reference(known.get(name, {}), others)
-
-
-def _merge_schemas(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with the properties and required names of both. Of other keywords those of the second count."""
-    merged = {**first, **second}
-    for key in ("properties", "$defs"):
-        if key in first and key in second:
-            merged[key] = {**first[key], **second[key]}
-    if "required" in first and "required" in second:
-        merged["required"] = [*dict.fromkeys([*first["required"], *second["required"]])]
-    return merged
 
 
 def _convert_each(schemas: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,10 +289,6 @@ def _function_name(name: str) -> str:
     """Return a name in the characters that the API allows. It may be from another model."""
     word = re.sub(r"[^a-zA-Z0-9_.:-]", "_", name)[:64]
     return word if re.match("[a-zA-Z_]", word) else f"_{word}"[:64]
-
-
-def _encode_part(part: Part) -> dict[str, Any]:
-    return {"text": part.text} if isinstance(part, TextPart) else _encode_media(part)
 
 
 def _encode_media(part: MediaPart) -> dict[str, Any]:

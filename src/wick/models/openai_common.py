@@ -175,7 +175,7 @@ def build_json_format(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat `response_format`. A JSON Schema gets a name, and is strict if OpenAI supports it."""
     if form.get("type") in _FORMATS:
         return {"type": form["type"], **form.get("json_schema", {})}
-    name = _word(str(form.get("title") or "answer"))
+    name = sanitize_name(str(form.get("title") or "answer"))
     strict = form.get("type") == "object" and _is_closed(form)
     return {"type": "json_schema", "name": name, "schema": form, "strict": strict}
 
@@ -198,11 +198,12 @@ def _is_closed(schema: Any) -> bool:
 def call_fields(call: ToolCall) -> dict[str, str]:
     """Return the name and the arguments of a call. Invalid arguments are encoded again, as servers refuse them."""
     args = call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
-    return {"name": _word(call.name), "arguments": args}
+    return {"name": sanitize_name(call.name), "arguments": args}
 
 
 @lru_cache(1024)
-def _word(text: str) -> str:
+def sanitize_name(text: str) -> str:
+    """Return a name in the characters and the length that most APIs allow."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", text)[:64]
 
 

@@ -17,7 +17,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from wick._internal.plugins import Plugin, find_plugin, find_plugins
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
@@ -85,7 +85,10 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_served(provider, model, options)
     if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    return _create_from_plugin(plugin, model, options)
+    created = _create_client(plugin.name, plugin.load(), model, options)
+    if not hasattr(created, "stream"):
+        raise plugin.build_error("is not a model: it has no method stream")
+    return created
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
@@ -297,11 +300,3 @@ def _create_client(provider: str, client: Callable[..., Model], model: str, opti
 
 
 # -- plugins --------------------------------------------------------------------------------------------------------
-
-
-def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
-    """Create a model of an installed package. Its entry point is called like a client."""
-    created = _create_client(plugin.name, plugin.load(), model, options)
-    if not hasattr(created, "stream"):
-        raise plugin.build_error("is not a model: it has no method stream")
-    return created

@@ -18,15 +18,11 @@ def list_skipped_hooks(options: Mapping[str, Any], base: Path) -> list[str]:
     """Return the names of an agent's hook programs; `options` are those without `--no-hooks`."""
     given = options.get("executables") or {}
     programs: Mapping[str, Any] = {"folder": "."} if given is True else given
-    return [*dict.fromkeys([*_list_files(programs, base), *_list_handlers(programs, options.get("hooks"), base)])]
-
-
-def _list_files(programs: Mapping[str, Any], base: Path) -> Iterator[str]:
     directories = parse_directories(programs.get("dirs", ()), base)
     if folder := programs.get("folder"):
         directories += default_directories(base / folder, programs.get("home", HOME))
-    for directory in directories:
-        yield from (f"{directory.source}/{path.name}" for path in list_programs(directory))
+    files = [f"{directory.source}/{path.name}" for directory in directories for path in list_programs(directory)]
+    return [*dict.fromkeys([*files, *_list_handlers(programs, options.get("hooks"), base)])]
 
 
 def _list_handlers(programs: Mapping[str, Any], hooks: Any, base: Path) -> Iterator[str]:
