@@ -530,20 +530,17 @@ def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
 
 
 def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
-    tools = [item if isinstance(item, Tool) else _as_tool(item) for item in given]
+    tools = list[Tool]()
+    for item in given:
+        if isinstance(item, Agent):
+            raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
+        if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
+            raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
+        tools.append(item if isinstance(item, Tool) else tool(item))
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()
-
-
-def _as_tool(item: Any) -> Tool:
-    """Return the tool of a plain function."""
-    if isinstance(item, Agent):
-        raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
-    if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
-        raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
-    return tool(item)
 
 
 def _check_distinct(what: str, names: Sequence[str]) -> None:

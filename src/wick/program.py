@@ -173,7 +173,10 @@ class Program:
         if words == ["hook"]:
             print(self.describe())
         elif words == ["serve"]:
-            self._serve()
+            answers = _reserve_stdout()
+            for _ in range(self._threads - 1):
+                Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
+            self._answer_lines(answers)
         elif words in ([], ["run"]):
             sys.exit(self._answer_one())
         else:
@@ -239,13 +242,6 @@ class Program:
             _write(answers, answer)
         return 0
 
-    def _serve(self) -> None:
-        """Answer events, one per line, until the input ends."""
-        answers = _reserve_stdout()
-        for _ in range(self._threads - 1):
-            Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
-        self._answer_lines(answers)
-
     def _answer_lines(self, answers: int) -> None:
         while True:
             with _READING:
@@ -269,7 +265,9 @@ class _EventFunction:
 
     def handles(self, event: str, view: Call) -> bool:
         if event in POINTS:
-            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not _is_last_step(view)):
+            result = view.get("result")
+            is_last_step = isinstance(result, dict) and result.get("decision") == "stop"
+            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not is_last_step):
                 return False
         elif event != self.event and not any(event in kin and self.event in kin for kin in EQUIVALENT_EVENTS):
             return False
@@ -291,11 +289,6 @@ def _point_of(event: str) -> str:
     if event in POINTS:
         return event
     return next((kin[0] for kin in EQUIVALENT_EVENTS if event in kin), "")
-
-
-def _is_last_step(view: Call) -> bool:
-    """Return True if the model has finished with this step."""
-    return isinstance(view.get("result"), dict) and view["result"].get("decision") == "stop"
 
 
 def _matches(match: str, view: Call) -> bool:

@@ -42,14 +42,13 @@ async def announce_run(next: Next[Result], run: Run) -> Result:
         return await next(run)
     finally:
         run.progress.over = True
-        run.emit(_terminal_event(run, run.progress.result or build_result(run, "cancelled", "user requested")))
-
-
-def _terminal_event(run: Run, result: Result) -> Done | Failed:
-    if result.error is not None:
-        return Failed(thread_id=run.thread.id, code=error_code(result.error), message=public_text(result.error))
-    usage = result.usage.to_json()
-    return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
+        end = run.progress.result or build_result(run, "cancelled", "user requested")
+        id = run.thread.id
+        if end.error is not None:
+            run.emit(Failed(thread_id=id, code=error_code(end.error), message=public_text(end.error)))
+        else:
+            usage = end.usage.to_json()
+            run.emit(Done(thread_id=id, outcome=end.outcome, reason=end.reason, text=end.text, usage=usage))
 
 
 async def announce_last_changes(next: Next[Result], run: Run) -> Result:
@@ -136,10 +135,9 @@ async def _emit_state_changes(run: Run) -> None:
     changed, run.thread.changed_values = run.thread.changed_values, {}
     if changed and run.emitter is not None:
         await run.thread.saved()
-        values = run.thread.values
-        run.emit(StateChange(values={key: _changed_value(values.get(key), items) for key, items in changed.items()}))
-
-
-def _changed_value(value: Any, items: set[str] | None) -> Any:
-    """Return a value. Of a map, return only the changed items, with None for deleted ones."""
-    return thaw(value if items is None or value is None else {item: value.get(item) for item in sorted(items)})
+        values = dict[str, Any]()
+        for key, items in changed.items():  # of a map, only the changed items, with None for deleted ones
+            value = run.thread.values.get(key)
+            part = value if items is None or value is None else {item: value.get(item) for item in sorted(items)}
+            values[key] = thaw(part)
+        run.emit(StateChange(values=values))

@@ -171,7 +171,8 @@ def _build_arguments(fn: Callable[..., Any]) -> FunctionArguments:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
         hint = hints.get(name, Any)
-        kinds, dependency = _injected_types(hint), _read_deps(parameter, hint)
+        kinds, needed = _injected_types(hint), parameter.default is parameter.empty
+        dependency = read_deps_parameter(name, hint, needed, kinds)
         if dependency is not None:
             deps.append(dependency)
         if kinds:
@@ -242,10 +243,6 @@ def _injected_types(hint: Any) -> tuple[type, ...]:
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = tuple(get_origin(kind) or kind for kind in kinds)  # Run of Run[Database]
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Injected))
-
-
-def _read_deps(parameter: inspect.Parameter, hint: Any) -> DepsParameter | None:
-    return read_deps_parameter(parameter.name, hint, parameter.default is parameter.empty, _injected_types(hint))
 
 
 def find_injected(fn: Callable[..., Any]) -> tuple[dict[str, tuple[type, ...]], tuple[DepsParameter, ...]]:

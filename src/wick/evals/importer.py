@@ -26,12 +26,10 @@ from wick.evals.suite import EvalCase
 from wick.evals.transcript import TranscriptCall, collect_calls
 from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
-from wick.stores.held_thread import load
+from wick.stores.held_thread import iter_threads, load
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 from wick.threads.state import Entry, ThreadState, fold, select_effective
-
-PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,11 @@ async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedac
     The limit leaves out the threads that were updated the longest time ago.
     """
     redactor, parts, left = redactor or TextRedactor(), list[tuple[float, str, ImportedCases]](), wanted.limit
-    heads = [head async for head in _iter_heads(store, wanted)]
+    heads = [
+        head
+        async for head in iter_threads(store, wanted.owner, wanted.threads or None)
+        if wanted.threads or ("parent" not in head.meta and head.updated >= wanted.since)
+    ]
     for head in sorted(heads, key=lambda head: (head.updated, head.created, head.id), reverse=True):
         part = _import_thread(await load(store, wanted.owner, head.id), head, wanted, redactor, left)
         parts.append((head.created, head.id, part))
@@ -123,20 +125,6 @@ def _import_thread(
         case = _describe_case(id, thread.id, [*state.messages], run)
         found.cases.append(EvalCase.model_validate(redactor.redact_json(case)))
     return found
-
-
-async def _iter_heads(store: Store, wanted: ImportFilter) -> AsyncIterator[Summary]:
-    if wanted.threads:
-        for id in wanted.threads:
-            yield await store.head(wanted.owner, id)
-        return
-    cursor = None
-    while cursor != "":
-        page = await store.list(wanted.owner, cursor=cursor or "", limit=PAGE)
-        for head in page.threads:
-            if "parent" not in head.meta and head.updated >= wanted.since:
-                yield head
-        cursor = page.next
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

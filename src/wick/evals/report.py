@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
-from wick.evals.transcript import Decided, EvalTranscript, TranscriptCall
+from wick.evals.transcript import Decided, EvalTranscript
 
 
 class _ReportModel(BaseModel):
@@ -122,23 +122,22 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
         outcome=transcript.outcome,
         reason=shorten_text(transcript.reason),
         text=shorten_text(transcript.text),
-        calls=[_describe_call(call) for call in transcript.calls],
+        calls=[
+            EvalCall(
+                tool=call.tool,
+                args={name: _shorten_argument(value) for name, value in call.args.items()},
+                decision=call.decision,
+                asked=call.asked,
+                hook=call.hook,
+                reason=shorten_text(call.reason),
+                output=shorten_text(call.output),
+                failed=call.failed,
+            )
+            for call in transcript.calls
+        ],
         steps=transcript.steps,
         tokens=transcript.usage.total_tokens,
         cost=None if transcript.price is None else round(float(transcript.price), 6),
-    )
-
-
-def _describe_call(call: TranscriptCall) -> EvalCall:
-    return EvalCall(
-        tool=call.tool,
-        args={name: _shorten_argument(value) for name, value in call.args.items()},
-        decision=call.decision,
-        asked=call.asked,
-        hook=call.hook,
-        reason=shorten_text(call.reason),
-        output=shorten_text(call.output),
-        failed=call.failed,
     )
 
 

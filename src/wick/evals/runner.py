@@ -128,7 +128,11 @@ class SuiteRunner:
 
     async def _run_case(self, case: EvalCase, name: str, variant: EvalVariant) -> EvalCaseResult:
         """Return the result of a case. An error of its scorers fails this case only."""
-        replay = self._make_replay(case, self.options.recordings.get((case.id, name)))
+        is_recording, recording = self.options.record, self.options.recordings.get((case.id, name))
+        replies = find_replies(case, None if is_recording and not case.replies else recording)
+        results = [*case.results, *(recording.results if recording is not None and not is_recording else ())]
+        requests, redactor = [] if is_recording else self.suite.requests, self.options.redactor
+        replay = Replay(replies, results, requests, live_model=not replies, live_tools=is_recording, redactor=redactor)
         if self.options.offline and not replay.replies:
             return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}")
         try:
@@ -145,18 +149,6 @@ class SuiteRunner:
         except Exception as error:
             logger.exception("case %s failed with variant %s", case.id, name)
             return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
-
-    def _make_replay(self, case: EvalCase, recording: Recording | None) -> Replay:
-        replies = find_replies(case, None if self.options.record and not case.replies else recording)
-        results = [*case.results, *(recording.results if recording is not None and not self.options.record else ())]
-        return Replay(
-            replies,
-            results,
-            [] if self.options.record else self.suite.requests,
-            live_model=not replies,
-            live_tools=self.options.record,
-            redactor=self.options.redactor,
-        )
 
     async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""

@@ -86,7 +86,9 @@ def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalC
     for item in expected.arguments:
         yield _make_check(f"arguments of {item.tool}", _find_argument_problem(done.calls, item))
     for output in expected.outputs:
-        yield _make_check(f"output of {output.tool}", _find_output_problem(done.calls, output.tool, output))
+        problems = [_find_text_problems(call.output, output) for call in done.calls if call.tool == output.tool]
+        wrong = [] if [] in problems else problems[-1] if problems else [f"{output.tool} was not called"]
+        yield _make_check(f"output of {output.tool}", wrong)
     if expected.blocked is not None:
         yield _compare_tools("blocked", [call for call in done.calls if call.decision == "blocked"], expected.blocked)
     if expected.asked is not None:
@@ -121,13 +123,6 @@ def _is_subset(wanted: Any, found: Any) -> bool:
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _is_subset(value, found[key]) for key, value in wanted.items())
     return bool(wanted == found)
-
-
-def _find_output_problem(calls: Iterable[TranscriptCall], tool: str, expected: ExpectedText) -> list[str]:
-    problems = [_find_text_problems(call.output, expected) for call in calls if call.tool == tool]
-    if not problems:
-        return [f"{tool} was not called"]
-    return [] if [] in problems else problems[-1]
 
 
 def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequence[str]) -> EvalCheck:

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from wick._internal.fast_json import encode_json
 from wick._internal.json_schema import merge_schemas
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart
 from wick.models import _http, openai_common
-from wick.models._http import Authorize, ModelServer, TimeLimits
+from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText, check_address, quote_path
 from wick.models.google_replies import GeminiReply
 from wick.protocols import Delta, HoldsSchema, Request
@@ -94,10 +94,7 @@ class Google:
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), GeminiReply(self.server), self._authorizer())
-
-    def _authorizer(self) -> Authorize | None:
-        return None
+        return _http.stream(self.server, self.body(request), GeminiReply(self.server))
 
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
@@ -191,15 +188,13 @@ class Google:
         if text[sent:].strip():
             yield {"text": text[sent:]}
         for number, call in enumerate(message.tool_calls):
-            yield self._call_part(call, of_calls.get(number) or ("" if number or of_calls else _UNSIGNED))
-
-    def _call_part(self, call: ToolCall, signature: str) -> dict[str, Any]:
-        part: dict[str, Any] = {"functionCall": {"name": _function_name(call.name), "args": call.args}}
-        if self._signs_calls:
-            part["functionCall"]["id"] = call.id
-        if signature and (self._signs_calls or signature != _UNSIGNED):
-            part["thoughtSignature"] = signature
-        return part
+            part: dict[str, Any] = {"functionCall": {"name": _function_name(call.name), "args": call.args}}
+            if self._signs_calls:
+                part["functionCall"]["id"] = call.id
+            signature = of_calls.get(number) or ("" if number or of_calls else _UNSIGNED)
+            if signature and (self._signs_calls or signature != _UNSIGNED):
+                part["thoughtSignature"] = signature
+            yield part
 
 
 def read_key() -> str:

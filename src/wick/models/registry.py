@@ -163,7 +163,14 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
     plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
-    close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
+    # Another separator than a colon, Ollama's name without a prefix, or a misspelled provider.
+    prefix, _, rest = model.replace("/", ":", 1).partition(":")
+    if near := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8) if rest else []:
+        close = f"{near[0]}:{rest}"
+    elif re.match(OPEN_MODELS, model, re.IGNORECASE):
+        close = f"ollama:{model}"
+    else:
+        close = "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
@@ -171,14 +178,6 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
         f"or {last}, a name such as {ALIASES['sonnet']}, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
-
-
-def _suggest_spec(model: str) -> str:
-    """Return the spec that an unknown model was probably meant to be: another separator, or Ollama's without prefix."""
-    prefix, _, rest = model.replace("/", ":", 1).partition(":")
-    if rest and (close := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8)):
-        return f"{close[0]}:{rest}"
-    return f"ollama:{model}" if re.match(OPEN_MODELS, model, re.IGNORECASE) else ""
 
 
 def choose_model() -> tuple[Model, str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import ClassVar
 
 from wick.errors import ConfigError
-from wick.models import openai_common
-from wick.models._http import Authorize, ModelServer, TimeLimits
+from wick.models import _http, openai_common
+from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText, check_address, check_host_label, quote_path, quote_segment
 from wick.models.access_tokens import GoogleTokens, TokenSource, bearer_authorizer
 from wick.models.google import Google, Thinking
+from wick.models.google_replies import GeminiReply
 from wick.models.openai_common import read_variable
+from wick.protocols import Delta, Request
 
 _DEFAULT_FILE = "~/.config/gcloud/application_default_credentials.json"  # of `gcloud auth application-default login`
 
@@ -72,8 +74,9 @@ class Vertex(Google):
             network=network,
         )
 
-    def _authorizer(self) -> Authorize | None:
-        return bearer_authorizer(self._token) if self._token else None
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        authorize = bearer_authorizer(self._token) if self._token else None
+        return _http.stream(self.server, self.body(request), GeminiReply(self.server), authorize)
 
 
 def _find_tokens(network: NetworkSettings, limits: TimeLimits) -> GoogleTokens:
