@@ -42,13 +42,14 @@ async def announce_run(next: Next[Result], run: Run) -> Result:
         return await next(run)
     finally:
         run.progress.over = True
-        end = run.progress.result or build_result(run, "cancelled", "user requested")
-        id = run.thread.id
-        if end.error is not None:
-            run.emit(Failed(thread_id=id, code=error_code(end.error), message=public_text(end.error)))
-        else:
-            usage = end.usage.to_json()
-            run.emit(Done(thread_id=id, outcome=end.outcome, reason=end.reason, text=end.text, usage=usage))
+        run.emit(_terminal_event(run, run.progress.result or build_result(run, "cancelled", "user requested")))
+
+
+def _terminal_event(run: Run, result: Result) -> Done | Failed:
+    if result.error is not None:
+        return Failed(thread_id=run.thread.id, code=error_code(result.error), message=public_text(result.error))
+    usage = result.usage.to_json()
+    return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
 
 
 async def announce_last_changes(next: Next[Result], run: Run) -> Result:

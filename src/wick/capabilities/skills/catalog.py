@@ -92,8 +92,9 @@ class SkillFolder:
             listing = await self.files.glob(f"**/{FILE}", self.path, everything=True)
         except BackendError as error:
             return [self._build_problem(self.path, error)]
+        # Leave out uploads in progress, and skills nested in another skill.
         shown = [file for file in sorted(listing["files"]) if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
-        folders = {posixpath.dirname(file) for file in shown}  # without uploads in progress
+        folders = {posixpath.dirname(file) for file in shown}
         files = [file for file in shown if not _is_within(posixpath.dirname(file), folders)]
         results = list[Skill | SkillProblem]()
         for file in files[:SKILLS]:

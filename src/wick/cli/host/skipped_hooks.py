@@ -24,8 +24,8 @@ def list_skipped_hooks(options: Mapping[str, Any], base: Path) -> list[str]:
     files = [f"{directory.source}/{path.name}" for directory in directories for path in list_programs(directory)]
     place, hooks = base / programs.get("folder", "."), options.get("hooks")
     own = hooks if isinstance(hooks, Mapping) else programs.get("settings")
-    trust = Trust(programs.get("trust", DEFAULT))
     try:
+        trust = Trust(programs.get("trust", DEFAULT))
         settings = gather_settings(place, trust, hooks=own, claude=programs.get("claude", False))
         handlers = [f"{entry.event}: {entry.name}" for entry in settings.entries]
     except ConfigError:  # settings that cannot be read are named by their files
