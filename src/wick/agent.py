@@ -126,11 +126,14 @@ class Agent(Generic[DepsType, Output]):
         self._deps_types: set[type] = set()  # types of deps that fit all of them
         if deps_type is not None:
             self._check_deps_type(deps_type)
-        for spec in (model, *_list_named_models(self._parts)):
+        named = [name for part in self._parts if isinstance(part, NamedModels) for name in part.list_models()]
+        for spec in (model, *named):
             if isinstance(spec, str | Mapping):
                 check_model(spec)
         self._session_capabilities = [
-            part for part in self._parts if isinstance(part, Capability) and _has_session(part)
+            part
+            for part in self._parts
+            if isinstance(part, Capability) and type(part).session is not Capability.session
         ]
         self._loops: dict[tuple[Hook, ...], Loop] = {}
 
@@ -158,7 +161,10 @@ class Agent(Generic[DepsType, Output]):
 
     def _model_if_ready(self) -> Model | None:
         """Return the model, or None if resolving it would block the event loop: `auto` probes for an Ollama server."""
-        return None if _is_auto(self._model) and _in_event_loop() else self.model
+        model: Any = self._model
+        spec = {"model": model} if isinstance(model, str) else model if isinstance(model, Mapping) else {}
+        is_auto = "auto" in [str(spec.get(key, "")).strip() for key in ("provider", "model")]
+        return None if is_auto and _in_event_loop() else self.model
 
     @property
     def capabilities(self) -> tuple[Capability, ...]:
@@ -465,21 +471,6 @@ def _list_deps_parameters(tools: Iterable[Tool], hooks: Iterable[Hook]) -> list[
     return found + [(f"the hook {hook.name}", parameter) for hook in hooks for parameter in hook.deps]
 
 
-def _list_named_models(parts: Iterable[Hook | Capability]) -> list[Any]:
-    """Return the models of capabilities, as they were given."""
-    return [model for part in parts if isinstance(part, NamedModels) for model in part.list_models()]
-
-
-def _has_session(part: Capability) -> bool:
-    """Return True if a capability overrides `session`."""
-    return type(part).session is not Capability.session
-
-
-def _is_auto(model: Any) -> bool:
-    spec = {"model": model} if isinstance(model, str) else model if isinstance(model, Mapping) else {}
-    return "auto" in [str(spec.get(key, "")).strip() for key in ("provider", "model")]
-
-
 def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -519,20 +510,16 @@ def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capabilit
     """Return the default hooks, except those replaced by name, followed by the given hooks."""
     for item in hooks:
         if not isinstance(item, Hook | Capability):
+            is_class = isinstance(item, type) and issubclass(item, Capability)
+            hint = f", or give an instance: {item.__name__}()" if is_class else ""
             raise ConfigError(
                 f"{item!r} is not a hook: decorate it with @before, @wrap, @after or @guard, "
-                f"as in @guard(ToolUse){_instance_hint(item)}"
+                f"as in @guard(ToolUse){hint}"
             )
         if isinstance(item, Capability):
             check_capability(item)
     names = {item.name for item in hooks}
     return (*(item for item in DEFAULTS if item.name not in names), *hooks)
-
-
-def _instance_hint(item: object) -> str:
-    return (
-        f", or give an instance: {item.__name__}()" if isinstance(item, type) and issubclass(item, Capability) else ""
-    )
 
 
 def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
@@ -543,20 +530,17 @@ def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
 
 
 def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
-    tools = [item if isinstance(item, Tool) else _as_tool(item) for item in given]
+    tools = list[Tool]()
+    for item in given:
+        if isinstance(item, Agent):
+            raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
+        if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
+            raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
+        tools.append(item if isinstance(item, Tool) else tool(item))
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()
-
-
-def _as_tool(item: Any) -> Tool:
-    """Return the tool of a plain function."""
-    if isinstance(item, Agent):
-        raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
-    if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
-        raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
-    return tool(item)
 
 
 def _check_distinct(what: str, names: Sequence[str]) -> None:

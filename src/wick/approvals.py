@@ -11,7 +11,6 @@ from dataclasses import replace
 from inspect import isawaitable
 from math import inf
 from time import perf_counter, time
-from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -49,16 +48,12 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
     logged = op.run.root.thread.answers.get(question.hash)
     answered_by = "user" if logged is None else str(logged.get("deputy", "user"))
-    changed = _diff_answer(about.get("args", {}), answer)
+    changed = None
+    if isinstance(answer, Allow) and isinstance(answer.args, dict):  # the gate refuses others
+        args = about.get("args", {})
+        changed = diff_values({key: args[key] for key in args if key in answer.args}, answer.args) or None
     op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000, changed))
     return answer
-
-
-def _diff_answer(args: dict[str, Any], answer: Allow | Block) -> dict[str, object] | None:
-    """Return the arguments that an approval changed, each with its old and new value."""
-    if isinstance(answer, Block) or not isinstance(answer.args, dict):  # the gate refuses others
-        return None
-    return diff_values({key: args[key] for key in args if key in answer.args}, answer.args) or None
 
 
 def new_question_id() -> str:
@@ -71,8 +66,12 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     if question.hash in thread.answers:
         return _decode_answer(thread.answers[question.hash])
     asked = next((asked for asked in thread.questions.values() if asked["hash"] == question.hash), None)
-    delegated = await _answer_by_delegate(run, question) if asked is None else None
-    asked = _log_question(run, question) if asked is None else asked
+    delegated = None
+    if asked is None:
+        delegated = await _answer_by_delegate(run, question)
+        about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
+        about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
+        asked = thread.append("asked", {**about, **question.about}).data
     question = replace(question, id=asked["id"])
     if delegated is not None:
         return await _log_answer(run, question, *delegated)
@@ -91,13 +90,6 @@ async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Blo
         if answer is not None:
             return _parse_answer(answer, question), {"deputy": name}
     return None
-
-
-def _log_question(run: Run, question: Question) -> FrozenDict:
-    about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
-    about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
-    asked: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
-    return asked
 
 
 async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:

@@ -44,10 +44,9 @@ def _normalize(data: _Data) -> None:
     values = read(data)
     for value in values:
         if type(value) is list or (type(value) is str and not value.isascii()):
-            return _normalize_fields(data, names, values)
-
-
-def _normalize_fields(data: _Data, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+            break
+    else:
+        return
     for name, value in zip(names, values, strict=True):
         if type(value) is str:
             _set(data, name, _repair_surrogates(value))
@@ -392,7 +391,20 @@ class Messages(Sequence[Message]):
         for index, message in enumerate(self._items):
             if problem := _find_problem(message):
                 raise MessageError(f"message {index} is not valid: {problem}")
-        _check_answers(self._items)
+        waiting: set[str] = set()  # each call has one result before the next message; the last calls may be pending
+        for index, message in enumerate(self._items):
+            problem = ""
+            if message.role == "tool":
+                if message.tool_call_id not in waiting:
+                    problem = f"no call {message.tool_call_id!r} waits for an answer"
+                waiting.discard(message.tool_call_id)
+            elif waiting:
+                problem = f"first answer the calls {', '.join(sorted(waiting))}"
+            else:
+                waiting = {call.id for call in message.tool_calls}
+                problem = "two of its tool calls have the same id" if len(waiting) < len(message.tool_calls) else ""
+            if problem:
+                raise MessageError(f"message {index} is not valid: {problem}")
         return self
 
     def validate_user_input(self) -> Messages:
@@ -413,7 +425,15 @@ class Messages(Sequence[Message]):
 
     def pretty(self) -> str:
         """Return the conversation as readable text."""
-        return "\n\n".join(map(_format_message, self._items))
+        shown = []
+        for message in self._items:
+            title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
+            text = [message.text] if message.text else []
+            calls = [
+                f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls
+            ]
+            shown.append("\n".join([f"[{title}]", *text, *calls]))
+        return "\n\n".join(shown)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [message.to_json() for message in self._items]
@@ -437,32 +457,7 @@ def _find_problem(message: Message) -> str:
     return "an assistant message needs content or tool calls" if message.role == "assistant" else "it needs content"
 
 
-def _check_answers(messages: list[Message]) -> None:
-    """Check that each tool call has one result before the next message. The last calls may be pending."""
-    waiting: set[str] = set()
-    for index, message in enumerate(messages):
-        if message.role == "tool":
-            if message.tool_call_id not in waiting:
-                raise MessageError(
-                    f"message {index} is not valid: no call {message.tool_call_id!r} waits for an answer"
-                )
-            waiting.remove(message.tool_call_id)
-            continue
-        if waiting:
-            raise MessageError(f"message {index} is not valid: first answer the calls {', '.join(sorted(waiting))}")
-        waiting = {call.id for call in message.tool_calls}
-        if len(waiting) < len(message.tool_calls):
-            raise MessageError(f"message {index} is not valid: two of its tool calls have the same id")
-
-
 _TITLES = {"system": "System", "user": "Human", "assistant": "AI"}
-
-
-def _format_message(message: Message) -> str:
-    title = _TITLES.get(message.role) or f"Tool: {message.name} (call_id={message.tool_call_id})"
-    text = [message.text] if message.text else []
-    calls = [f"  → tool_call: {call.name}(id={call.id}, args={_dumps(call.args)})" for call in message.tool_calls]
-    return "\n".join([f"[{title}]", *text, *calls])
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # built on first use, not at import
@@ -478,7 +473,13 @@ def _parse(kind: type[_T], what: str, data: Any) -> _T:
     reason = _REASONS.get(error["type"]) or error["msg"].removeprefix("Value error, ").replace(
         "Input should", "it should"
     )
-    raise MessageError(f"{what} cannot be read{_format_path(error['loc'])}: {reason}")
+    keys = error["loc"]
+    if keys[:1] == ("content",):  # drop the union branches that pydantic adds to the path
+        keys = (*keys[:1], *keys[2:3], *keys[4:])
+    elif keys[:1] == ("parts",):
+        keys = (*keys[:2], *keys[3:])
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    raise MessageError(f"{what} cannot be read{f' at {path}' if path else ''}: {reason}")
 
 
 _REASONS = {
@@ -489,12 +490,3 @@ _REASONS = {
     "union_tag_invalid": "its type should be text, image, audio or file",
     "union_tag_not_found": "its type should be text, image, audio or file",
 }
-
-
-def _format_path(keys: tuple[int | str, ...]) -> str:
-    if keys[:1] == ("content",):  # drop the union branches that pydantic adds to the path
-        keys = (*keys[:1], *keys[2:3], *keys[4:])
-    elif keys[:1] == ("parts",):
-        keys = (*keys[:2], *keys[3:])
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return path and f" at {path.removeprefix('.')}"

@@ -173,7 +173,10 @@ class Program:
         if words == ["hook"]:
             print(self.describe())
         elif words == ["serve"]:
-            self._serve()
+            answers = _reserve_stdout()
+            for _ in range(self._threads - 1):
+                Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
+            self._answer_lines(answers)
         elif words in ([], ["run"]):
             sys.exit(self._answer_one())
         else:
@@ -197,7 +200,9 @@ class Program:
         """Return the answer to one event, in the protocol of its sender."""
         event = str(call.get("hook_event_name") or call.get("event") or "")
         if event == "tool" and "hook_event_name" not in call:
-            return self._use_tool(call)
+            if (tool := self._tools.get(str(call.get("tool")))) is None:
+                return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
+            return {"output": tool.fn(**call.get("args", {}))}
         view = _build_view(call, event)
         merged, plain, called = Said(), {}, set[Any]()
         for function in self._functions:
@@ -214,12 +219,6 @@ class Program:
             return {**{name: value for name, value in merged.items() if name != "context"}, **plain}
         translate = _for_claude if "hook_event_name" in call else _for_single
         return {**translate(merged, event, call), **plain}
-
-    def _use_tool(self, call: Call) -> Call:
-        tool = self._tools.get(str(call.get("tool")))
-        if tool is None:
-            return {"error": f"there is no tool {call.get('tool')!r}; the tools are {', '.join(self._tools)}"}
-        return {"output": tool.fn(**call.get("args", {}))}
 
     def _answer_one(self) -> int:
         """Answer one event from the standard input, and return the exit code."""
@@ -242,13 +241,6 @@ class Program:
         if answer:
             _write(answers, answer)
         return 0
-
-    def _serve(self) -> None:
-        """Answer events, one per line, until the input ends."""
-        answers = _reserve_stdout()
-        for _ in range(self._threads - 1):
-            Thread(target=self._answer_lines, args=(answers,), daemon=True).start()
-        self._answer_lines(answers)
 
     def _answer_lines(self, answers: int) -> None:
         while True:
@@ -273,7 +265,9 @@ class _EventFunction:
 
     def handles(self, event: str, view: Call) -> bool:
         if event in POINTS:
-            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not _is_last_step(view)):
+            result = view.get("result")
+            is_last_step = isinstance(result, dict) and result.get("decision") == "stop"
+            if event != _point_of(self.event) or (self.event in ("agent_stop", "Stop") and not is_last_step):
                 return False
         elif event != self.event and not any(event in kin and self.event in kin for kin in EQUIVALENT_EVENTS):
             return False
@@ -295,11 +289,6 @@ def _point_of(event: str) -> str:
     if event in POINTS:
         return event
     return next((kin[0] for kin in EQUIVALENT_EVENTS if event in kin), "")
-
-
-def _is_last_step(view: Call) -> bool:
-    """Return True if the model has finished with this step."""
-    return isinstance(view.get("result"), dict) and view["result"].get("decision") == "stop"
 
 
 def _matches(match: str, view: Call) -> bool:

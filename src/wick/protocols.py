@@ -118,8 +118,8 @@ class Model(Protocol):
     """A language model. It yields deltas, including one `Finish`.
 
     Optional attribute `holds_schema`: "always" if replies can be constrained to the JSON Schema of the setting
-    `response_format`, or "alone" if that is possible only without tools. Optional method `refuses(part)`: returns
-    why the model cannot read a part of a message, or an empty text.
+    `response_format`, or "alone" if that is possible only without tools. Optional method
+    `unsupported_reason(part)`: returns why the model cannot read a part of a message, or an empty text.
     """
 
     @property
@@ -139,11 +139,11 @@ def holds_schema(model: Model, *, tools: bool) -> bool:
 
 def refused_part(model: Model, messages: Iterable[Message]) -> str:
     """Return why a model cannot read a part of a user's messages, or an empty text."""
-    refuses: Callable[[Part], str] | None = getattr(model, "refuses", None)
-    if refuses is None:
+    find_reason: Callable[[Part], str] | None = getattr(model, "unsupported_reason", None)
+    if find_reason is None:
         return ""
     parts = (part for message in messages if not isinstance(message.content, str) for part in message.content)
-    return next(filter(None, map(refuses, parts)), "")
+    return next(filter(None, map(find_reason, parts)), "")
 
 
 @dataclass(frozen=True, slots=True)

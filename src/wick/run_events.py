@@ -136,10 +136,9 @@ async def _emit_state_changes(run: Run) -> None:
     changed, run.thread.changed_values = run.thread.changed_values, {}
     if changed and run.emitter is not None:
         await run.thread.saved()
-        values = run.thread.values
-        run.emit(StateChange(values={key: _changed_value(values.get(key), items) for key, items in changed.items()}))
-
-
-def _changed_value(value: Any, items: set[str] | None) -> Any:
-    """Return a value. Of a map, return only the changed items, with None for deleted ones."""
-    return thaw(value if items is None or value is None else {item: value.get(item) for item in sorted(items)})
+        values = dict[str, Any]()
+        for key, items in changed.items():  # of a map, only the changed items, with None for deleted ones
+            value = run.thread.values.get(key)
+            part = value if items is None or value is None else {item: value.get(item) for item in sorted(items)}
+            values[key] = thaw(part)
+        run.emit(StateChange(values=values))

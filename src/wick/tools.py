@@ -272,21 +272,17 @@ def _warn_undescribed(name: str, description: str, fn: Callable[..., Any]) -> No
     """Log what the model would have to guess about a tool."""
     if not description:
         logger.warning("the tool %s has no docstring: write one, so that the model knows when to use it", name)
-    for missing in _list_untyped(fn):
-        logger.warning(
-            "the parameter %s of the tool %s has no type: annotate it, as in `%s: str`, so that the model knows "
-            "which values it takes",
-            missing, name, missing,
-        )  # fmt: skip
-
-
-def _list_untyped(fn: Callable[..., Any]) -> list[str]:
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        parameters = [*inspect.signature(fn).parameters.values()]
     except (TypeError, ValueError):  # the schema reports it
-        return []
-    untyped = [p.name for p in parameters if p.annotation is p.empty and p.kind is not p.VAR_KEYWORD]
-    return [name for name in untyped if name not in ("self", "cls")]
+        parameters = []
+    for p in parameters:
+        if p.annotation is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in ("self", "cls"):
+            logger.warning(
+                "the parameter %s of the tool %s has no type: annotate it, as in `%s: str`, so that the model knows "
+                "which values it takes",
+                p.name, name, p.name,
+            )  # fmt: skip
 
 
 def HttpTool(

@@ -57,7 +57,7 @@ WAYS = ("cut", "reset", "half-close", "corrupt", "stall", "throttle", "delay")
 PLACES = 20
 SAMPLED = 60
 TOGETHER = 8  # concurrent trials: most of their time is waiting for a timeout
-LIMITS: dict[str, float] = {"first_byte": 0.4, "between": 0.4, "whole": 5.0}
+LIMITS: dict[str, float] = {"first_byte": 0.4, "between_chunks": 0.4, "total": 5.0}
 SAID = ([], [(2, 3)], [(2, 3), (1, 1)])  # all texts of the table, and nothing else
 
 USES: ContextVar[list[tuple[int, int]]] = ContextVar("USES")

@@ -116,7 +116,7 @@ def run_uvicorn(folder: Path, app: str = "app:app") -> Iterator[tuple[str, subpr
 def environment_variables(folder: str = "") -> set[str]:
     """The environment variables that wick reads: a module that reads any has their names in its texts."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "wick" / folder).rglob("*.py")]
-    readers = [ast.parse(text) for text in texts if re.search(r"\benviron\b|\bgetenv\b", text)]
+    readers = [ast.parse(text) for text in texts if re.search(r"\b(?:environ|getenv|read_variable)\b", text)]
     found = [node.value for tree in readers for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     names = {name for text in found if isinstance(text, str) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)}
     return names - NOT_VARIABLES

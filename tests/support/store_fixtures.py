@@ -19,7 +19,7 @@ from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
-from wick.testing.store_cases import (
+from wick.testing.leased_thread_cases import (
     HeldLease,
     append_outcome,
     entry_numbers,

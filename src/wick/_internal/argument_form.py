@@ -105,17 +105,16 @@ def _convert_items(items: Any, depth: int) -> dict[str, Any]:
 def _convert_attributes(value: Any, depth: int) -> dict[str, Any]:
     """Return the attributes and slots of an object; raise TypeError if it has none."""
     kind = type(value)
-    names = dict.fromkeys(name for base in kind.__mro__ for name in _list_slots(base) if hasattr(value, name))
+    names = dict[str, None]()
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                names[name] = None
     state = {**{name: getattr(value, name) for name in names}, **getattr(value, "__dict__", {})}
     if not state or callable(value) or isinstance(value, Iterator | type):
         raise TypeError(f"a {kind.__name__} cannot be shown as JSON data")
     return _convert_items(state.items(), depth)
-
-
-def _list_slots(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    slots = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in slots if name not in ("__dict__", "__weakref__"))
 
 
 # -- which schemas leave the form of a value as it is -----------------------------------------------------------------

@@ -58,18 +58,15 @@ def read_deps_parameter(name: str, hint: Any, required: bool, run_types: Iterabl
     for part in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         if get_origin(part) is Annotated and _MARKER in get_args(part):
             kind, is_injected = get_args(part)[0], True
-        elif get_origin(part) in run_types and not _is_open(get_args(part)[0]):
+        elif get_origin(part) in run_types:
             kind, is_injected = get_args(part)[0], False
+            if kind is Any or isinstance(kind, TypeVar):  # `Run[T]` and `Run[Any]` need no deps
+                continue
         else:
             continue
         needed = required or not is_injected
         return DepsParameter(name, show_type(kind), needed, is_injected, _runtime_types(kind))
     return None
-
-
-def _is_open(hint: Any) -> bool:
-    """Return True for the type argument of a `Run[T]` or `Run[Any]`, which needs no deps."""
-    return hint is Any or isinstance(hint, TypeVar)
 
 
 def _runtime_types(hint: Any) -> tuple[type, ...]:

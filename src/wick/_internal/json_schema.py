@@ -536,3 +536,14 @@ class _SchemaRewriter:
             else:
                 rewritten[keyword] = value
         return rewritten
+
+
+def merge_schemas(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with the properties and required names of both. Of other keywords those of the second count."""
+    merged = {**first, **second}
+    for key in ("properties", "$defs"):
+        if key in first and key in second:
+            merged[key] = {**first[key], **second[key]}
+    if "required" in first and "required" in second:
+        merged["required"] = [*dict.fromkeys([*first["required"], *second["required"]])]
+    return merged

@@ -7,10 +7,9 @@ a name is used. A name of wick is never looked up here, so a plugin cannot repla
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, distributions
+from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
 from wick._internal.import_path import load_module
@@ -58,31 +57,24 @@ class Plugin:
 
 def find_plugins(group: str) -> tuple[Plugin, ...]:
     """Return the plugins of a group, sorted by name. A package with broken metadata has none."""
-    found = {(plugin.name, plugin.distribution): plugin for plugin in _iter_plugins(group)}
-    return tuple(found[key] for key in sorted(found))
-
-
-def _iter_plugins(group: str) -> Iterator[Plugin]:
-    seen: set[str] = set()
+    seen, found = set[str](), dict[tuple[str, str], Plugin]()
     for distribution in distributions():
         try:
-            key = _read_key(distribution)
+            # A name from the path if possible: to parse the metadata of all packages is slow.
+            key = getattr(distribution, "_normalized_name", None) or distribution.metadata["Name"]
             entries = [] if key in seen else [one for one in distribution.entry_points if one.group == group]
             seen.add(key)  # the first one on the path is active
             for entry in entries:
-                yield Plugin(entry, f"{distribution.metadata['Name']} {distribution.version}")
+                plugin = Plugin(entry, f"{distribution.metadata['Name']} {distribution.version}")
+                found[plugin.name, plugin.distribution] = plugin
         except Exception as error:  # the metadata of one package must not break the others
             _report_broken(str(getattr(distribution, "_path", "a package")), f"{type(error).__name__}: {error}")
+    return tuple(found[key] for key in sorted(found))
 
 
 @cache  # one warning per package
 def _report_broken(path: str, reason: str) -> None:
     logger.warning("the plugins of %s are not used: its metadata cannot be read (%s); reinstall it", path, reason)
-
-
-def _read_key(distribution: Distribution) -> str:
-    """Return a name of a distribution, from its path if possible: to parse the metadata of all packages is slow."""
-    return getattr(distribution, "_normalized_name", None) or distribution.metadata["Name"]
 
 
 def find_plugin(group: str, name: str) -> Plugin | None:

@@ -72,21 +72,25 @@ class YamlSource:
 
 def read(path: Path, environment: Mapping[str, str]) -> YamlSource:
     """Read and parse a file; raise ConfigError with the line of the problem."""
+    return parse(read_text(path, CONFIG_BYTES), str(path), environment)
+
+
+def read_text(path: Path, max_bytes: int, hint: str = "") -> str:
+    """Return the text of a file in UTF-8; raise ConfigError if it cannot be read or is too long."""
     try:
         with path.open("rb") as file:
-            data = file.read(CONFIG_BYTES + 1)
+            data = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}; create it, or give its path") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(data) > CONFIG_BYTES:
-        raise ConfigError(f"{path} is longer than {CONFIG_BYTES:,} bytes")
+    if len(data) > max_bytes:
+        raise ConfigError(f"{path} is longer than {max_bytes:,} bytes{hint}")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ConfigLineError(str(path), line, (), "this is not UTF-8; save the file in that encoding") from None
-    return parse(text, str(path), environment)
 
 
 def parse(text: str, name: str, environment: Mapping[str, str]) -> YamlSource:

@@ -134,12 +134,10 @@ class FunctionArguments:
             raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
         except Exception as error:  # a custom validator may raise anything
             raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
-        if values.__pydantic_extra__ and (taken := self._list_injected() & values.__pydantic_extra__.keys()):
+        injected = {*self.injected, *(parameter.name for parameter in self.deps)}
+        if taken := injected & (values.__pydantic_extra__ or {}).keys():
             raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
         return values  # type: ignore[no-any-return]
-
-    def _list_injected(self) -> set[str]:
-        return {*self.injected, *(parameter.name for parameter in self.deps)}
 
 
 _Both = dict[bool, FunctionArguments]  # a function has other arguments when it is bound to an object
@@ -173,7 +171,8 @@ def _build_arguments(fn: Callable[..., Any]) -> FunctionArguments:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
         hint = hints.get(name, Any)
-        kinds, dependency = _injected_types(hint), _read_deps(parameter, hint)
+        kinds, needed = _injected_types(hint), parameter.default is parameter.empty
+        dependency = read_deps_parameter(name, hint, needed, kinds)
         if dependency is not None:
             deps.append(dependency)
         if kinds:
@@ -244,10 +243,6 @@ def _injected_types(hint: Any) -> tuple[type, ...]:
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = tuple(get_origin(kind) or kind for kind in kinds)  # Run of Run[Database]
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Injected))
-
-
-def _read_deps(parameter: inspect.Parameter, hint: Any) -> DepsParameter | None:
-    return read_deps_parameter(parameter.name, hint, parameter.default is parameter.empty, _injected_types(hint))
 
 
 def find_injected(fn: Callable[..., Any]) -> tuple[dict[str, tuple[type, ...]], tuple[DepsParameter, ...]]:

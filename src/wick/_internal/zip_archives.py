@@ -24,16 +24,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
     """Return the files of a zip archive by name; raise ConfigError if the archive is invalid or too large."""
     if len(data) > ARCHIVE_BYTES:
         raise ConfigError(f"the archive has {len(data):,} bytes; the most is {ARCHIVE_BYTES:,}")
-    _check_directory(data)
-    try:
-        with ZipFile(BytesIO(data)) as archive:
-            return _unpack_entries(archive)
-    except (BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise ConfigError(f"the archive cannot be unpacked: {error}") from None
-
-
-def _check_directory(data: bytes) -> None:
-    """Refuse a large central directory before ZipFile reads it into memory."""
+    # Refuse a large central directory before ZipFile reads it into memory.
     last = data[-_END_BYTES:]
     plain = last.startswith(_END) and last.endswith(b"\0\0")
     start = len(data) - _END_BYTES if plain else data.rfind(_END, max(0, len(data) - _END_BYTES - 65_536))
@@ -42,6 +33,11 @@ def _check_directory(data: bytes) -> None:
     size = int.from_bytes(data[start + 12 : start + 16], "little")
     if size > _DIRECTORY_BYTES or data[max(0, start - 20) :].startswith(_LOCATOR):
         raise ConfigError(f"the archive has too many entries; the most is {ARCHIVE_ENTRIES:,}")
+    try:
+        with ZipFile(BytesIO(data)) as archive:
+            return _unpack_entries(archive)
+    except (BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise ConfigError(f"the archive cannot be unpacked: {error}") from None
 
 
 def _unpack_entries(archive: ZipFile) -> dict[str, bytes]:

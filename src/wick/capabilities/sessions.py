@@ -16,7 +16,7 @@ from wick.hooks import before
 from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Lease, Page, Store, Summary
-from wick.stores.held_thread import LEASE_SECONDS, hold, load
+from wick.stores.held_thread import LEASE_SECONDS, hold, iter_threads, load
 from wick.threads import Thread
 
 LOCAL = "local"  # the owner of threads of runs without a user
@@ -123,13 +123,10 @@ class Sessions(Capability):
 
     async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
         """Return the ids of threads with an expired question. A new run continues such a thread without the answer."""
-        ids, cursor = list[str](), None
-        while cursor != "":
-            page = await self.store.list(owner, asking=True, cursor=cursor or "")
-            for head in page.threads:
-                if any(_has_lapsed(question) for question in await self.questions(head.id, owner=owner)):
-                    ids.append(head.id)
-            cursor = page.next
+        ids = list[str]()
+        async for head in iter_threads(self.store, owner, asking=True):
+            if any(_has_lapsed(question) for question in await self.questions(head.id, owner=owner)):
+                ids.append(head.id)
         return ids
 
     async def answer(

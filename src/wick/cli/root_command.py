@@ -59,10 +59,15 @@ class RootCommand(CommandGroup):
         return [*COMMANDS, *(name for name, _ in _list_plugins())]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return _load_plugin(cmd_name)
-        command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
-        add_help(command, cmd_name)
+        if cmd_name in COMMANDS:
+            command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+            add_help(command, cmd_name)
+            return command
+        if (plugin := find_plugin("wick.commands", cmd_name)) is None:
+            return None
+        command = plugin.load()
+        if not isinstance(command, click.Command):
+            raise plugin.build_error("is not a command of click")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -105,16 +110,6 @@ def _list_plugins() -> list[tuple[str, str]]:
     """Return the commands of installed packages with their packages, without importing them."""
     found = {plugin.name: f"From {plugin.distribution}." for plugin in find_plugins("wick.commands")}
     return [(name, text) for name, text in found.items() if name not in COMMANDS]
-
-
-def _load_plugin(name: str) -> click.Command | None:
-    """Return the command of an installed package, or None."""
-    if (plugin := find_plugin("wick.commands", name)) is None:
-        return None
-    command = plugin.load()
-    if not isinstance(command, click.Command):
-        raise plugin.build_error("is not a command of click")
-    return command
 
 
 class _InvalidCall(click.ClickException):

@@ -445,7 +445,9 @@ def load_python_name(name: str, folder: Path) -> Any:
     if beside:
         sys.path.append(str(folder))  # as the last entry it shadows no other module
     try:
-        return _load_checked(lambda: attrgetter(names)(import_module(module)), name)
+        return load_module(lambda: attrgetter(names)(import_module(module)))
+    except Exception as error:  # importing a module may raise anything
+        raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
     finally:
         if beside:
             sys.path.remove(str(folder))
@@ -453,10 +455,3 @@ def load_python_name(name: str, folder: Path) -> Any:
 
 def _parse_tool_name(given: Any) -> str:
     return resolve_tool_name(given) if isinstance(given, str) else ""
-
-
-def _load_checked(load: Callable[[], Any], name: str) -> Any:
-    try:
-        return load_module(load)
-    except Exception as error:  # importing a module may raise anything
-        raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from wick.capabilities.executables import Executables
 from wick.capabilities.permissions import Mode, Permissions
 from wick.capability import Capability
 from wick.errors import ConfigError
-from wick.hook_programs.trust import DEFAULT, Trust, expand_home
+from wick.hook_programs.trust import DEFAULT, Trust, expand_home, format_trust_command
 from wick.permissions.claude_rules import translate_rule
 from wick.permissions.rules import RuleSpec, RuleType
 from wick.protocols import Backend
@@ -136,7 +135,7 @@ class ClaudeSettings:
         if user is not None and user.is_file():
             yield user, _read_bytes(user)
         for path in (self.folder / name for name in PROJECT_FILES):
-            trusting, forgetting = self._trust_command(), self._trust_command("--forget")
+            trusting, forgetting = format_trust_command(self.folder), format_trust_command(self.folder, "--forget")
             if not self.trust.hash_of(path):
                 if path.is_file():
                     self._warn(f"untrusted settings are not used: {path}; review them, then run: {trusting}")
@@ -146,11 +145,6 @@ class ClaudeSettings:
             if not self.trust.is_trusted(path, data := _read_bytes(path)):
                 raise ConfigError(f"{path} was changed after it was trusted; review it, then run: {trusting}")
             yield path, data
-
-    def _trust_command(self, *options: str) -> str:
-        """Return the command that changes the trust of the folder's files."""
-        folder = ["--folder", str(self.folder)] if self.folder.resolve() != Path.cwd() else []
-        return shlex.join(["wick", "hooks", "trust", *options, *folder])
 
     def _add_file(self, path: Path, data: bytes) -> None:
         given = _parse_object(path, data)
@@ -170,7 +164,12 @@ class ClaudeSettings:
         for type in _RULE_TYPES:
             for rule in _check_list(given.get(type), f"permissions.{type} in {path}"):
                 self._add_rule(type, rule, path)
-        self.mode = _check_mode(given.get("defaultMode", self.mode), path)
+        mode = given.get("defaultMode", self.mode)
+        if mode not in (modes := get_args(Mode)):
+            raise ConfigError(
+                f"wick has no permission mode {mode!r}, the defaultMode in {path}; its modes are {', '.join(modes)}"
+            )
+        self.mode = mode
         self.has_bypass = self.has_bypass and "disableBypassPermissionsMode" not in given
         for name in _check_list(given.get("additionalDirectories"), f"permissions.additionalDirectories in {path}"):
             directory = self.folder / os.path.expanduser(str(name))
@@ -237,14 +236,6 @@ def _check_list(given: Any, where: str) -> list[Any]:
     if given is not None and not isinstance(given, list):
         raise ConfigError(f"{where} is a list, also of one, not {given!r}")
     return given or []
-
-
-def _check_mode(mode: Any, path: Path) -> Mode:
-    if mode not in get_args(Mode):
-        modes = ", ".join(get_args(Mode))
-        raise ConfigError(f"wick has no permission mode {mode!r}, the defaultMode in {path}; its modes are {modes}")
-    known: Mode = mode
-    return known
 
 
 def _merge(ours: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

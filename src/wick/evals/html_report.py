@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from wick.evals.report import EvalCall, EvalCaseResult, EvalCaseRow, EvalReport, describe_check
+from wick.evals.report import EvalCaseResult, EvalCaseRow, EvalReport, describe_check
 
 STYLE = """\
 :root { color-scheme: light dark; --line: #d0d5dd; --muted: #52596a; --pass: #0a6b2d; --fail: #b3201a; --bg: #fff;
@@ -34,9 +34,11 @@ details { border: 1px solid var(--line); margin: .5rem 0; padding: .25rem .75rem
 def render_html(report: EvalReport) -> str:
     """Return a report as a self-contained HTML document. All text of the report is escaped."""
     title = f"Eval report: {report.suite}"
-    body = [
-        f"<h1>{escape(title)}</h1>",
-        *_render_notices(report),
+    body = [f"<h1>{escape(title)}</h1>"]
+    if report.partial:
+        done = f"{report.finished:,} of {report.planned:,} results"
+        body.append(f'<p class="notice">This report is partial: the run was interrupted after {done}.</p>')
+    body += [
         _render_totals(report),
         *_render_regressions(report),
         _render_cases(report),
@@ -51,12 +53,6 @@ def render_html(report: EvalReport) -> str:
         + "\n".join(body)
         + "\n</main>\n</body>\n</html>\n"
     )
-
-
-def _render_notices(report: EvalReport) -> Iterable[str]:
-    if report.partial:
-        done = f"{report.finished:,} of {report.planned:,} results"
-        yield f'<p class="notice">This report is partial: the run was interrupted after {done}.</p>'
 
 
 def _render_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -145,19 +141,16 @@ def _render_result(name: str, result: EvalCaseResult) -> str:
     checks = "".join(
         f"<li>{_render_verdict(check.passed)} {escape(describe_check(check))}</li>" for check in result.checks
     )
-    calls = "".join(map(_render_call, result.calls))
+    calls = ""
+    for call in result.calls:
+        args = escape(json.dumps(call.args, ensure_ascii=False, sort_keys=True))
+        by = f" by {call.hook}" if call.hook else ""
+        reason = f": {call.reason}" if call.reason else ""
+        decided = escape(f"{'asked, ' if call.asked else ''}{call.decision}{by}{reason}")
+        calls += f"<li><code>{escape(call.tool)} {args}</code> {decided}<pre>{escape(call.output)}</pre></li>"
     outcome = escape(f"{result.outcome}{f' ({result.reason})' if result.reason != result.outcome else ''}")
     return (
         f"<h3>{escape(name)}: {_render_verdict(result.passed)}</h3>"
         f'<p class="muted">{outcome}, {result.steps} steps, {result.tokens:,} tokens, {_format_cost(result.cost)}</p>'
         f"<ul>{checks}</ul>" + (f"<ol>{calls}</ol>" if calls else "") + f"<pre>{escape(result.text)}</pre>"
     )
-
-
-def _render_call(call: EvalCall) -> str:
-    args = escape(json.dumps(call.args, ensure_ascii=False, sort_keys=True))
-    by = f" by {call.hook}" if call.hook else ""
-    reason = f": {call.reason}" if call.reason else ""
-    asked = "asked, " if call.asked else ""
-    decided = escape(f"{asked}{call.decision}{by}{reason}")
-    return f"<li><code>{escape(call.tool)} {args}</code> {decided}<pre>{escape(call.output)}</pre></li>"

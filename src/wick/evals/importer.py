@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +26,10 @@ from wick.evals.suite import EvalCase
 from wick.evals.transcript import TranscriptCall, collect_calls
 from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
-from wick.stores.held_thread import load
+from wick.stores.held_thread import iter_threads, load
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 from wick.threads.state import Entry, ThreadState, fold, select_effective
-
-PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,11 @@ async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedac
     The limit leaves out the threads that were updated the longest time ago.
     """
     redactor, parts, left = redactor or TextRedactor(), list[tuple[float, str, ImportedCases]](), wanted.limit
-    heads = [head async for head in _iter_heads(store, wanted)]
+    heads = [
+        head
+        async for head in iter_threads(store, wanted.owner, wanted.threads or None)
+        if wanted.threads or ("parent" not in head.meta and head.updated >= wanted.since)
+    ]
     for head in sorted(heads, key=lambda head: (head.updated, head.created, head.id), reverse=True):
         part = _import_thread(await load(store, wanted.owner, head.id), head, wanted, redactor, left)
         parts.append((head.created, head.id, part))
@@ -104,7 +106,8 @@ def _import_thread(
     found, log = ImportedCases(), select_effective(thread.entries, len(thread.entries))
     runs = dict[str, RecordedRun]()
     for number, run in enumerate(split_runs(log), 1):
-        if not _is_selected(run, head, wanted):
+        agents = (run.start.data.get("agent"), head.meta.get("agent"))
+        if run.start.at < wanted.since or (wanted.agent and wanted.agent not in agents):
             continue
         if problem := _find_problem(run):
             found.skipped.append(f"{head.id}-{number}: {problem}")
@@ -114,24 +117,14 @@ def _import_thread(
         found.skipped.append(
             f"{head.id}: {older:,} of {len(runs):,} runs, the oldest: the limit of {wanted.limit:,} cases is reached"
         )
-    latest = dict([*runs.items()][-limit:])
-    for row in _describe_cases(thread.id, log, latest):
-        found.cases.append(EvalCase.model_validate(redactor.redact_json(row)))
+    state, at = ThreadState(thread.id), 0
+    for id, run in [*runs.items()][-limit:]:  # the log is folded once, up to the start of each run
+        for entry in log[at : run.before]:
+            fold(state, entry, log)
+        at = run.before
+        case = _describe_case(id, thread.id, [*state.messages], run)
+        found.cases.append(EvalCase.model_validate(redactor.redact_json(case)))
     return found
-
-
-async def _iter_heads(store: Store, wanted: ImportFilter) -> AsyncIterator[Summary]:
-    if wanted.threads:
-        for id in wanted.threads:
-            yield await store.head(wanted.owner, id)
-        return
-    cursor = None
-    while cursor != "":
-        page = await store.list(wanted.owner, cursor=cursor or "", limit=PAGE)
-        for head in page.threads:
-            if "parent" not in head.meta and head.updated >= wanted.since:
-                yield head
-        cursor = page.next
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -163,11 +156,6 @@ def split_runs(log: Sequence[Entry]) -> Iterator[RecordedRun]:
         yield run
 
 
-def _is_selected(run: RecordedRun, head: Summary, wanted: ImportFilter) -> bool:
-    agents = (run.start.data.get("agent"), head.meta.get("agent"))
-    return run.start.at >= wanted.since and (not wanted.agent or wanted.agent in agents)
-
-
 def _find_problem(run: RecordedRun) -> str:
     """Return why a run cannot be a case, or an empty text."""
     if run.end is None:
@@ -185,16 +173,6 @@ def _find_problem(run: RecordedRun) -> str:
 # -- cases -----------------------------------------------------------------------------------------------------------
 
 
-def _describe_cases(thread: str, log: Sequence[Entry], runs: Mapping[str, RecordedRun]) -> Iterator[dict[str, Any]]:
-    """Yield a case for each run, by id. The log is folded once, up to the start of each run."""
-    state, at = ThreadState(thread), 0
-    for id, run in runs.items():
-        for entry in log[at : run.before]:
-            fold(state, entry, log)
-        at = run.before
-        yield _describe_case(id, thread, [*state.messages], run)
-
-
 def _describe_case(id: str, thread: str, given: Sequence[Message], run: RecordedRun) -> dict[str, Any]:
     calls = collect_calls(run.entries)
     first = given[0] if len(given) == 1 else None
@@ -202,17 +180,19 @@ def _describe_case(id: str, thread: str, given: Sequence[Message], run: Recorded
     case: dict[str, Any] = {"id": re.sub(r"[^\w.:-]", "-", id)}
     case |= {"input": first.text} if first and is_text else {"messages": [message.to_json() for message in given]}
     case["thread"] = thread
-    case["replies"] = [_describe_reply(entry) for entry in run.entries if _is_reply(entry)]
-    if results := [_describe_result(call) for call in calls if call.decision == "ran"]:
-        case["results"] = results
+    case["replies"] = [
+        _describe_reply(entry) for entry in run.entries if entry.kind == "message" and entry.data.role == "assistant"
+    ]
+    results = [
+        {"tool": call.tool, "args": call.args, "error" if call.failed else "output": call.output}
+        for call in calls
+        if call.decision == "ran"
+    ]
+    case |= {"results": results} if results else {}
     if approvals := {call.tool: "allow" if call.decision == "ran" else "deny" for call in calls if call.asked}:
         case["approvals"] = approvals
     case["expect"] = _propose_expectations(run, calls)
     return case
-
-
-def _is_reply(entry: Entry) -> bool:
-    return entry.kind == "message" and entry.data.role == "assistant"
 
 
 def _describe_reply(entry: Entry) -> dict[str, Any]:
@@ -237,10 +217,6 @@ def _describe_call(call: ToolCall) -> dict[str, Any]:
     if call.invalid and not call.raw:
         recorded = recorded.model_copy(update={"raw": "{"})
     return recorded.model_dump(exclude_defaults=True)
-
-
-def _describe_result(call: TranscriptCall) -> dict[str, Any]:
-    return {"tool": call.tool, "args": call.args, "error" if call.failed else "output": call.output}
 
 
 def _propose_expectations(run: RecordedRun, calls: Sequence[TranscriptCall]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
-from wick.evals.transcript import Decided, EvalTranscript, TranscriptCall
+from wick.evals.transcript import Decided, EvalTranscript
 
 
 class _ReportModel(BaseModel):
@@ -122,23 +122,22 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
         outcome=transcript.outcome,
         reason=shorten_text(transcript.reason),
         text=shorten_text(transcript.text),
-        calls=[_describe_call(call) for call in transcript.calls],
+        calls=[
+            EvalCall(
+                tool=call.tool,
+                args={name: _shorten_argument(value) for name, value in call.args.items()},
+                decision=call.decision,
+                asked=call.asked,
+                hook=call.hook,
+                reason=shorten_text(call.reason),
+                output=shorten_text(call.output),
+                failed=call.failed,
+            )
+            for call in transcript.calls
+        ],
         steps=transcript.steps,
         tokens=transcript.usage.total_tokens,
         cost=None if transcript.price is None else round(float(transcript.price), 6),
-    )
-
-
-def _describe_call(call: TranscriptCall) -> EvalCall:
-    return EvalCall(
-        tool=call.tool,
-        args={name: _shorten_argument(value) for name, value in call.args.items()},
-        decision=call.decision,
-        asked=call.asked,
-        hook=call.hook,
-        reason=shorten_text(call.reason),
-        output=shorten_text(call.output),
-        failed=call.failed,
     )
 
 
@@ -178,27 +177,20 @@ def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> Ev
 
 def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> list[EvalRegression]:
     """Return the cases that fail, although they pass with the first variant or in a baseline report."""
-    return [*_compare_variants(report), *(_compare_baseline(report, baseline) if baseline is not None else ())]
-
-
-def _compare_variants(report: EvalReport) -> Iterator[EvalRegression]:
-    first = report.variants[0].name if report.variants else ""
-    for case in report.cases:
+    found, first = list[EvalRegression](), report.variants[0].name if report.variants else ""
+    failed = [
+        (case, name, result) for case in report.cases for name, result in case.results.items() if not result.passed
+    ]
+    for case, name, result in failed:
         reference = case.results.get(first)
-        if reference is None or not reference.passed:
-            continue
-        for name, result in case.results.items():
-            if not result.passed:
-                yield _make_regression(case.id, name, "variant", first, result)
-
-
-def _compare_baseline(report: EvalReport, baseline: EvalReport) -> Iterator[EvalRegression]:
-    """Yield failing results that pass in the baseline."""
-    passed = _select_results(baseline, passed=True)
-    for case in report.cases:
-        for name, result in case.results.items():
-            if not result.passed and (case.id, name) in passed:
-                yield _make_regression(case.id, name, "baseline", baseline.suite, result)
+        if reference is not None and reference.passed:
+            found.append(_make_regression(case.id, name, "variant", first, result))
+    if baseline is not None:
+        passed = _select_results(baseline, passed=True)
+        for case, name, result in failed:
+            if (case.id, name) in passed:
+                found.append(_make_regression(case.id, name, "baseline", baseline.suite, result))
+    return found
 
 
 def count_new_failures(report: EvalReport, baseline: EvalReport) -> int:

@@ -128,38 +128,27 @@ class SuiteRunner:
 
     async def _run_case(self, case: EvalCase, name: str, variant: EvalVariant) -> EvalCaseResult:
         """Return the result of a case. An error of its scorers fails this case only."""
-        replay = self._make_replay(case, self.options.recordings.get((case.id, name)))
+        is_recording, recording = self.options.record, self.options.recordings.get((case.id, name))
+        replies = find_replies(case, None if is_recording and not case.replies else recording)
+        results = [*case.results, *(recording.results if recording is not None and not is_recording else ())]
+        requests, redactor = [] if is_recording else self.suite.requests, self.options.redactor
+        replay = Replay(replies, results, requests, live_model=not replies, live_tools=is_recording, redactor=redactor)
         if self.options.offline and not replay.replies:
             return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}")
         try:
             async with asyncio.timeout(self.suite.timeout):
                 done = await self._perform(case, name, variant, replay)
-                return build_case_result(done, await self._score_case(case, name, done, replay))
+                expected = self._expectations(case)
+                checks = score_transcript(done, expected)
+                checks += score_recording(replay) if replay.replies or replay.missing else []
+                checks += await self._judge(case, name, done, expected)
+                checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
+                return build_case_result(done, checks)
         except TimeoutError:
             return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
         except Exception as error:
             logger.exception("case %s failed with variant %s", case.id, name)
             return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
-
-    async def _score_case(self, case: EvalCase, name: str, done: EvalTranscript, replay: Replay) -> list[EvalCheck]:
-        expected = self._expectations(case)
-        checks = score_transcript(done, expected)
-        checks += score_recording(replay) if replay.replies or replay.missing else []
-        checks += await self._judge(case, name, done, expected)
-        checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
-        return checks
-
-    def _make_replay(self, case: EvalCase, recording: Recording | None) -> Replay:
-        replies = find_replies(case, None if self.options.record and not case.replies else recording)
-        results = [*case.results, *(recording.results if recording is not None and not self.options.record else ())]
-        return Replay(
-            replies,
-            results,
-            [] if self.options.record else self.suite.requests,
-            live_model=not replies,
-            live_tools=self.options.record,
-            redactor=self.options.redactor,
-        )
 
     async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
@@ -223,7 +212,13 @@ class SuiteRunner:
 
     def build_report(self) -> EvalReport:
         """Return the report of the results so far, in the order of the suite."""
-        rows = [self._build_row(case) for case in self.suite.cases]
+        rows = list[EvalCaseRow]()
+        for case in self.suite.cases:
+            done = {
+                name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results
+            }
+            text = shorten_text(case.build_input()[-1].text)
+            rows.append(EvalCaseRow(id=case.id, input=text, thread=case.thread, results=done))
         report = EvalReport(
             suite=self.suite.name,
             partial=self.partial,
@@ -233,11 +228,6 @@ class SuiteRunner:
         )
         report.regressions = find_regressions(report, self.options.baseline)
         return report
-
-    def _build_row(self, case: EvalCase) -> EvalCaseRow:
-        results = {name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results}
-        last = case.build_input()[-1]
-        return EvalCaseRow(id=case.id, input=shorten_text(last.text), thread=case.thread, results=results)
 
 
 def _fail_case(case: EvalCase, check: str, problem: str) -> EvalCaseResult:

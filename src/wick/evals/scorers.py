@@ -34,7 +34,11 @@ Scorer = Callable[[EvalTranscript], "Score | float | bool | Awaitable[Score | fl
 
 def score_transcript(done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
     """Return a check for each expectation that needs no model and no code of the user."""
-    return [*_check_run(done, expected), *_check_calls(done, expected), *_check_limits(done, expected)]
+    wrong = [] if done.outcome == expected.outcome else [f"{done.outcome} ({done.reason}), not {expected.outcome}"]
+    checks = [_make_check("outcome", wrong)]
+    if expected.text is not None:
+        checks.append(_make_check("text", _find_text_problems(done.text, expected.text)))
+    return [*checks, *_check_calls(done, expected), *_check_limits(done, expected)]
 
 
 def score_recording(replay: Replay) -> list[EvalCheck]:
@@ -51,13 +55,6 @@ def score_recording(replay: Replay) -> list[EvalCheck]:
 def _make_check(name: str, problems: Iterable[str]) -> EvalCheck:
     found = [*problems]
     return EvalCheck(name=name, passed=not found, score=0.0 if found else 1.0, detail="; ".join(found))
-
-
-def _check_run(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
-    wrong = [] if done.outcome == expected.outcome else [f"{done.outcome} ({done.reason}), not {expected.outcome}"]
-    yield _make_check("outcome", wrong)
-    if expected.text is not None:
-        yield _make_check("text", _find_text_problems(done.text, expected.text))
 
 
 def _find_text_problems(text: str, expected: ExpectedText) -> list[str]:
@@ -80,14 +77,18 @@ def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalC
         wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
         yield _make_check("calls", wrong)
     if expected.order is not None:
-        wrong = [] if _is_subsequence(expected.order, names) else [_list_difference(names, expected.order)]
+        rest = iter(names)
+        is_in_order = all(name in rest for name in expected.order)
+        wrong = [] if is_in_order else [_list_difference(names, expected.order)]
         yield _make_check("order", wrong)
     if expected.not_called:
         yield _make_check("not_called", [f"{name} was called" for name in expected.not_called if name in names])
     for item in expected.arguments:
         yield _make_check(f"arguments of {item.tool}", _find_argument_problem(done.calls, item))
     for output in expected.outputs:
-        yield _make_check(f"output of {output.tool}", _find_output_problem(done.calls, output.tool, output))
+        problems = [_find_text_problems(call.output, output) for call in done.calls if call.tool == output.tool]
+        wrong = [] if [] in problems else problems[-1] if problems else [f"{output.tool} was not called"]
+        yield _make_check(f"output of {output.tool}", wrong)
     if expected.blocked is not None:
         yield _compare_tools("blocked", [call for call in done.calls if call.decision == "blocked"], expected.blocked)
     if expected.asked is not None:
@@ -98,11 +99,6 @@ def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalC
 
 def _list_difference(names: Sequence[str], expected: Sequence[str]) -> str:
     return f"the calls are {', '.join(names) or 'none'}; expected {', '.join(expected) or 'none'}"
-
-
-def _is_subsequence(wanted: Iterable[str], names: Iterable[str]) -> bool:
-    rest = iter(names)
-    return all(name in rest for name in wanted)
 
 
 def _find_argument_problem(calls: Iterable[TranscriptCall], expected: ExpectedArguments) -> list[str]:
@@ -127,13 +123,6 @@ def _is_subset(wanted: Any, found: Any) -> bool:
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _is_subset(value, found[key]) for key, value in wanted.items())
     return bool(wanted == found)
-
-
-def _find_output_problem(calls: Iterable[TranscriptCall], tool: str, expected: ExpectedText) -> list[str]:
-    problems = [_find_text_problems(call.output, expected) for call in calls if call.tool == tool]
-    if not problems:
-        return [f"{tool} was not called"]
-    return [] if [] in problems else problems[-1]
 
 
 def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequence[str]) -> EvalCheck:

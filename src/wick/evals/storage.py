@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -60,21 +58,18 @@ def _report_path(data: Path, name: str) -> Path:
 
 def list_reports(data: Path) -> list[EvalReportInfo]:
     """Return the reports of a data folder, the latest first. Files that are not reports are left out."""
-    return [*islice(_iter_reports(data), EVAL_REPORTS)]
-
-
-def _iter_reports(data: Path) -> Iterator[EvalReportInfo]:
-    """Yield the reports, the latest first. Older files than the wanted ones are not read."""
-    found = list[tuple[int, str, Path, int]]()
+    found, reports = list[tuple[int, str, Path, int]](), list[EvalReportInfo]()
     for path in (data / FOLDER).glob("*.json"):
         with suppress(OSError):  # removed meanwhile
             stat = path.stat()
             found.append((-stat.st_mtime_ns, path.stem, path, stat.st_size))
     for changed, name, path, size in sorted(found):
+        if len(reports) == EVAL_REPORTS:  # older files are not read
+            break
         with suppress(OSError):  # removed meanwhile, or not readable
-            info = _describe_file(path, -changed, size) if _NAME.fullmatch(name) else None
-            if info is not None:
-                yield info
+            if _NAME.fullmatch(name) and (info := _describe_file(path, -changed, size)) is not None:
+                reports.append(info)
+    return reports
 
 
 @lru_cache(maxsize=2 * EVAL_REPORTS)  # listed reports, and files among them that are not reports

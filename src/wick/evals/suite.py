@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml
+from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml, read_text
 from wick.config.options_schema import suggest_key
 from wick.constants import EVAL_SUITE_BYTES
 from wick.errors import ConfigError, MessageError
@@ -238,34 +238,18 @@ class EvalSuite(StrictEvalModel):
 def load_suite(path: str | Path) -> EvalSuite:
     """Return the suite of a YAML or JSONL file; raise a ConfigError with the line and the case of a problem."""
     path = Path(path)
-    text = _read_text(path)
-    source = _parse_lines(text, str(path)) if path.suffix == ".jsonl" else _parse_yaml(text, str(path))
-    suite = validate_suite(source)
-    return suite if suite.name else suite.model_copy(update={"name": path.stem})
-
-
-def _read_text(path: Path) -> str:
     if path.suffix not in (".yaml", ".yml", ".jsonl"):
         raise ConfigError(f"{path} is not a suite; its name must end with .yaml or .jsonl")
-    try:
-        with path.open("rb") as file:
-            data = file.read(EVAL_SUITE_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}; create it, or give its path") from None
-    if len(data) > EVAL_SUITE_BYTES:
-        raise ConfigError(f"{path} is longer than {EVAL_SUITE_BYTES:,} bytes; split it into several suites")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ConfigLineError(str(path), line, (), "this is not UTF-8; save the file in that encoding") from None
-
-
-def _parse_yaml(text: str, name: str) -> YamlSource:
-    data, lines = load_yaml(text, name)
-    if not isinstance(data, dict):
-        raise ConfigLineError(name, 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
-    return YamlSource(name, data, lines)
+    text = read_text(path, EVAL_SUITE_BYTES, "; split it into several suites")
+    if path.suffix == ".jsonl":
+        source = _parse_lines(text, str(path))
+    else:
+        data, lines = load_yaml(text, str(path))
+        if not isinstance(data, dict):
+            raise ConfigLineError(str(path), 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
+        source = YamlSource(str(path), data, lines)
+    suite = validate_suite(source)
+    return suite if suite.name else suite.model_copy(update={"name": path.stem})
 
 
 def _parse_lines(text: str, name: str) -> YamlSource:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from wick._internal.frozen import thaw
-from wick.messages import Message, ToolCall
+from wick.messages import Message
 from wick.operations import Result
 from wick.protocols import Usage
 from wick.threads.state import Entry
@@ -49,7 +49,9 @@ class EvalTranscript:
 
 def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -> EvalTranscript:
     """Return the transcript of a finished run, from its log."""
-    entries = _entries_of_run(result.thread.entries)
+    entries = result.thread.entries
+    start = next((index for index, entry in enumerate(entries) if entry.kind == "run_start"), len(entries))
+    entries = entries[start:]  # the input is logged before
     return EvalTranscript(
         case,
         input,
@@ -64,33 +66,21 @@ def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -
     )
 
 
-def _entries_of_run(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return the entries after the start of the first run; its input is logged before."""
-    start = next((index for index, entry in enumerate(entries) if entry.kind == "run_start"), len(entries))
-    return entries[start:]
-
-
 def collect_calls(entries: Sequence[Entry]) -> list[TranscriptCall]:
     """Return the tool calls of log entries, in the order of the model's replies."""
     calls, open = list[TranscriptCall](), dict[str, TranscriptCall]()
     for entry in entries:
         if entry.kind == "message" and entry.data.role == "assistant":
-            open = {call.id: _start_call(call) for call in entry.data.tool_calls}
+            open = {call.id: TranscriptCall(call.name, thaw(call.args)) for call in entry.data.tool_calls}
             calls += open.values()
         elif entry.kind == "message" and entry.data.tool_call_id in open:
             call = open[entry.data.tool_call_id]
             call.output, call.failed = entry.data.text, entry.data.failed
-        elif entry.kind in ("decision", "intent", "asked") and (call_id := _call_id(entry)) in open:
-            _apply_entry(open[call_id], entry)
+        elif entry.kind in ("decision", "intent", "asked"):
+            call_id = str(entry.data.get("call_id" if entry.kind == "asked" else "call", ""))
+            if call_id in open:
+                _apply_entry(open[call_id], entry)
     return calls
-
-
-def _start_call(call: ToolCall) -> TranscriptCall:
-    return TranscriptCall(call.name, thaw(call.args))
-
-
-def _call_id(entry: Entry) -> str:
-    return str(entry.data.get("call_id" if entry.kind == "asked" else "call", ""))
 
 
 def _apply_entry(call: TranscriptCall, entry: Entry) -> None:

@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import stat
 import sys
 import time
@@ -335,3 +336,9 @@ def make_folder_check(folder: Path_, known: Mapping[Path, str]) -> Callable[[], 
         return ""
 
     return check
+
+
+def format_trust_command(folder: Path, *options: str) -> str:
+    """Return the command that changes the trust of a folder's hook programs and settings."""
+    place = ("--folder", str(folder)) if folder.resolve() != Path.cwd() else ()
+    return shlex.join(["wick", "hooks", "trust", *options, *place])

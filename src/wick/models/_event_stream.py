@@ -6,7 +6,6 @@ Each message becomes one event in JSON: an object whose only key is the type of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from struct import Struct, error
 from zlib import crc32
 
@@ -31,14 +30,7 @@ class EventStreamDecoder:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return each event that this chunk completes."""
         self._buffer += chunk
-        return [*self._read_messages()]
-
-    def close(self) -> list[bytes]:
-        """Return no events: a message without its end is lost."""
-        return []
-
-    def _read_messages(self) -> Iterator[bytes]:
-        buffer = self._buffer
+        buffer, events = self._buffer, list[bytes]()
         while len(buffer) >= _PRELUDE.size:
             length, headers_length, checksum = _PRELUDE.unpack_from(buffer)
             if crc32(buffer[:8]) != checksum or headers_length > length - _FRAME_BYTES:
@@ -46,13 +38,18 @@ class EventStreamDecoder:
             if length > SSE_LINE_BYTES:
                 raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
             if len(buffer) < length:
-                return
+                break
             message = bytes(buffer[:length])
             del buffer[:length]
             if crc32(message[:-4]) != _CHECKSUM.unpack(message[-4:])[0]:
                 raise _damaged()
             start = _PRELUDE.size + headers_length
-            yield _to_json(_read_headers(message[_PRELUDE.size : start]), message[start:-4])
+            events.append(_to_json(_read_headers(message[_PRELUDE.size : start]), message[start:-4]))
+        return events
+
+    def close(self) -> list[bytes]:
+        """Return no events: a message without its end is lost."""
+        return []
 
 
 def _damaged() -> ModelError:

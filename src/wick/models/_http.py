@@ -33,8 +33,8 @@ class TimeLimits:
 
     connect: float = constants.CONNECT_SECONDS
     first_byte: float = constants.FIRST_BYTE_SECONDS
-    between: float = constants.CHUNK_SECONDS
-    whole: float = constants.REPLY_SECONDS
+    between_chunks: float = constants.CHUNK_SECONDS
+    total: float = constants.REPLY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ async def stream(
 
     limits, began = server.limits, False
     problem: ModelError | None = None
-    deadline, patience = monotonic() + limits.whole, limits.first_byte
+    deadline, patience = monotonic() + limits.total, limits.first_byte
     try:
         if authorize is not None:
             server = await _add_credentials(server, body, authorize)
@@ -153,7 +153,7 @@ async def stream(
             decoder = _DECODERS.get(content_type, SSEDecoder)
             events = decoder()
             while chunk := await response.read(min(patience, deadline - monotonic())):
-                began, patience = True, limits.between
+                began, patience = True, limits.between_chunks
                 for delta in reply.deltas(events.feed(chunk)):
                     yield delta
                 if reply.done:
@@ -175,7 +175,7 @@ async def stream(
 
 async def _add_credentials(server: ModelServer, body: bytes, authorize: Authorize) -> ModelServer:
     """Return the server with the credentials of one request; raise ModelError if they take too long."""
-    seconds = min(server.limits.connect + server.limits.first_byte, server.limits.whole)
+    seconds = min(server.limits.connect + server.limits.first_byte, server.limits.total)
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -191,7 +191,7 @@ async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:
     from wick.models import _connections  # imported late, as aiohttp is large
 
     problem: ModelError | None = None
-    deadline, data = monotonic() + server.limits.whole, b""
+    deadline, data = monotonic() + server.limits.total, b""
     try:
         response = await _connections.post(server.endpoint, body)
         try:
@@ -231,10 +231,10 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
     if isinstance(error, TimeoutError):
         limits = server.limits
         if monotonic() >= deadline:
-            return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
+            return ModelError(f"{server.name} did not finish its answer within {limits.total:g} s")
         problem = f"did not begin to answer within {limits.first_byte:g} s"
         if began:
-            problem = f"sent no data for {limits.between:g} s in the middle of its answer"
+            problem = f"sent no data for {limits.between_chunks:g} s in the middle of its answer"
         return ModelError(f"{server.name} {problem}", retryable=True)
     reason = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
     if isinstance(error, Unreachable):
@@ -246,7 +246,7 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
 
 async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
     """Return the ModelError of an error response, with the reason in its body as far as it arrives."""
-    status, body, until = response.status, b"", monotonic() + server.limits.between
+    status, body, until = response.status, b"", monotonic() + server.limits.between_chunks
     with suppress(OSError):
         while len(body) < constants.ERROR_BODY_BYTES and (piece := await response.read(until - monotonic())):
             body += piece

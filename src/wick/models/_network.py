@@ -169,6 +169,13 @@ def find_proxy(scheme: str, host: str, port: int) -> str:
 _HOST_LABEL = re.compile(r"[a-z0-9-]{1,63}")
 
 
+def check_address(base_url: str, title: str) -> str:
+    """Return an address without its last slash; raise ConfigError if it is not one, or holds a password."""
+    if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
+        raise ConfigError(f"the base_url of {title} must be like https://host/path, without a password or a query")
+    return base_url.rstrip("/")
+
+
 def check_host_label(text: str, what: str) -> str:
     """Return a text that is put into a host name; raise ConfigError if it could change the rest of the name."""
     if not _HOST_LABEL.fullmatch(text):

@@ -6,21 +6,20 @@ last block, so that a cache breakpoint or another message can be appended. A req
 
 from __future__ import annotations
 
-import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import orjson
 
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText
-from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
+from wick.models._network import NetworkSettings, PathText, check_address
+from wick.models.block_replies import BlockReply
+from wick.models.openai_common import require_text
+from wick.protocols import CallArgs, CallStart, Delta, HoldsSchema, Request, Usage
 
 BASE_URL = "https://api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
@@ -62,12 +61,15 @@ class Anthropic:
                 )
             thinking = {"type": "enabled", "budget_tokens": thinking}
         self.thinking: Mapping[str, Any] = thinking or {}
-        sent = {"content-type": "application/json", "anthropic-version": version}
-        sent |= _build_headers(base_url, api_key, headers or {})
+        address = check_address(base_url, "Anthropic").removesuffix("/v1")
+        is_default_endpoint = address == BASE_URL
+        key = openai_common.read_variable(KEY) if is_default_endpoint and api_key is None else api_key or ""
+        missing = f"Anthropic needs a key: set {KEY}, for instance with `export {KEY}=…`, or give api_key=…"
         self.server = ModelServer(
             "anthropic",
-            f"{_build_url(base_url)}/v1/messages",
-            sent,
+            f"{address}/v1/messages",
+            {"anthropic-version": version}
+            | openai_common.build_headers("x-api-key", key, headers, missing if is_default_endpoint else ""),
             limits,
             unreachable="check the network, or the address in ANTHROPIC_BASE_URL",
             unauthorized=f"check the key in {KEY}",
@@ -81,7 +83,7 @@ class Anthropic:
     def __repr__(self) -> str:
         return f"<Anthropic {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
@@ -90,7 +92,7 @@ class Anthropic:
 
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         prefix, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
         turns = _append_turns(rest, *prefix)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
@@ -133,23 +135,6 @@ class Anthropic:
         if schema and form.get("type") != "text":
             options["output_config"] = {"format": {"type": "json_schema", "schema": _close_objects(schema)}}
         return options
-
-
-def _build_url(base_url: str) -> str:
-    if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
-        raise ConfigError("the base_url of Anthropic must be like https://host/path, without a password or a query")
-    return base_url.rstrip("/").removesuffix("/v1")
-
-
-def _build_headers(base_url: str, key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers with credentials. The key of the environment is sent to Anthropic's address only."""
-    own = _build_url(base_url) == BASE_URL
-    key = (os.environ.get(KEY, "") if own and key is None else key or "").strip()
-    sent = {"x-api-key": key} if key else {}
-    sent |= {name.lower(): value for name, value in headers.items()}
-    if own and not sent.keys() & {"x-api-key", "authorization"}:
-        raise ConfigError(f"Anthropic needs a key: set {KEY}, for instance with `export {KEY}=…`, or give api_key=…")
-    return sent
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
@@ -360,48 +345,28 @@ _STATUS = {
 }
 
 
-class _Reply:
+class _Reply(BlockReply):
     """A parser for the events of a reply."""
 
-    __slots__ = ("_calls", "_chars", "_message", "_server", "_usage", "done", "finish")
+    __slots__ = ("_usage",)
 
     def __init__(self, server: ModelServer) -> None:
-        self._server = server
-        self._chars = 0  # characters of text so far
-        self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
+        super().__init__(server)
         self._usage: dict[str, Any] = {}
-        self._message: dict[str, Any] = {}  # the message as it started, with its id
-        self.finish = ""
-        self.done = False  # the server sent message_stop
 
-    def deltas(self, events: list[bytes]) -> Iterator[Delta]:
-        for data in events:
-            if self.done:
-                return
-            try:
-                event = orjson.loads(data)
-                deltas = self._read(event["type"], event)
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise openai_common.unreadable_error(self._server, data) from None
-            yield from deltas
-
-    def end(self) -> Finish:
-        if not self.finish:
-            raise openai_common.truncated_error(self._server)
-        return openai_common.build_finish(self.finish, self._message)
-
-    def _read(self, kind: str, event: dict[str, Any]) -> Sequence[Delta]:
+    def _read_event(self, event: dict[str, Any]) -> Sequence[Delta]:
+        kind = event["type"]
         if kind == "content_block_delta":
             delta = event["delta"]
             if delta["type"] == "text_delta":
-                return self._text(delta["text"])
+                return self._read_text(delta["text"])
             if delta["type"] == "input_json_delta":
-                index, text = event["index"], _string(delta["partial_json"])
+                index, text = event["index"], require_text(delta["partial_json"])
                 return (CallArgs(index, text),) if text and index in self._calls else ()
             if delta["type"] == "thinking_delta":
-                return self._thought("anthropic", delta["thinking"], "")
+                return self._read_thought("anthropic", delta["thinking"], "")
             if delta["type"] == "signature_delta":
-                return self._thought("anthropic", "", delta["signature"])
+                return self._read_thought("anthropic", "", delta["signature"])
             return ()
         if kind == "content_block_start":
             return self._start(event)
@@ -410,45 +375,31 @@ class _Reply:
             return self._count(self._message.get("usage") or {})
         if kind == "message_delta":
             if reason := event["delta"].get("stop_reason"):
-                self.finish = _REASONS.get(reason, _string(reason))
+                self.finish = _REASONS.get(reason, require_text(reason))
             return self._count(event.get("usage") or {})
         if kind == "message_stop":
             self.done, self.finish = True, self.finish or "stop"
         elif kind == "error":
             error, message = event["error"].get("type"), event["error"].get("message")
-            status = _STATUS.get(error)
-            reason = " ".join(self._server.redact(str(message or error or "no reason was given")).split())[:500]
-            text = f"{self._server.name} broke off its answer: {reason}"
-            raise ModelError(text, status=status, retryable=status in _http.RETRYABLE)
+            reason = str(message or error or "no reason was given")
+            raise openai_common.broken_off_error(self._server, reason, _STATUS.get(error))
         return ()  # others, such as ping, are ignored
 
     def _start(self, event: dict[str, Any]) -> Sequence[Delta]:
         block = event["content_block"]
         kind = block["type"]
         if kind == "text":
-            return self._text(block["text"])
+            return self._read_text(block["text"])
         if kind == "tool_use":
             index, args = int(event["index"]), block.get("input")
-            start = CallStart(index, _string(block["id"]), _string(block["name"]))
+            start = CallStart(index, require_text(block["id"]), require_text(block["name"]))
             self._calls.add(index)
             return (start, CallArgs(index, encode_json(args).decode())) if args else (start,)
         if kind == "thinking":
-            return self._thought("anthropic", block["thinking"], block.get("signature") or "")
+            return self._read_thought("anthropic", block["thinking"], block.get("signature") or "")
         if kind == "redacted_thinking":
-            return self._thought("anthropic-redacted", "", block["data"])
+            return self._read_thought("anthropic-redacted", "", block["data"])
         return ()
-
-    def _text(self, text: str) -> Sequence[Delta]:
-        self._chars += len(_string(text))
-        return (TextDelta(text),) if text else ()
-
-    def _thought(self, kind: str, text: str, signature: str) -> Sequence[Delta]:
-        """Return a thought. Its signature includes the position: characters of text and calls before it."""
-        if not _string(text) and not _string(signature):
-            return ()
-        if signature and (self._chars or self._calls):
-            kind = f"{kind}@{self._chars}+{len(self._calls)}"
-        return (ReasoningDelta(text, signature, kind),)
 
     def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
         """Update the usage with the latest counts. The API counts cached tokens apart from the input."""
@@ -458,9 +409,3 @@ class _Reply:
         sent = count(used, "input_tokens") + written + read
         thought = count(used, "output_tokens_details", "thinking_tokens")
         return (Usage(sent, count(used, "output_tokens"), read, thought, written),)
-
-
-def _string(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError("not a text")
-    return value

@@ -7,6 +7,7 @@ from configparser import ConfigParser, Error
 
 from wick.errors import ConfigError
 from wick.models.aws_signature import AwsCredentials
+from wick.models.openai_common import read_variable
 
 _ADVICE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, or run: aws configure"
 _INDIRECT = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
@@ -14,14 +15,14 @@ _INDIRECT = ("role_arn", "sso_session", "sso_start_url", "credential_process", "
 
 def find_region(profile: str = "") -> str:
     """Return the region of the environment or of a profile, or an empty string."""
-    found = _variable("AWS_REGION") or _variable("AWS_DEFAULT_REGION")
+    found = read_variable("AWS_REGION") or read_variable("AWS_DEFAULT_REGION")
     return found or _read_profile(profile)[1].get("region", "")
 
 
 def find_credentials(profile: str = "") -> AwsCredentials:
     """Return the credentials of a profile, or those of the environment; raise ConfigError if there are none."""
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    key, secret, token = map(_variable, names)
+    key, secret, token = map(read_variable, names)
     if key and secret and not profile:
         return AwsCredentials(key, secret, token or None)
     name, found = _read_profile(profile)
@@ -39,15 +40,11 @@ def find_credentials(profile: str = "") -> AwsCredentials:
     raise ConfigError(f"Bedrock needs credentials of AWS: {_ADVICE}")
 
 
-def _variable(name: str) -> str:
-    return os.environ.get(name, "").strip()
-
-
 def _read_profile(profile: str) -> tuple[str, dict[str, str]]:
     """Return the name and the settings of a profile, from the files of credentials and of settings."""
-    name = profile or _variable("AWS_PROFILE") or "default"
-    shared = _variable("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
-    config = _variable("AWS_CONFIG_FILE") or "~/.aws/config"
+    name = profile or read_variable("AWS_PROFILE") or "default"
+    shared = read_variable("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
+    config = read_variable("AWS_CONFIG_FILE") or "~/.aws/config"
     section = name if name == "default" else f"profile {name}"
     return name, _read_section(config, section) | _read_section(shared, name)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
@@ -12,10 +11,10 @@ from urllib.parse import quote
 from wick.errors import ConfigError
 from wick.models import _http, openai_common
 from wick.models._http import TimeLimits
-from wick.models._network import PathText, quote_segment
+from wick.models._network import PathText, check_address, quote_segment
 from wick.models.access_tokens import TokenSource, bearer_authorizer
-from wick.models.google import check_address
 from wick.models.openai import ChatReply, OpenAI
+from wick.models.openai_common import read_variable
 from wick.protocols import Delta, Request
 
 
@@ -50,24 +49,23 @@ class Azure(OpenAI):
         cert: PathText | Sequence[PathText] = (),
         trust_env: bool = True,
     ) -> None:
-        own = not base_url
-        endpoint = base_url or _variable("AZURE_OPENAI_ENDPOINT")
+        is_default_endpoint = not base_url
+        endpoint = base_url or read_variable("AZURE_OPENAI_ENDPOINT")
         if not endpoint:
             raise ConfigError(
                 "Azure needs the address of your resource: set AZURE_OPENAI_ENDPOINT, as in "
                 "https://NAME.openai.azure.com, or give base_url=…"
             )
-        key = (api_key or (_variable("AZURE_OPENAI_API_KEY") if own and not token else "")).strip()
-        sent = {"api-key": key} if key else {}
-        sent |= {name.lower(): value for name, value in (headers or {}).items()}
-        if own and not token and not sent.keys() & {"api-key", "authorization"}:
-            raise ConfigError("Azure needs a key: set AZURE_OPENAI_API_KEY, or give api_key=… or token=…")
-        version = api_version or (_variable("AZURE_OPENAI_API_VERSION") if own else "")
+        key, missing = api_key or "", ""
+        if is_default_endpoint and not token:
+            key = key or read_variable("AZURE_OPENAI_API_KEY")
+            missing = "Azure needs a key: set AZURE_OPENAI_API_KEY, or give api_key=… or token=…"
+        version = api_version or (read_variable("AZURE_OPENAI_API_VERSION") if is_default_endpoint else "")
         super().__init__(
             model,
             base_url=_build_url(endpoint, model, version),
             name="azure",
-            headers=sent,
+            headers=openai_common.build_headers("api-key", key, headers, missing),
             limits=limits,
             stream_usage=stream_usage,
             replay_reasoning=replay_reasoning,
@@ -75,7 +73,7 @@ class Azure(OpenAI):
             cert=cert,
             trust_env=trust_env,
         )
-        if own:
+        if is_default_endpoint:
             self.server = replace(
                 self.server, unauthorized="check AZURE_OPENAI_API_KEY, and the name of the deployment"
             )
@@ -95,7 +93,3 @@ def _build_url(endpoint: str, deployment: str, version: str) -> str:
         return f"{address}/openai/v1"
     name = quote_segment(deployment, "the deployment of Azure")
     return f"{address}/openai/deployments/{name}?api-version={quote(version, safe='')}"
-
-
-def _variable(name: str) -> str:
-    return os.environ.get(name, "").strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +15,12 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText, check_host_label, quote_segment
+from wick.models._network import NetworkSettings, PathText, check_address, check_host_label, quote_segment
 from wick.models.access_tokens import fetch_credentials
 from wick.models.aws_credentials import find_credentials, find_region
 from wick.models.aws_signature import AwsCredentials as AwsCredentials
 from wick.models.aws_signature import CredentialsLike, sign_request
 from wick.models.bedrock_replies import ConverseReply
-from wick.models.google import check_address
 from wick.protocols import Delta, Request
 
 Credentials = CredentialsLike | Callable[[], CredentialsLike | Awaitable[CredentialsLike]]
@@ -64,19 +62,18 @@ class Bedrock:
             raise ConfigError("Bedrock needs a region: set AWS_REGION, as in AWS_REGION=us-east-1, or give region=…")
         if self.region:
             check_host_label(self.region, "the region of Bedrock")
-        own = "" if base_url else os.environ.get("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "").strip()
-        address = check_address(base_url or own or _home(self.region), "Bedrock")
-        sent = {"content-type": "application/json"} | {name.lower(): text for name, text in (headers or {}).items()}
-        key = (api_key or ("" if base_url or credentials else os.environ.get("AWS_BEARER_TOKEN_BEDROCK", ""))).strip()
+        address = base_url or openai_common.read_variable("AWS_ENDPOINT_URL_BEDROCK_RUNTIME") or _home(self.region)
+        sent_headers = openai_common.build_headers("authorization", "", headers)
+        key = api_key or ("" if base_url or credentials else openai_common.read_variable("AWS_BEARER_TOKEN_BEDROCK"))
         self._credentials: Credentials | None = None
-        if key:
-            sent["authorization"] = f"Bearer {key}"
-        elif "authorization" not in sent:
+        if key.strip():
+            sent_headers["authorization"] = f"Bearer {key.strip()}"
+        elif "authorization" not in sent_headers:
             self._credentials = credentials or (None if base_url else find_credentials(profile))
         self.server = ModelServer(
             "bedrock",
-            f"{address}/model/{quote_segment(model, 'the model of bedrock')}/converse-stream",
-            sent,
+            f"{check_address(address, 'Bedrock')}/model/{quote_segment(model, 'the model of bedrock')}/converse-stream",
+            sent_headers,
             limits,
             unreachable="check the region, and that it has Bedrock",
             unauthorized="check the credentials of AWS, and that they may use this model in this region",
@@ -90,7 +87,7 @@ class Bedrock:
     def __repr__(self) -> str:
         return f"<Bedrock {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
@@ -122,7 +119,7 @@ class Bedrock:
 
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         settings = openai_common.build_settings(self.server, request)
         tools = request.tools if settings.get("tool_choice") != "none" else ()  # the API cannot forbid tools
         turns, notes = _encode_turns(request.messages, with_calls=bool(tools))
@@ -134,7 +131,9 @@ class Bedrock:
         if tools:
             encoded = openai_common.encode_tools("bedrock", tools, _encode_tool)
             choice = settings.get("tool_choice", "")
-            chosen = b',"toolChoice":' + encode_json(_encode_choice(choice)) if choice else b""
+            chosen = (
+                b',"toolChoice":' + encode_json(_CHOICES.get(choice) or {"tool": {"name": choice}}) if choice else b""
+            )
             pieces += b',"toolConfig":{"tools":[', b",".join(encoded + point), b"]", chosen, b"}"
         if point and turns and turns[-1][0] == "user":
             turns[-1][1].extend(point)
@@ -176,10 +175,6 @@ _OURS = ("messages", "system", "toolConfig")  # fields that `extra` cannot set
 _SETTINGS = {"temperature": "temperature", "top_p": "topP", "max_tokens": "maxTokens", "stop": "stopSequences"}
 _CHOICES: dict[str, dict[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
 _CACHE_POINT = b'{"cachePoint":{"type":"default"}}'
-
-
-def _encode_choice(choice: str) -> dict[str, Any]:
-    return _CHOICES.get(choice) or {"tool": {"name": choice}}
 
 
 def _encode_tool(tool: Any) -> dict[str, Any]:
@@ -260,7 +255,8 @@ def _text_and_calls(text: str, calls: Sequence[ToolCall], with_calls: bool) -> I
         yield {"text": text}
     for call in calls:
         if with_calls:
-            yield {"toolUse": {"toolUseId": _call_id(call.id), "name": _tool_name(call.name), "input": call.args}}
+            name = openai_common.sanitize_name(call.name) or "_"
+            yield {"toolUse": {"toolUseId": _call_id(call.id), "name": name, "input": call.args}}
         else:
             yield {"text": f"[called {call.name} with {call.raw_args}]"}
 
@@ -268,10 +264,6 @@ def _text_and_calls(text: str, calls: Sequence[ToolCall], with_calls: bool) -> I
 def _call_id(id: str) -> str:
     """Return an id in the characters and the length that the API allows. It may be from another model."""
     return id if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", id) else sha256(id.encode()).hexdigest()[:32]
-
-
-def _tool_name(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
 
 
 _PICTURES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}

@@ -6,7 +6,6 @@ of its part in the reply, and sent back with the same part.
 
 from __future__ import annotations
 
-import os
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +13,12 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from wick._internal.fast_json import encode_json
+from wick._internal.json_schema import merge_schemas
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart
 from wick.models import _http, openai_common
-from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText, quote_path
+from wick.models._http import ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText, check_address, quote_path
 from wick.models.google_replies import GeminiReply
 from wick.protocols import Delta, HoldsSchema, Request
 
@@ -52,18 +52,15 @@ class Google:
     ) -> None:
         self._set_model(model, thinking)
         address = check_address(base_url, "Google")
-        own = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
-        key = (api_key or (read_key() if own else "")).strip()
-        sent = {"x-goog-api-key": key} if key else {}
-        sent |= {name.lower(): value for name, value in (headers or {}).items()}
-        if own and not sent.keys() & {"x-goog-api-key", "authorization"}:
-            raise ConfigError(f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…")
+        is_default_endpoint = urlsplit(address)[:2] == urlsplit(BASE_URL)[:2]  # the same scheme, host and port
+        key = api_key or (read_key() if is_default_endpoint else "")
+        missing = f"Google needs a key: set {' or '.join(KEYS)}, or give api_key=…" if is_default_endpoint else ""
         version = "" if re.search(r"/v\d\w*$", address) else "/v1beta"
         path = quote_path(self.model if "/" in self.model else f"models/{self.model}", "the model of Google")
         self.server = ModelServer(
             self.provider,
             f"{address}{version}/{path}:streamGenerateContent?alt=sse",
-            {"content-type": "application/json"} | sent,
+            openai_common.build_headers("x-goog-api-key", key, headers, missing),
             limits,
             unreachable="check the network, or the address in GOOGLE_GEMINI_BASE_URL",
             unauthorized="check the key in GEMINI_API_KEY",
@@ -92,19 +89,16 @@ class Google:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), GeminiReply(self.server), self._authorizer())
-
-    def _authorizer(self) -> Authorize | None:
-        return None
+        return _http.stream(self.server, self.body(request), GeminiReply(self.server))
 
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         contents, notes = self._contents(request.messages)
         text = "\n\n".join(text for text in (request.system, *notes) if text.strip())
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
@@ -171,7 +165,8 @@ class Google:
             return [encode_json({"functionResponse": result | response})], [*map(encode_json, shown)]
         parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
         sendable = (part for part in parts if not isinstance(part, TextPart) or part.text.strip())
-        return [encode_json(_encode_part(part)) for part in sendable], []
+        encoded = ({"text": part.text} if isinstance(part, TextPart) else _encode_media(part) for part in sendable)
+        return [*map(encode_json, encoded)], []
 
     def _reply_parts(self, message: Message) -> Iterator[dict[str, Any]]:
         """Return the parts of a reply, each with its signature."""
@@ -193,27 +188,18 @@ class Google:
         if text[sent:].strip():
             yield {"text": text[sent:]}
         for number, call in enumerate(message.tool_calls):
-            yield self._call_part(call, of_calls.get(number) or ("" if number or of_calls else _UNSIGNED))
-
-    def _call_part(self, call: ToolCall, signature: str) -> dict[str, Any]:
-        part: dict[str, Any] = {"functionCall": {"name": _function_name(call.name), "args": call.args}}
-        if self._signs_calls:
-            part["functionCall"]["id"] = call.id
-        if signature and (self._signs_calls or signature != _UNSIGNED):
-            part["thoughtSignature"] = signature
-        return part
-
-
-def check_address(base_url: str, title: str) -> str:
-    """Return an address without its last slash; raise ConfigError if it is not one, or holds a password."""
-    if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
-        raise ConfigError(f"the base_url of {title} must be like https://host/path, without a password or a query")
-    return base_url.rstrip("/")
+            part: dict[str, Any] = {"functionCall": {"name": _function_name(call.name), "args": call.args}}
+            if self._signs_calls:
+                part["functionCall"]["id"] = call.id
+            signature = of_calls.get(number) or ("" if number or of_calls else _UNSIGNED)
+            if signature and (self._signs_calls or signature != _UNSIGNED):
+                part["thoughtSignature"] = signature
+            yield part
 
 
 def read_key() -> str:
     """Return the key of the environment, or an empty string."""
-    return next((key for name in KEYS if (key := os.environ.get(name, "").strip())), "")
+    return next(filter(None, map(openai_common.read_variable, KEYS)), "")
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
@@ -251,7 +237,7 @@ def convert_schema(schema: Any, known: Mapping[str, Any] | None = None) -> Any:
     if sendable := [value for value in values if type(value) in (str, int, float)]:
         read["enum"] = sendable
     for part in schema.get("allOf", ()):
-        read = _merge_schemas(_expand_reference(part, known), read)
+        read = merge_schemas(_expand_reference(part, known), read)
     return read
 
 
@@ -262,17 +248,6 @@ def _expand_reference(part: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         return convert_schema(part, known) if isinstance(part, Mapping) else {}
     others = {key: known[key] for key in known if key != name}  # a definition may contain itself
     return _expand_reference(known.get(name, {}), others)
-
-
-def _merge_schemas(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with the properties and required names of both. Of other keywords those of the second count."""
-    merged = {**first, **second}
-    for key in ("properties", "$defs"):
-        if key in first and key in second:
-            merged[key] = {**first[key], **second[key]}
-    if "required" in first and "required" in second:
-        merged["required"] = [*dict.fromkeys([*first["required"], *second["required"]])]
-    return merged
 
 
 def _convert_each(schemas: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,10 +284,6 @@ def _function_name(name: str) -> str:
     """Return a name in the characters that the API allows. It may be from another model."""
     word = re.sub(r"[^a-zA-Z0-9_.:-]", "_", name)[:64]
     return word if re.match("[a-zA-Z_]", word) else f"_{word}"[:64]
-
-
-def _encode_part(part: Part) -> dict[str, Any]:
-    return {"text": part.text} if isinstance(part, TextPart) else _encode_media(part)
 
 
 def _encode_media(part: MediaPart) -> dict[str, Any]:

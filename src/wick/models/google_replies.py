@@ -12,6 +12,7 @@ from wick._internal.strict_json import decode_strict
 from wick.errors import ModelError
 from wick.models import openai_common
 from wick.models._http import ModelServer
+from wick.models.openai_common import require_text
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 
 _REASONS = {
@@ -83,12 +84,12 @@ class GeminiReply:
             )
 
     def _read_part(self, part: dict[str, Any]) -> Iterator[Delta]:
-        signature, text = _string(part.get("thoughtSignature") or ""), _string(part.get("text") or "")
+        signature, text = require_text(part.get("thoughtSignature") or ""), require_text(part.get("text") or "")
         place = provider = self._server.name
         if call := part.get("functionCall"):
             number, place = self._calls, f"{provider}+{self._calls}"
             self._calls += 1
-            yield CallStart(number, _string(call.get("id") or ""), _string(call["name"]))
+            yield CallStart(number, require_text(call.get("id") or ""), require_text(call["name"]))
             if (args := call.get("args")) is not None:
                 yield CallArgs(number, encode_json(args).decode())
         elif part.get("thought"):
@@ -107,9 +108,3 @@ class GeminiReply:
             why = " ".join(self._server.redact(str(message or _BROKEN[reason])).split())[:300]
             raise ModelError(f"{self._server.name} broke off its answer: {why}; ask again", retryable=True)
         self.finish = _REASONS.get(reason, reason.lower())
-
-
-def _string(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError("not a text")
-    return value

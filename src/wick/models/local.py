@@ -84,7 +84,7 @@ class Local:
     def __repr__(self) -> str:
         return f"<Local {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         if isinstance(part, TextPart):
             return ""
@@ -92,7 +92,7 @@ class Local:
         return f"{self.name} reads text alone, and the user's message holds {what}; leave it out, or ask another model"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         if not all(isinstance(message.content, str) for message in request.messages):
             request = replace(request, messages=tuple(map(_message_as_text, request.messages)))
         llama = self._llama = self._llama or _share_llama(self._loading)  # a reference until the reply is complete

@@ -81,7 +81,7 @@ class OpenAI:
     def __repr__(self) -> str:
         return f"<OpenAI {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         if isinstance(part, TextPart):
             return ""
@@ -112,7 +112,7 @@ class OpenAI:
 
     def body(self, request: Request) -> bytes:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         if request.settings:
             head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
@@ -143,16 +143,13 @@ class OpenAI:
         return head
 
     def _encode_messages(self, messages: tuple[Message, ...]) -> list[bytes]:
+        """Return the messages as bytes. Each is encoded once; the place of tool parts depends on later messages."""
         key = self._cache_key
-        encoded = [message.cache.get(key) or self._encode(message) for message in messages]
+        for message in messages:
+            if key not in message.cache and not (message.role == "tool" and type(message.content) is tuple):
+                message.cache[key] = encode_json(self._message_data(message))
+        encoded = [message.cache.get(key, b"") for message in messages]
         return encoded if all(encoded) else [*self._with_media(messages)]
-
-    def _encode(self, message: Message) -> bytes:
-        """Encode and cache a message; return no bytes for tool parts, whose place depends on later messages."""
-        if message.role == "tool" and type(message.content) is tuple:
-            return b""
-        encoded = message.cache[self._cache_key] = encode_json(self._message_data(message))
-        return encoded
 
     def _message_data(self, message: Message) -> dict[str, Any]:
         data: dict[str, Any] = {"role": message.role, "content": message.text}

@@ -58,22 +58,37 @@ def build_server(
         raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
     if address.username or address.password:
         raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
-    own = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
-    key = (api_key or (os.environ.get(home.variable, "") if own else "")).strip()
-    sent = {"content-type": "application/json", "accept": "text/event-stream"}
-    sent |= {"authorization": f"Bearer {key}"} if key else {}
-    sent |= {header.lower(): value for header, value in (headers or {}).items()}
-    if own and "authorization" not in sent:
-        raise ConfigError(f"{home.title} needs a key: set {home.variable}, or give api_key=…")
+    is_home = (address.scheme, address.hostname, address.port) == ("https", urlsplit(home.url).hostname, None)
+    key = api_key or (read_variable(home.variable) if is_home else "")
+    missing = f"{home.title} needs a key: set {home.variable}, or give api_key=…" if is_home else ""
     return ModelServer(
         name,
         address._replace(path=address.path.rstrip("/") + path).geturl(),
-        sent,
+        {"accept": "text/event-stream"} | build_headers("authorization", key, headers, missing),
         limits,
         unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
-        unauthorized=f"check {home.variable}" if own else f"check the api_key of {name}",
+        unauthorized=f"check {home.variable}" if is_home else f"check the api_key of {name}",
         network=network,
     )
+
+
+def build_headers(header: str, key: str, given: Mapping[str, str] | None, missing: str = "") -> dict[str, str]:
+    """Return the headers of a request: the key in its header, and the given headers, which come first.
+
+    Raise ConfigError with the text `missing`, if there is one and neither a key nor a given header has credentials.
+    """
+    headers, key = {"content-type": "application/json"}, key.strip()
+    if key:
+        headers[header] = f"Bearer {key}" if header == "authorization" else key
+    headers |= {name.lower(): value for name, value in (given or {}).items()}
+    if missing and not headers.keys() & {header, "authorization"}:
+        raise ConfigError(missing)
+    return headers
+
+
+def read_variable(name: str) -> str:
+    """Return an environment variable without spaces around it, or an empty string."""
+    return os.environ.get(name, "").strip()
 
 
 # -- requests -------------------------------------------------------------------------------------------------------
@@ -160,7 +175,7 @@ def build_json_format(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a flat `response_format`. A JSON Schema gets a name, and is strict if OpenAI supports it."""
     if form.get("type") in _FORMATS:
         return {"type": form["type"], **form.get("json_schema", {})}
-    name = _word(str(form.get("title") or "answer"))
+    name = sanitize_name(str(form.get("title") or "answer"))
     strict = form.get("type") == "object" and _is_closed(form)
     return {"type": "json_schema", "name": name, "schema": form, "strict": strict}
 
@@ -183,11 +198,12 @@ def _is_closed(schema: Any) -> bool:
 def call_fields(call: ToolCall) -> dict[str, str]:
     """Return the name and the arguments of a call. Invalid arguments are encoded again, as servers refuse them."""
     args = call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
-    return {"name": _word(call.name), "arguments": args}
+    return {"name": sanitize_name(call.name), "arguments": args}
 
 
 @lru_cache(1024)
-def _word(text: str) -> str:
+def sanitize_name(text: str) -> str:
+    """Return a name in the characters and the length that most APIs allow."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", text)[:64]
 
 
@@ -276,7 +292,7 @@ def media_note(part: MediaPart) -> str:
     return f"[{describe_media(part)} is not supported by this model]"
 
 
-def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part], str]) -> None:
+def check_newest_message(messages: tuple[Message, ...], unsupported_reason: Callable[[Part], str]) -> None:
     """Raise ModelError if the newest user message has a part that the model cannot read.
 
     Parts of earlier messages are replaced by a note, so that the thread can be continued with any model.
@@ -284,7 +300,7 @@ def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part]
     newest = messages[-1] if messages else None
     if newest is None or newest.role != "user" or isinstance(newest.content, str):
         return
-    if why := next(filter(None, map(refuses, newest.content)), ""):
+    if why := next(filter(None, map(unsupported_reason, newest.content)), ""):
         raise ModelError(why)
 
 
@@ -317,6 +333,19 @@ def refusal_error(server: ModelServer, error: Any) -> ModelError:
     again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {details.get('type')}"))
     reason = " ".join(server.redact(str(details.get("message") or code or "no reason was given")).split())[:500]
     return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
+
+
+def broken_off_error(server: ModelServer, reason: str, status: int | None) -> ModelError:
+    """Return the ModelError for an error event with a known status."""
+    text = f"{server.name} broke off its answer: {' '.join(server.redact(reason).split())[:500]}"
+    return ModelError(text, status=status, retryable=status in RETRYABLE)
+
+
+def require_text(value: Any) -> str:
+    """Return the value if it is a text, else raise TypeError, so that the event counts as unreadable."""
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value
 
 
 def unreadable_error(server: ModelServer, data: bytes) -> ModelError:

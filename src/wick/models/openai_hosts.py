@@ -153,7 +153,12 @@ class Mistral(HostedChat):
     own_encoding = True
 
     def body(self, request: Request) -> bytes:
-        return super().body(replace(request, messages=tuple(_bridge_results(request.messages))))
+        bridged = list[Message]()
+        for message in request.messages:
+            if bridged and bridged[-1].role == "tool" and message.role == "user":
+                bridged.append(_BRIDGE)
+            bridged.append(message)
+        return super().body(replace(request, messages=tuple(bridged)))
 
     def _message_data(self, message: Message) -> dict[str, Any]:
         data = super()._message_data(message)
@@ -168,16 +173,6 @@ class Mistral(HostedChat):
 
     def _media_message(self, parts: Iterable[bytes]) -> bytes:
         return _BRIDGE_BYTES + b"," + super()._media_message(parts)
-
-
-def _bridge_results(messages: Sequence[Message]) -> Iterable[Message]:
-    """Yield the messages, with an assistant message between a tool result and a user message."""
-    before = ""
-    for message in messages:
-        if before == "tool" and message.role == "user":
-            yield _BRIDGE
-        before = message.role
-        yield message
 
 
 def _short_id(id: str) -> str:

@@ -61,7 +61,7 @@ class OpenAIResponses:
     def __repr__(self) -> str:
         return f"<OpenAIResponses {self.name}>"
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty string."""
         return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
@@ -72,7 +72,7 @@ class OpenAIResponses:
 
     def body(self, request: Request) -> bytes:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
-        openai_common.check_newest_message(request.messages, self.refuses)
+        openai_common.check_newest_message(request.messages, self.unsupported_reason)
         head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
         prefix, rest = openai_common.cached_prefix(
             f"{_WIRE}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))

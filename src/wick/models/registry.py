@@ -17,7 +17,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from wick._internal.plugins import Plugin, find_plugin, find_plugins
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
 from wick.models.ollama import list_installed, ollama_url
@@ -85,7 +85,10 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_served(provider, model, options)
     if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    return _create_from_plugin(plugin, model, options)
+    created = _create_client(plugin.name, plugin.load(), model, options)
+    if not hasattr(created, "stream"):
+        raise plugin.build_error("is not a model: it has no method stream")
+    return created
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
@@ -160,7 +163,14 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
     plugins = sorted({plugin.name for plugin in find_plugins("wick.models")} - {*PROVIDERS})
-    close = _suggest_spec(model) or "".join(get_close_matches(word, known + plugins, n=1))
+    # Another separator than a colon, Ollama's name without a prefix, or a misspelled provider.
+    prefix, _, rest = model.replace("/", ":", 1).partition(":")
+    if near := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8) if rest else []:
+        close = f"{near[0]}:{rest}"
+    elif re.match(OPEN_MODELS, model, re.IGNORECASE):
+        close = f"ollama:{model}"
+    else:
+        close = "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
@@ -168,14 +178,6 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
         f"or {last}, a name such as {ALIASES['sonnet']}, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
     )
-
-
-def _suggest_spec(model: str) -> str:
-    """Return the spec that an unknown model was probably meant to be: another separator, or Ollama's without prefix."""
-    prefix, _, rest = model.replace("/", ":", 1).partition(":")
-    if rest and (close := get_close_matches(prefix, PROVIDERS, n=1, cutoff=0.8)):
-        return f"{close[0]}:{rest}"
-    return f"ollama:{model}" if re.match(OPEN_MODELS, model, re.IGNORECASE) else ""
 
 
 def choose_model() -> tuple[Model, str]:
@@ -297,11 +299,3 @@ def _create_client(provider: str, client: Callable[..., Model], model: str, opti
 
 
 # -- plugins --------------------------------------------------------------------------------------------------------
-
-
-def _create_from_plugin(plugin: Plugin, model: str, options: Options) -> Model:
-    """Create a model of an installed package. Its entry point is called like a client."""
-    created = _create_client(plugin.name, plugin.load(), model, options)
-    if not hasattr(created, "stream"):
-        raise plugin.build_error("is not a model: it has no method stream")
-    return created

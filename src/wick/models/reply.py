@@ -89,7 +89,15 @@ class Reply:
         calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
         if len({call.id for call in calls}) < len(calls):
             raise ModelError("the model gave two tool calls the same id")
-        return Message("assistant", self.text, calls, reasoning=self._join_reasoning())
+        thoughts, text = list[Reasoning](), ""
+        for piece in self._reasoning:
+            text += piece.text
+            if piece.signature:  # it closes a block
+                thoughts.append(Reasoning(text, piece.signature, piece.provider))
+                text = ""
+        if text:
+            thoughts.append(Reasoning(text, provider=self._reasoning[-1].provider))
+        return Message("assistant", self.text, calls, reasoning=tuple(thoughts))
 
     def _count_chars(self, text: str) -> None:
         self._size += len(text) or 1  # an endless stream of empty deltas must end, too
@@ -104,17 +112,6 @@ class Reply:
         elif self.finish in _CUT_OFF and not raw.strip():
             invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
-
-    def _join_reasoning(self) -> tuple[Reasoning, ...]:
-        """Join pieces of reasoning into blocks. A signature closes a block."""
-        thoughts: list[Reasoning] = []
-        text = ""
-        for piece in self._reasoning:
-            text += piece.text
-            if piece.signature:
-                thoughts.append(Reasoning(text, piece.signature, piece.provider))
-                text = ""
-        return (*thoughts, Reasoning(text, provider=self._reasoning[-1].provider)) if text else tuple(thoughts)
 
 
 def parse_args(raw: str) -> tuple[dict[str, Any], str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import ClassVar
 
 from wick.errors import ConfigError
-from wick.models import openai_common
-from wick.models._http import Authorize, ModelServer, TimeLimits
-from wick.models._network import NetworkSettings, PathText, check_host_label, quote_path, quote_segment
+from wick.models import _http, openai_common
+from wick.models._http import ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText, check_address, check_host_label, quote_path, quote_segment
 from wick.models.access_tokens import GoogleTokens, TokenSource, bearer_authorizer
-from wick.models.google import Google, Thinking, check_address
+from wick.models.google import Google, Thinking
+from wick.models.google_replies import GeminiReply
+from wick.models.openai_common import read_variable
+from wick.protocols import Delta, Request
 
 _DEFAULT_FILE = "~/.config/gcloud/application_default_credentials.json"  # of `gcloud auth application-default login`
 
@@ -44,44 +47,41 @@ class Vertex(Google):
     ) -> None:
         self._set_model(model, thinking)
         network = NetworkSettings(verify, cert, trust_env)
-        own = not base_url
-        address = base_url or _variable("GOOGLE_VERTEX_BASE_URL")
-        key = (api_key or (_variable("GOOGLE_OAUTH_ACCESS_TOKEN") if own and not token else "")).strip()
-        sent = {"authorization": f"Bearer {key}"} if key else {}
-        sent |= {name.lower(): value for name, value in (headers or {}).items()}
+        use_environment = not base_url and not token
+        address = base_url or read_variable("GOOGLE_VERTEX_BASE_URL")
+        key = api_key or (read_variable("GOOGLE_OAUTH_ACCESS_TOKEN") if use_environment else "")
+        sent_headers = openai_common.build_headers("authorization", key, headers)
         self._token = token
-        if own and not token and "authorization" not in sent:
+        if use_environment and "authorization" not in sent_headers:
             self._token = _find_tokens(network, limits)
         saved = self._token.project if isinstance(self._token, GoogleTokens) else ""
-        project = project or _variable("GOOGLE_CLOUD_PROJECT") or saved
-        location = location or _variable("GOOGLE_CLOUD_LOCATION") or "global"
+        project = project or read_variable("GOOGLE_CLOUD_PROJECT") or saved
+        location = location or read_variable("GOOGLE_CLOUD_LOCATION") or "global"
         if not project:
             raise ConfigError("Vertex AI needs a project: set GOOGLE_CLOUD_PROJECT, or give project=…")
         check_host_label(location, "the location of Vertex AI")
+        address = address or f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
         where = f"projects/{quote_segment(project, 'the project of Vertex AI')}/locations/{location}"
         path = self.model if "/" in self.model else f"publishers/google/models/{self.model}"
         path = quote_path(path, "the model of Vertex AI")
         self.server = ModelServer(
             self.provider,
-            f"{check_address(address or _home(location), 'Vertex AI')}/v1/{where}/{path}:streamGenerateContent?alt=sse",
-            {"content-type": "application/json"} | sent,
+            f"{check_address(address, 'Vertex AI')}/v1/{where}/{path}:streamGenerateContent?alt=sse",
+            sent_headers,
             limits,
             unreachable="check the network, and the location",
             unauthorized="check the access token, and that it may use Vertex AI in this project",
             network=network,
         )
 
-    def _authorizer(self) -> Authorize | None:
-        return bearer_authorizer(self._token) if self._token else None
-
-
-def _home(location: str) -> str:
-    return f"https://{'' if location == 'global' else f'{location}-'}aiplatform.googleapis.com"
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        authorize = bearer_authorizer(self._token) if self._token else None
+        return _http.stream(self.server, self.body(request), GeminiReply(self.server), authorize)
 
 
 def _find_tokens(network: NetworkSettings, limits: TimeLimits) -> GoogleTokens:
     """Return the tokens for the credentials of the environment; raise ConfigError if there are none."""
-    path = _variable("GOOGLE_APPLICATION_CREDENTIALS")
+    path = read_variable("GOOGLE_APPLICATION_CREDENTIALS")
     if not path and os.path.exists(os.path.expanduser(_DEFAULT_FILE)):
         path = _DEFAULT_FILE
     if not path:
@@ -90,7 +90,3 @@ def _find_tokens(network: NetworkSettings, limits: TimeLimits) -> GoogleTokens:
             "GOOGLE_OAUTH_ACCESS_TOKEN, or run: gcloud auth application-default login"
         )
     return GoogleTokens(path, network, limits)
-
-
-def _variable(name: str) -> str:
-    return os.environ.get(name, "").strip()

@@ -77,7 +77,11 @@ def _translate(type: RuleType, given: object) -> TranslatedRule:
     if tool in _FILE_TOOLS:
         pattern = _translate_path(type, specifier, str(given))
         files = [f"{name}({pattern})" for name in _related_tools(type, tool, pattern)]
-        return TranslatedRule((*files, *(_related_commands(tool, pattern) if type != "allow" else ())))
+        path = pattern.removeprefix("./")
+        words = [path] if "/" in path else [path, f"*/{path}"]
+        # Commands that read or change a file, and have its path as one of their words.
+        commands = [f"Bash({name} * {word} *)" for name in _COMMANDS.get(tool, ()) for word in words if " " not in word]
+        return TranslatedRule((*files, *(commands if type != "allow" else ())))
     if tool == "WebFetch":
         return TranslatedRule((f"{tool}({specifier})",))
     if type == "allow":
@@ -100,13 +104,6 @@ def _related_tools(type: RuleType, tool: str, pattern: str = "") -> Iterable[str
     name = pattern.rstrip("/").rsplit("/", 1)[-1]
     tests = [test for secret in SECRET if (test := compile_name(secret))]
     return ("Read",) if any(test(name) for test in tests) else ("Read", "Grep")
-
-
-def _related_commands(tool: str, pattern: str) -> Iterable[str]:
-    """Return rules for commands that read or change a file whose path is one of their words."""
-    path = pattern.removeprefix("./")
-    words = [path] if "/" in path else [path, f"*/{path}"]
-    return [f"Bash({command} * {word} *)" for command in _COMMANDS.get(tool, ()) for word in words if " " not in word]
 
 
 def _translate_path(type: RuleType, path: str, rule: str) -> str:

@@ -77,14 +77,17 @@ _SED_STEP = re.compile(rf"\s*(?:{_SED_RANGE}(?:{_SED_SUBSTITUTE}|[pdqnNDPhHgGx=]
 
 def is_plain_sed(code: str) -> bool:
     """Return True if the script consists of plain substitutions and one-letter commands, without `e` and `w`."""
-    if len(code) > CODE_CHARS:
-        return False
+    return len(code) <= CODE_CHARS and _has_only_steps(code, _SED_STEP)
+
+
+def _has_only_steps(code: str, step: re.Pattern[str]) -> bool:
+    """Return True if the code is a sequence of matches."""
     at = 0
     while at < len(code):
-        step = _SED_STEP.match(code, at)
-        if step is None or step.end() == at:
+        found = step.match(code, at)
+        if found is None or found.end() == at:
             return False
-        at = step.end()
+        at = found.end()
     return True
 
 
@@ -101,13 +104,7 @@ def is_plain_perl(code: str) -> bool:
         return False
     if _PERL_ELEMENT.search(code):
         return False
-    at = 0
-    while at < len(code):
-        step = _PERL_STEP.match(code, at)
-        if step is None or step.end() == at:
-            return False
-        at = step.end()
-    return True
+    return _has_only_steps(code, _PERL_STEP)
 
 
 def is_never_plain(code: str) -> bool:

@@ -112,7 +112,10 @@ class Server:
 
     def start(self, *, tell: Callable[[str], None] | None = _print_line) -> None:
         """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message."""
-        _configure_malloc()
+        with suppress(OSError, AttributeError):  # another C library has no mallopt
+            library = ctypes.CDLL(None)
+            library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)  # return freed large blocks to the system at once
+            library.mallopt(M_ARENA_MAX, ARENAS)
         self.app()
         factory: Callable[[], asyncio.AbstractEventLoop] | None = None
         with suppress(ImportError):  # uvloop is not on Windows
@@ -268,11 +271,3 @@ def _short_switch_interval() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(usual)
-
-
-def _configure_malloc() -> None:
-    """Make glibc return freed large blocks to the system at once, and limit the number of arenas."""
-    with suppress(OSError, AttributeError):  # another C library has no mallopt
-        library = ctypes.CDLL(None)
-        library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-        library.mallopt(M_ARENA_MAX, ARENAS)

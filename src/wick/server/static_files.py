@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,27 +54,21 @@ def page_routes(folder: Path) -> tuple[list[BaseRoute], list[AccessRow]]:
     """Return the routes of a folder's files, and their public rows of the access table."""
     routes: list[BaseRoute] = [Mount("/static", PageFiles(folder / "static", folder, SHIPPED_PAGES), name="static")]
     rows: list[AccessRow] = []
-    for entry in _list_entries(folder):
+    is_own = folder != SHIPPED_PAGES and folder.is_dir()  # wick's own pages are served below /static
+    found = sorted(os.scandir(folder), key=lambda entry: entry.name) if is_own else []
+    if hidden := [entry.name for entry in found if entry.name in _RESERVED - {"static"}]:
+        logger.warning("files of %s that are not served, since routes have their names: %s", folder, ", ".join(hidden))
+    for entry in found:
+        if entry.name in {*_RESERVED, "index.html"} or entry.name[0] in ".{":
+            continue
         if entry.is_dir():
             files = PageFiles(Path(entry.path), cache=HASHED_CACHE if entry.name == "assets" else "no-cache")
             routes.append(Mount(f"/{entry.name}", GZipMiddleware(files, minimum_size=1_000, compresslevel=6)))
             rows.append(("GET", f"/{entry.name}/{{path:path}}", "public"))
-        else:
+        elif entry.is_file():
             routes.append(Route(f"/{entry.name}", _file_endpoint(Path(entry.path)), include_in_schema=False))
             rows.append(("GET", f"/{entry.name}", "public"))
     return routes, rows
-
-
-def _list_entries(folder: Path) -> Sequence[os.DirEntry[str]]:
-    """Return the servable top-level entries of a folder. wick's own pages are served below /static."""
-    if folder == SHIPPED_PAGES or not folder.is_dir():
-        return []
-    found = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    hidden = [entry.name for entry in found if entry.name in _RESERVED - {"static"}]
-    if hidden:
-        logger.warning("files of %s that are not served, since routes have their names: %s", folder, ", ".join(hidden))
-    fine = [entry for entry in found if entry.name not in {*_RESERVED, "index.html"} and entry.name[0] not in ".{"]
-    return [entry for entry in fine if entry.is_dir() or entry.is_file()]
 
 
 def _file_endpoint(path: Path) -> Any:

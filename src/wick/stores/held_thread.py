@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from time import monotonic
@@ -36,6 +36,7 @@ T = TypeVar("T")
 LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
+PAGE = 100  # threads
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
 
@@ -46,6 +47,22 @@ async def load(store: Store, owner: str, id: str, into: Thread | None = None) ->
         for row in batch:
             thread.replay(row)
     return thread
+
+
+async def iter_threads(
+    store: Store, owner: str, ids: Iterable[str] | None = None, *, asking: bool | None = None
+) -> AsyncIterator[Summary]:
+    """Yield the threads of an owner: those with the given ids, or all that match, page by page."""
+    if ids is not None:
+        for id in ids:
+            yield await store.head(owner, id)
+        return
+    cursor: str | None = None
+    while cursor != "":
+        page = await store.list(owner, asking=asking, cursor=cursor or "", limit=PAGE)
+        for head in page.threads:
+            yield head
+        cursor = page.next
 
 
 @asynccontextmanager

@@ -62,7 +62,12 @@ def search_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], li
     long = [word for word in words if len(word) >= TRIGRAM_CHARS]
     match = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in long)
     is_indexed = bool(long) and _has_index(db, make=False)
-    if not is_indexed or _has_many_matches(db, match):
+    has_many_matches = False
+    if is_indexed:
+        query = "SELECT count(*) FROM (SELECT 1 FROM said WHERE said MATCH ? LIMIT ?)"
+        (number,) = db.execute(query, (match, MANY_MATCHES)).fetchone()
+        has_many_matches = number == MANY_MATCHES
+    if not is_indexed or has_many_matches:
         with suppress(StoreError):  # a damaged entry: the search below skips it, or reports it
             if (latest := _search_latest(db, owner, words, limit)) is not None:
                 return latest
@@ -76,12 +81,6 @@ def search_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], li
     found = _collect_hits(db.execute(query, (match, owner)), words, limit)  # both queries read the same snapshot
     found += _scan_messages(db, owner, words, limit, "AND t.indexed < t.last AND e.seq > t.indexed")
     return sorted(found, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
-
-
-def _has_many_matches(db: sqlite3.Connection, match: str) -> bool:
-    query = "SELECT count(*) FROM (SELECT 1 FROM said WHERE said MATCH ? LIMIT ?)"
-    (number,) = db.execute(query, (match, MANY_MATCHES)).fetchone()
-    return bool(number == MANY_MATCHES)
 
 
 def _search_latest(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit] | None:

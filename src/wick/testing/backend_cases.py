@@ -75,7 +75,7 @@ class LifeCases(WorkspaceCases):
             if operation == "background":
                 await backend.end_job(answer["id"])
 
-    async def test_jobs_that_are_not_there(self, backend: Backend) -> None:
+    async def test_missing_jobs_are_not_found(self, backend: Backend) -> None:
         await assert_refused("not_found", backend.job_output("nothing"))
         await assert_refused("not_found", backend.end_job("nothing"))
         assert [job for job in await backend.jobs() if job["running"]] == []

@@ -149,11 +149,11 @@ class Cassette:
             return getattr(self._open_model(), "holds_schema", "")
         return str(self._head.get("holds_schema", ""))
 
-    def refuses(self, part: Part) -> str:
+    def unsupported_reason(self, part: Part) -> str:
         """Return why the model cannot read a part of a message, or an empty text, also if there is no model."""
         model = self._open_model() if self._record else self._model
-        refuses: Callable[[Part], str] | None = getattr(model, "refuses", None)
-        return refuses(part) if refuses else ""
+        find_reason: Callable[[Part], str] | None = getattr(model, "unsupported_reason", None)
+        return find_reason(part) if find_reason else ""
 
     @property
     def unused(self) -> list[RecordedReply]:

@@ -77,7 +77,7 @@ class CommandCases(WorkspaceCases):
     """Test cases for commands, jobs and a terminal."""
 
     @needs("execute")
-    async def test_a_command(self, backend: Backend) -> None:
+    async def test_execute_returns_output_and_exit_code(self, backend: Backend) -> None:
         done = await backend.execute("echo out; echo err >&2")
         assert {key: type(value) for key, value in done.items()} == EXECUTED and [*done] == [*EXECUTED]
         assert done["seconds"] >= 0
@@ -105,7 +105,7 @@ class CommandCases(WorkspaceCases):
             await assert_refused("invalid", backend.background(command))
 
     @needs("execute")
-    async def test_a_command_that_is_very_long(self, backend: Backend) -> None:
+    async def test_a_very_long_command_runs(self, backend: Backend) -> None:
         done = await backend.execute("printf %s " + "x" * 100_000)
         assert done["stdout"] == "x" * 100_000
 
@@ -115,7 +115,7 @@ class CommandCases(WorkspaceCases):
         assert done["stdout"] == "a\nb\nend\n"
 
     @needs("execute")
-    async def test_unread_stdin(self, backend: Backend) -> None:
+    async def test_unread_stdin_does_not_block(self, backend: Backend) -> None:
         done = await backend.execute("echo done", stdin=b"x" * 1_000_000)
         assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
 
@@ -127,7 +127,7 @@ class CommandCases(WorkspaceCases):
         assert "PATH=/" in done["stdout"]
 
     @needs("execute")
-    async def test_an_environment_that_cannot_be(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_invalid_environments_are_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         for env in ({"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A\0": "x"}):
             await assert_refused("invalid", backend.execute("touch ran", env=env))
             assert await files.paths() == set(), env
@@ -160,12 +160,12 @@ class CommandCases(WorkspaceCases):
         assert done["stdout_bytes"] == len(heard) and done["truncated"]
 
     @needs("execute")
-    async def test_a_command_that_ends_in_time(self, backend: Backend) -> None:
+    async def test_an_exit_code_like_a_timeout_is_returned(self, backend: Backend) -> None:
         done = await backend.execute("sleep 0.1; exit 124", timeout=SOON)
         assert (done["exit_code"], done["error"]) == (124, "")
 
     @needs("execute")
-    async def test_a_time_limit_that_makes_no_sense(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_invalid_time_limits_are_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         for timeout in (0, -1, float("nan"), float("inf")):
             await assert_refused("invalid", backend.execute("touch ran", timeout=timeout))
             assert await files.paths() == set(), timeout
@@ -192,7 +192,7 @@ class CommandCases(WorkspaceCases):
             await hanging
 
     @needs("background")
-    async def test_a_job(self, backend: Backend) -> None:
+    async def test_a_job_runs_in_the_background(self, backend: Backend) -> None:
         job = await backend.background("echo one; while ! test -e go; do sleep 0.02; done; echo two >&2; exit 3")
         assert {key: type(value) for key, value in job.items()} == JOB and [*job] == [*JOB]
         assert job["running"] and job["exit_code"] == -1 and job["error"] == "" and "go" in job["command"]
@@ -220,7 +220,7 @@ class CommandCases(WorkspaceCases):
         assert (await backend.job_output(job["id"]))["output"] == "here"
 
     @needs("terminal")
-    async def test_a_terminal(self, backend: Backend) -> None:
+    async def test_a_terminal_runs_commands(self, backend: Backend) -> None:
         terminal = await backend.terminal(rows=30, columns=100)
         await terminal.write(b"test -t 0 && test -t 1 && echo is-a-$((1 + 1))-terminal\n")
         await read_until(terminal, b"is-a-2-terminal")

@@ -210,7 +210,7 @@ class FileCases(WorkspaceCases):
         found = await backend.read("a.txt", offset=3, limit=2)
         assert found["encoding"] == "base64" and base64.b64decode(found["content"]) == "grüße".encode()[3:5]
 
-    async def test_numbers_that_make_no_sense(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_invalid_ranges_are_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt", "0123456789")
         await assert_refused("invalid", backend.read("a.txt", offset=-1))
         await assert_refused("invalid", backend.read("a.txt", limit=-1))
@@ -240,12 +240,12 @@ class FileCases(WorkspaceCases):
         await files.put("a.bin", BINARY)
         await assert_refused("binary", backend.lines("a.bin"))
 
-    async def test_a_line_that_is_very_long(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_lines_after_a_very_long_line_are_read(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt", "x" * 500_000 + "\nend\n")
         found = await backend.lines("a.txt", offset=1)
         assert found["content"] == "end\n"
 
-    async def test_write_makes_a_file_with_its_folders(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_write_creates_parent_folders(self, backend: Backend, files: WorkspaceFiles) -> None:
         same(await backend.write("new/deep/a.txt", "grüße"), {"path": "new/deep/a.txt", "bytes_written": 7})
         assert await files.get("new/deep/a.txt") == "grüße".encode()
 
@@ -264,14 +264,14 @@ class FileCases(WorkspaceCases):
         await backend.write("a.txt", "short")
         assert await files.get("a.txt") == b"short" and await files.paths() == {"a.txt"}
 
-    async def test_write_where_no_file_can_be(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_write_to_an_invalid_target(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("sub/a.txt", "a")
         await assert_refused("is_directory", backend.write("sub", "x"))
         await assert_refused("is_directory", backend.write(".", "x"))
         await assert_refused("not_directory", backend.write("sub/a.txt/b", "x"))
         assert await files.paths() == {"sub/a.txt"} and await files.get("sub/a.txt") == b"a"
 
-    async def test_text_that_cannot_be_encoded(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_unencodable_text_is_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         await assert_refused("invalid", backend.write("a.txt", "half a pair: \ud800"))
         assert await files.paths() == set()
 
@@ -280,13 +280,13 @@ class FileCases(WorkspaceCases):
         same(await backend.edit("a.txt", "two", "2"), {"path": "a.txt", "replacements": 1, "bytes_written": 11})
         assert await files.get("a.txt") == b"one 2 three"
 
-    async def test_edit_of_a_text_that_is_not_there(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_edit_of_a_missing_text(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt", "one")
         error = await assert_refused("no_match", backend.edit("a.txt", "two", "2"))
         assert str(error) == "old_text not found in file"
         assert await files.get("a.txt") == b"one"
 
-    async def test_edit_of_a_text_that_is_there_often(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_edit_of_a_repeated_text(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt", "one one one")
         error = await assert_refused("not_unique", backend.edit("a.txt", "one", "1"))
         assert "3" in str(error) and await files.get("a.txt") == b"one one one"
@@ -333,7 +333,7 @@ class FileCases(WorkspaceCases):
         assert found == {"files": sorted({*TREE, *IGNORE}), "truncated": False}
 
     @needs("glob")
-    async def test_glob_that_makes_no_sense(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_invalid_globs_are_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt")
         await assert_refused("invalid", backend.glob(""))
         await assert_refused("invalid", backend.glob("a\0b"))
@@ -357,7 +357,7 @@ class FileCases(WorkspaceCases):
 
     @pytest.mark.parametrize(("pattern", "options", "found"), GREPS, ids=[f"{p} {o}" for p, o, _ in GREPS])
     @needs("grep")
-    async def test_grep_in_many_ways(
+    async def test_grep_options(
         self, backend: Backend, files: WorkspaceFiles, pattern: str, options: dict[str, Any], found: list[str]
     ) -> None:
         await files.put("a.py", "one\ntwo\nnaïve\nan -e here\n$HOME\n")
@@ -403,7 +403,7 @@ class FileCases(WorkspaceCases):
         assert [match["line"] for match in found["matches"]] == [*range(1, len(found["matches"]) + 1)]
 
     @needs("grep")
-    async def test_grep_where_nothing_is(self, backend: Backend) -> None:
+    async def test_grep_of_a_missing_path(self, backend: Backend) -> None:
         await assert_refused("not_found", backend.grep("a", "nowhere"))
         await assert_refused("escapes", backend.grep("a", ".."))
         same(await backend.grep("a"), {"matches": [], "truncated": False})
@@ -413,7 +413,7 @@ class FileCases(WorkspaceCases):
         assert (await backend.stat("a/b/c"))["type"] == "dir"
         same(await backend.ls("a/b/c"), {"path": "a/b/c", "entries": [], "truncated": False})
 
-    async def test_mkdir_where_something_is(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_mkdir_of_an_existing_path(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("sub/a.txt", "a")
         await backend.mkdir("sub")  # it exists, as requested
         await assert_refused("exists", backend.mkdir("sub/a.txt"))
@@ -432,7 +432,7 @@ class FileCases(WorkspaceCases):
         await backend.move("a.txt", "new/deep/a.txt")
         assert await files.paths() == {"new/deep/a.txt"}
 
-    async def test_move_that_cannot_be(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_invalid_moves_are_refused(self, backend: Backend, files: WorkspaceFiles) -> None:
         await files.put("a.txt", "a")
         await files.put("b.txt", "b")
         await files.put("sub/c.txt", "c")
@@ -488,7 +488,7 @@ class FileCases(WorkspaceCases):
             await assert_refused(self.expected_code(operation, "invalid"), DO[operation](backend, path))
             assert await files.paths() == {"a.txt"}, path
 
-    async def test_names_that_only_look_protected(self, backend: Backend) -> None:
+    async def test_names_like_protected_ones_are_allowed(self, backend: Backend) -> None:
         for path in (
             ".environment",
             "env",
@@ -503,7 +503,7 @@ class FileCases(WorkspaceCases):
             await backend.write(path, "x")
             assert (await backend.read(path))["content"] == "x"
 
-    async def test_twenty_operations_at_a_time(self, backend: Backend, files: WorkspaceFiles) -> None:
+    async def test_operations_run_concurrently(self, backend: Backend, files: WorkspaceFiles) -> None:
         async def story(number: int) -> str:
             path = f"sub{number % 3}/{number}.txt"
             await backend.write(path, f"I am {number}\n" * (number + 1))
@@ -522,7 +522,7 @@ class FileCases(WorkspaceCases):
         await asyncio.gather(*(backend.write("a.txt", text) for text in texts))
         assert (await files.get("a.txt")).decode() in texts and await files.paths() == {"a.txt"}
 
-    async def test_without_links_a_plain_path_is_used_as_ever(self, backend: Backend) -> None:
+    async def test_plain_paths_work_without_links(self, backend: Backend) -> None:
         assert (await backend.write("sub/new/a.txt", "needle", links=False))["bytes_written"] == 6
         assert (await backend.edit("sub/new/a.txt", "needle", "needles", links=False))["replacements"] == 1
         assert (await backend.read("sub/new/a.txt", links=False))["content"] == "needles"

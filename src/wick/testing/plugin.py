@@ -22,8 +22,15 @@ pytest.register_assert_rewrite(
     "wick.testing.backend_cases",
     "wick.testing.command_cases",
     "wick.testing.file_cases",
+    "wick.testing.inbox_cases",
+    "wick.testing.lease_cases",
+    "wick.testing.leased_thread_cases",
+    "wick.testing.list_cases",
+    "wick.testing.log_cases",
     "wick.testing.model_cases",
     "wick.testing.store_cases",
+    "wick.testing.thread_cases",
+    "wick.testing.watch_cases",
     "wick.testing.workspace_cases",
 )
 

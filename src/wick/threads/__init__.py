@@ -173,8 +173,12 @@ class Thread:
         with self._lock:
             entry = Entry(len(self.entries) + 1, kind, data, time.time(), freeze(about))
             self.apply(entry)
-            if kind == "value" or kind == "rewind":
-                self._note_changed_values(entry)
+            if kind == "rewind":
+                self.changed_values |= dict.fromkeys(self.current.values)
+            elif kind == "value" and "item" not in entry.data:
+                self.changed_values[entry.data["key"]] = None
+            elif kind == "value" and (items := self.changed_values.setdefault(entry.data["key"], set())) is not None:
+                items.add(entry.data["item"])
             if (writer := self.writer) is not None:  # read once: another Python thread may release it
                 writer.write(entry)
         return entry
@@ -183,14 +187,6 @@ class Thread:
         """Fold an entry and append it in memory. The store, and `changed_values`, do not get it: see `append`."""
         fold(self.current, entry, self.entries)
         self.entries.append(entry)
-
-    def _note_changed_values(self, entry: Entry) -> None:
-        if entry.kind == "rewind":
-            self.changed_values |= dict.fromkeys(self.current.values)
-        elif "item" not in entry.data:
-            self.changed_values[entry.data["key"]] = None
-        elif (items := self.changed_values.setdefault(entry.data["key"], set())) is not None:
-            items.add(entry.data["item"])
 
     async def saved(self) -> None:
         """Wait until all appended entries are durable. Return at once for a thread without a store."""

@@ -240,7 +240,7 @@ KINDS_BY_CASE = {
     "test_edit_preserves_line_endings_and_encoding": rows_in_turn,
     "test_glob": rows_in_turn,
     "test_invalid_paths_are_refused": rows_in_turn,
-    "test_grep_in_many_ways": rows_on_both_greps_in_turn,
+    "test_grep_options": rows_on_both_greps_in_turn,
     **dict.fromkeys(
         (
             "test_grep",
@@ -249,7 +249,7 @@ KINDS_BY_CASE = {
             "test_grep_skips_binary_files",
             "test_grep_of_a_very_long_line",
             "test_grep_of_too_many_matches",
-            "test_grep_where_nothing_is",
+            "test_grep_of_a_missing_path",
         ),
         on_both_greps,
     ),

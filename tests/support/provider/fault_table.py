@@ -121,8 +121,8 @@ def _reversed(all: list[Event], tag: str) -> list[Event]:
 
 
 _MB = 1_000_000
-_LATE = {"first_byte": 1.5, "between": 1.5}  # the replies after that must come within it, also on a busy machine
-_LONG = {"whole": 2.0}
+_LATE = {"first_byte": 1.5, "between_chunks": 1.5}  # the replies after that must come within it, also on a busy machine
+_LONG = {"total": 2.0}
 _LINE = b"data: " + b"x" * _MB
 _DEEP = '{"a": ' + "[" * 50_000 + "]" * 50_000 + ', "b": 3}'
 _CALLS = tuple(Call(f"call_{number}", "add", '{"a": 1, "b": 1}') for number in range(200))

@@ -443,7 +443,7 @@ async def test_a_server_that_does_not_hang_up_is_not_waited_for(provider: Provid
 async def test_a_silent_server_times_out(provider: Provider) -> None:
     provider.answers, provider.hang = [sse(begin(), *text(0, "x"))], True
     with pytest.raises(ModelError, match="sent no data for 0.05 s"):
-        await deltas(claude(provider.url, limits=TimeLimits(between=0.05)))
+        await deltas(claude(provider.url, limits=TimeLimits(between_chunks=0.05)))
 
 
 async def test_a_closed_reader_closes_the_connection(provider: Provider) -> None:

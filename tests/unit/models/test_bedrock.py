@@ -172,7 +172,7 @@ async def test_credentials_that_take_too_long_are_an_error() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    limits = TimeLimits(whole=0.05)
+    limits = TimeLimits(total=0.05)
     model = Bedrock(NOVA, region="r", base_url="http://127.0.0.1:1", credentials=hang, limits=limits)
     with pytest.raises(ModelError, match=r"the credentials of bedrock were not fetched within 0\.05 s") as caught:
         _ = [delta async for delta in model.stream(Request((user("hi"),)))]

@@ -200,7 +200,7 @@ async def test_a_server_that_never_pauses_does_not_outlive_its_time() -> None:
 
     async with run_raw_server(serve) as port, asyncio.timeout(60):
         with pytest.raises(ModelError, match="did not finish its answer within 0.2 s"):
-            await request_deltas(port, limits=TimeLimits(whole=0.2))
+            await request_deltas(port, limits=TimeLimits(total=0.2))
 
 
 async def test_a_server_that_accepts_no_connection_in_time_cannot_be_reached() -> None:

@@ -64,13 +64,13 @@ def test_any_history_can_be_continued(place: str) -> None:
     for part, model in product(PARTS, models()):
         sent = json.loads(model.body(Request(_history(part, place))))
         noted = "is not supported by this model" in json.dumps(sent)
-        assert noted or not model.refuses(part) or "x.org" in json.dumps(sent), (part, model)
+        assert noted or not model.unsupported_reason(part) or "x.org" in json.dumps(sent), (part, model)
 
 
 async def test_the_newest_part_is_refused_and_nothing_is_stored() -> None:
     refused = 0
     for part, model in product(PARTS, models()):
-        if not (why := model.refuses(part)):
+        if not (why := model.unsupported_reason(part)):
             continue
         refused += 1
         thread, message = Thread(), user([TextPart("See"), part])
@@ -105,10 +105,12 @@ def test_audio_is_sent_or_refused_in_a_sentence(part: Part) -> None:
 
 def test_formats_of_audio() -> None:
     openai = OpenAI("gpt-audio", api_key="k")
-    assert openai.refuses(AudioPart(data="SUQzBAA=")) == openai.refuses(AudioPart(data="//uQZAA=")) == ""
-    assert "reads audio in wav or mp3, not the audio (audio/ogg)" in openai.refuses(AudioPart(data="T2dnUw=="))
-    assert "give its media_type" in models()[0].refuses(AudioPart(data=ZIP))
-    assert "takes recordings as data" in openai.refuses(AudioPart(url="https://x.org/a.wav"))
+    for data in ("SUQzBAA=", "//uQZAA="):
+        assert openai.unsupported_reason(AudioPart(data=data)) == ""
+    reason = openai.unsupported_reason(AudioPart(data="T2dnUw=="))
+    assert "reads audio in wav or mp3, not the audio (audio/ogg)" in reason
+    assert "give its media_type" in models()[0].unsupported_reason(AudioPart(data=ZIP))
+    assert "takes recordings as data" in openai.unsupported_reason(AudioPart(url="https://x.org/a.wav"))
 
 
 async def test_a_thread_of_another_model_can_be_continued() -> None:

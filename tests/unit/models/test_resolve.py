@@ -124,10 +124,10 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
             "'stream_usage' .* must be true or false, not 'no'",
         ),
         ({"provider": "anthropic", "model": "x", "cache": 1}, "the 'cache' of a model's spec must be true or false"),
-        ({"provider": "openai", "model": "x", "limits": {"first": 1}}, "'limits' .* are connect, .* whole, not first"),
+        ({"provider": "openai", "model": "x", "limits": {"first": 1}}, "'limits' .* are connect, .* total, not first"),
         ({"provider": "ollama", "model": "x", "limits": 30}, "the 'limits' of a model's spec must be seconds above 0"),
-        ({"provider": "openai", "model": "x", "limits": {"whole": "9"}}, "must be seconds above 0, as in"),
-        ({"provider": "openai", "model": "x", "limits": {"whole": -9}}, "must be seconds above 0, as in"),
+        ({"provider": "openai", "model": "x", "limits": {"total": "9"}}, "must be seconds above 0, as in"),
+        ({"provider": "openai", "model": "x", "limits": {"total": -9}}, "must be seconds above 0, as in"),
         (
             {"provider": "openai", "model": "x", "headers": "x-team: a"},
             "the 'headers' of a model's spec must be strings",

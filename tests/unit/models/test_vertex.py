@@ -67,7 +67,7 @@ def test_project_and_location_are_in_the_address(env: pytest.MonkeyPatch, tmp_pa
     regional: Any = resolve("vertex:gemini-2.5-flash")
     assert regional.server.url == "https://europe-west1-aiplatform.googleapis.com" + PATH.format("europe-west1")
     elsewhere: Any = resolve({"provider": "vertex", "model": "m", "base_url": "https://elsewhere.example"})
-    assert "authorization" not in elsewhere.server.headers and elsewhere._authorizer() is None
+    assert "authorization" not in elsewhere.server.headers and elsewhere._token is None
     env.delenv("GOOGLE_CLOUD_PROJECT")
     with pytest.raises(ConfigError, match="Vertex AI needs a project: set GOOGLE_CLOUD_PROJECT"):
         resolve("vertex:gemini-2.5-flash")

@@ -503,9 +503,9 @@ async def test_texts_that_differ_are_replaced(tmp_path: Path) -> None:
 
 def test_parts_are_refused_by_the_model(tmp_path: Path) -> None:
     class Blind(Scripted):
-        def refuses(self, part: Any) -> str:
+        def unsupported_reason(self, part: Any) -> str:
             return "no images"
 
     image = ImagePart(url="https://example.org/a.png")
-    assert Cassette(tmp_path / "it.yaml", Blind(), record=True).refuses(image) == "no images"
-    assert record(tmp_path / "it.yaml").refuses(image) == ""
+    assert Cassette(tmp_path / "it.yaml", Blind(), record=True).unsupported_reason(image) == "no images"
+    assert record(tmp_path / "it.yaml").unsupported_reason(image) == ""

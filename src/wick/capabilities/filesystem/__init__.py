@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -261,23 +261,19 @@ class Filesystem(Capability):
         result, text = use.result, _replace_surrogates(use.result.text)
         if len(text) <= self._result_chars:
             return
-        if self._is_ours(use) and result.data and not result.error:
-            await self._keep_command_output(use, result.data)
+        if self._is_ours(use) and result.data and not result.error:  # it stays JSON, with a note of the path
+            outputs = {name: result.data[name] for name in ("stdout", "stderr")}
+            whole = outputs["stdout"] + (f"\n--- stderr ---\n{outputs['stderr']}" if outputs["stderr"] else "")
+            note = await self._store_result(use, whole)
+            most = constants.CUT_HEAD_CHARS + constants.CUT_TAIL_CHARS
+            shortened = {name: truncate_text(output) for name, output in outputs.items() if len(output) > most}
+            result.output = _encode_result({**result.data, **shortened, "note": note})
             return
         short = f"{truncate_text(text)}\n\n({await self._store_result(use, text)})"
         if result.error:
             result.error = short
         else:
             result.output = short
-
-    async def _keep_command_output(self, use: ToolUse, executed: Mapping[str, Any]) -> None:
-        """Truncate both outputs of a command. The result stays JSON with the exit code, and a note with the path."""
-        outputs = {name: executed[name] for name in ("stdout", "stderr")}
-        whole = outputs["stdout"] + (f"\n--- stderr ---\n{outputs['stderr']}" if outputs["stderr"] else "")
-        note = await self._store_result(use, whole)
-        most = constants.CUT_HEAD_CHARS + constants.CUT_TAIL_CHARS
-        shortened = {name: truncate_text(output) for name, output in outputs.items() if len(output) > most}
-        use.result.output = _encode_result({**executed, **shortened, "note": note})
 
     async def _store_result(self, use: ToolUse, text: str) -> str:
         """Store a result in the workspace, or else with the thread; return a sentence with its path."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +92,11 @@ class SkillFolder:
             listing = await self.files.glob(f"**/{FILE}", self.path, everything=True)
         except BackendError as error:
             return [self._build_problem(self.path, error)]
-        files, results = _drop_nested(sorted(listing["files"])), list[Skill | SkillProblem]()
+        # Leave out uploads in progress, and skills nested in another skill.
+        shown = [file for file in sorted(listing["files"]) if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
+        folders = {posixpath.dirname(file) for file in shown}
+        files = [file for file in shown if not _is_within(posixpath.dirname(file), folders)]
+        results = list[Skill | SkillProblem]()
         for file in files[:SKILLS]:
             try:
                 results.append(await self.read_skill(file))
@@ -169,13 +173,6 @@ def parse_skill(text: str) -> tuple[str, str, dict[str, Any]]:
 def slugify(name: str) -> str:
     """Return a name as a folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "skill"
-
-
-def _drop_nested(files: Sequence[str]) -> list[str]:
-    """Return the files without uploads in progress and without skills nested in another skill."""
-    shown = [file for file in files if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
-    folders = {posixpath.dirname(file) for file in shown}
-    return [file for file in shown if not _is_within(posixpath.dirname(file), folders)]
 
 
 def _is_within(folder: str, folders: set[str]) -> bool:

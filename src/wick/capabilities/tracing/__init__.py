@@ -85,7 +85,9 @@ class Tracing(Capability):
             finally:
                 for name, data in list_record_events(run):
                     span.add_event(name, data)
-            span.set_attributes(describe_result(result) | {"wick.reason": self._describe_reason(span, result.reason)})
+            # The part after a colon is the text of a hook or of an error.
+            reason = self._redact_text(span, result.reason) or result.reason.partition(":")[0]
+            span.set_attributes(describe_result(result) | {"wick.reason": reason})
             return result
 
     @wrap(Step, match=is_recording, priority=inf)
@@ -168,10 +170,6 @@ class Tracing(Capability):
         except Exception:
             logger.warning("a span has no text of an error or a hook, because it could not be redacted", exc_info=True)
             return ""
-
-    def _describe_reason(self, span: Any, reason: str) -> str:
-        """Return why a run ended. After the colon is the text of a hook or of an error."""
-        return self._redact_text(span, reason) or reason.partition(":")[0]
 
     def _has_content(self, span: Any) -> bool:
         if self.content is None:

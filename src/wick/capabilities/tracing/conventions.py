@@ -60,7 +60,10 @@ def describe_operation(op: Operation[Any]) -> Attributes:
     if isinstance(op, ModelCall):
         return known | {"gen_ai.operation.name": "chat", "wick.purpose": op.purpose} | describe_model(op.model)
     if isinstance(op, ToolUse):
-        return known | {"gen_ai.operation.name": "execute_tool"} | _describe_tool(op)
+        known |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
+        known |= {"gen_ai.tool.name": op.call.name, "gen_ai.tool.call.id": op.call.id}
+        description = op.tool.description if op.tool is not None else ""
+        return known | ({"gen_ai.tool.description": description} if description else {})
     return known
 
 
@@ -145,12 +148,6 @@ def name_error(error: BaseException) -> str:
 def _final_model(call: ModelCall) -> Model:
     model: Model = call.last_sealed("model")
     return model
-
-
-def _describe_tool(use: ToolUse) -> Attributes:
-    known = {"gen_ai.tool.name": use.call.name, "gen_ai.tool.call.id": use.call.id, "gen_ai.tool.type": "function"}
-    description = use.tool.description if use.tool is not None else ""
-    return known | ({"gen_ai.tool.description": description} if description else {})
 
 
 def _describe_usage(usage: Usage) -> Attributes:

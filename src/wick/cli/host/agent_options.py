@@ -92,7 +92,11 @@ class SelectedAgent:
         self._is_default = not agent
         path, id = split_agent_spec(agent) if agent else (Path(), "")
         if agent and not id and not path.exists():
-            raise ConfigError(f"there is no file {path}; {_suggest_agent(agent, Path(folder))}")
+            file = Path(folder) / AGENTS_FILE
+            hint = "--agent takes the path of an agents.yaml, as in agents.yaml or agents.yaml:coder"
+            if agent in list_agent_names(str(file)):
+                hint = f"did you mean {file}:{agent}?"
+            raise ConfigError(f"there is no file {path}; {hint}")
         self.config = load(path) if agent else build_default_config(Path(folder))
         agents = self.config.agents
         wanted = id or (next(iter(agents)) if len(agents) == 1 else DEFAULT)
@@ -158,14 +162,6 @@ def build_default_config(folder: Path) -> Config:
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
-
-
-def _suggest_agent(name: str, folder: Path) -> str:
-    """Return a hint for an agent that is given by its name alone."""
-    file = folder / AGENTS_FILE
-    if name in list_agent_names(str(file)):
-        return f"did you mean {file}:{name}?"
-    return "--agent takes the path of an agents.yaml, as in agents.yaml or agents.yaml:coder"
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

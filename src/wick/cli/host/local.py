@@ -7,7 +7,6 @@ metadata: a server shows them, but does not resume them.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -47,6 +46,7 @@ from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import HookRow
+from wick.hook_programs.trust import format_trust_command
 from wick.hooks import Hook
 from wick.protocols import Backend, Summary
 from wick.replay import replay
@@ -170,17 +170,14 @@ class LocalHost(LocalThreads):
             with suppress(StoreError):  # the run reports it
                 self._select_agent_of(await self.store.head(LOCAL, thread))
         self._current_agent()
-        return [*self._warn_about_workspace(), *self._warn_about_store(), *self._warn_about_hooks()]
-
-    def _warn_about_workspace(self) -> list[str]:
-        if not (reason := self.selected.no_workspace):
-            return []
-        return [f"no workspace, so no files and commands: {reason}; change to a project folder, or use --folder"]
-
-    def _warn_about_store(self) -> list[str]:
-        if not self._has_own_store:
-            return []
-        return [f"`sessions` of the file is not used here: threads of this command are in {self._data / 'threads.db'}"]
+        warnings = list[str]()
+        if reason := self.selected.no_workspace:
+            advice = "change to a project folder, or use --folder"
+            warnings.append(f"no workspace, so no files and commands: {reason}; {advice}")
+        if self._has_own_store:
+            place = self._data / "threads.db"
+            warnings.append(f"`sessions` of the file is not used here: threads of this command are in {place}")
+        return [*warnings, *self._warn_about_hooks()]
 
     def _warn_about_hooks(self) -> list[str]:
         if skipped := self.selected.skipped_hooks:
@@ -191,7 +188,8 @@ class LocalHost(LocalThreads):
             "untrusted hooks are off": [row for row in rows if row.trust == "untrusted"],
             "hooks changed after they were trusted, and deny": [row for row in rows if row.trust == "changed"],
         }
-        hint = f"review them, then run: {self._trust_command()}"
+        agent = ("--agent", self._spec) if self._spec else ()
+        hint = f"review them, then run: {format_trust_command(self.folder, *agent)}"
         return [f"{problem}: {self._name_hooks(found)}; {hint}" for problem, found in problems.items() if found]
 
     def _name_hooks(self, rows: Sequence[HookRow]) -> str:
@@ -203,12 +201,6 @@ class LocalHost(LocalThreads):
             names[of_settings if source.endswith(".json") else f"{source}/{row.name}"] = None
         more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
         return to_one_line(", ".join([*names][:NAMED_HOOKS]), 200) + more
-
-    def _trust_command(self) -> str:
-        """Return the command that trusts the hooks of this agent and folder."""
-        agent = ["--agent", self._spec] if self._spec else []
-        folder = ["--folder", str(self.folder)] if self.folder.resolve() != Path.cwd() else []
-        return shlex.join(["wick", "hooks", "trust", *agent, *folder])
 
     async def list_rings(self, id: str = "") -> list[OperationRings]:
         return list_operation_rings(self._find_agent(id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -12,9 +12,9 @@ from wick.api.conversions import make_approval, make_thread_info
 from wick.api.types import Approval, Choice, ThreadDetail, ThreadInfo, ThreadMessage, TokenUsage
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.errors import StoreError
-from wick.protocols import Store, Summary
+from wick.protocols import Store
 from wick.resume import end_abandoned_run
-from wick.stores.held_thread import hold
+from wick.stores.held_thread import hold, iter_threads
 from wick.stores.markdown_export import export_markdown
 from wick.threads import Thread
 
@@ -36,20 +36,12 @@ class LocalThreads:
     async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
         """Return the latest threads, of all folders or of one, without those of subagents."""
         threads = list[ThreadInfo]()
-        async for head in self._iter_heads(asking):
+        async for head in iter_threads(self.store, LOCAL, asking=asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
                 threads.append(make_thread_info(head))
             if len(threads) >= limit:
                 break
         return threads
-
-    async def _iter_heads(self, asking: bool | None = None) -> AsyncIterator[Summary]:
-        cursor = None
-        while cursor != "":
-            page = await self.store.list(LOCAL, asking=asking, cursor=cursor or "", limit=PAGE)
-            for head in page.threads:
-                yield head
-            cursor = page.next
 
     async def list_thread_ids(self, prefix: str) -> list[str]:
         """Return the ids that begin with a prefix, up to one page."""
@@ -97,7 +89,9 @@ class LocalThreads:
         if (await self.store.head(LOCAL, id)).leased:
             raise StoreError(f"thread {id} has a running run; stop it first", "conflict")
         for head in [
-            head async for head in self._iter_heads() if "parent" in head.meta and head.id.startswith(f"{id}.")
+            head
+            async for head in iter_threads(self.store, LOCAL)
+            if "parent" in head.meta and head.id.startswith(f"{id}.")
         ]:
             with suppress(StoreError):
                 await self.store.delete(LOCAL, head.id)
@@ -107,7 +101,8 @@ class LocalThreads:
 
     async def list_approvals(self, thread: str = "") -> list[Approval]:
         """Return the pending questions of one thread or of all."""
-        heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._iter_heads(True)]
+        named = [thread] if thread else None
+        heads = [head async for head in iter_threads(self.store, LOCAL, named, asking=True)]
         return [
             make_approval(head, thaw(question), make_thread_info(head).agent)
             for head in heads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +18,16 @@ def list_skipped_hooks(options: Mapping[str, Any], base: Path) -> list[str]:
     """Return the names of an agent's hook programs; `options` are those without `--no-hooks`."""
     given = options.get("executables") or {}
     programs: Mapping[str, Any] = {"folder": "."} if given is True else given
-    return [*dict.fromkeys([*_list_files(programs, base), *_list_handlers(programs, options.get("hooks"), base)])]
-
-
-def _list_files(programs: Mapping[str, Any], base: Path) -> Iterator[str]:
     directories = parse_directories(programs.get("dirs", ()), base)
     if folder := programs.get("folder"):
         directories += default_directories(base / folder, programs.get("home", HOME))
-    for directory in directories:
-        yield from (f"{directory.source}/{path.name}" for path in list_programs(directory))
-
-
-def _list_handlers(programs: Mapping[str, Any], hooks: Any, base: Path) -> Iterator[str]:
-    """Yield the handlers of the settings. Settings that cannot be read are named by their files."""
-    folder, own = base / programs.get("folder", "."), hooks if isinstance(hooks, Mapping) else programs.get("settings")
+    files = [f"{directory.source}/{path.name}" for directory in directories for path in list_programs(directory)]
+    place, hooks = base / programs.get("folder", "."), options.get("hooks")
+    own = hooks if isinstance(hooks, Mapping) else programs.get("settings")
     try:
-        settings = gather_settings(
-            folder, Trust(programs.get("trust", DEFAULT)), hooks=own, claude=programs.get("claude", False)
-        )
-    except ConfigError:
-        yield from map(str, settings_files(folder))
-        return
-    yield from (f"{entry.event}: {entry.name}" for entry in settings.entries)
+        trust = Trust(programs.get("trust", DEFAULT))
+        settings = gather_settings(place, trust, hooks=own, claude=programs.get("claude", False))
+        handlers = [f"{entry.event}: {entry.name}" for entry in settings.entries]
+    except ConfigError:  # settings that cannot be read are named by their files
+        handlers = [*map(str, settings_files(place))]
+    return [*dict.fromkeys([*files, *handlers])]

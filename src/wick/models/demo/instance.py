@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Any
 
+from wick._internal.json_schema import merge_schemas
 from wick.constants import DEMO_VALUE_CHARS, DEMO_VALUE_STEPS
 from wick.errors import ModelError
 
@@ -111,7 +112,7 @@ class _Maker:
             return schema
         whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", "anyOf", "oneOf")}
         for other in others:
-            whole = _merge(self.resolve(other, depth - 1), whole)
+            whole = merge_schemas(self.resolve(other, depth - 1), whole)
             self.spend(steps=len(whole) // 10)
         return whole
 
@@ -144,15 +145,6 @@ def instance(schema: Any, root: Any = None) -> Any:
 
 def _choices(schema: Any) -> list[Any]:
     return [*(schema.get("anyOf") or schema.get("oneOf") or ())] if isinstance(schema, Mapping) else []
-
-
-def _merge(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    both = {**base, **other}
-    if "properties" in base and "properties" in other:
-        both["properties"] = {**base["properties"], **other["properties"]}
-    if "required" in base and "required" in other:
-        both["required"] = [*dict.fromkeys([*base["required"], *other["required"]])]
-    return both
 
 
 _IMPLIED_TYPES = {

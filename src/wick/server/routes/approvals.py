@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated
 
@@ -14,13 +13,11 @@ from wick._internal.worker_threads import run_in_thread
 from wick.api.conversions import make_approval
 from wick.api.types import ApprovalList, ApprovalReceipt, Choice, ShellCommands
 from wick.permissions.shell import parse_script
-from wick.protocols import Summary
-from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import JsonRoute
-from wick.server.service import Service
 from wick.server.strict_models import StrictModel
+from wick.stores.held_thread import iter_threads
 
 router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=JsonRoute)
 
@@ -37,7 +34,9 @@ class Decision(StrictModel):
 @router.get("")
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> ApprovalList:
     """List the pending questions of one thread or of all."""
-    heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
+    heads = [
+        head async for head in iter_threads(wick.store, caller.id, [thread_id] if thread_id else None, asking=True)
+    ]
     approvals = []
     for head in heads:
         for question in await wick.runs.sessions.questions(head.id, owner=caller.id):
@@ -52,25 +51,14 @@ async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(ma
 @router.post("/{id}")
 async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> ApprovalReceipt:
     """Answer a question; the run continues. Only the first answer counts."""
-    async for head in _list_asking_threads(wick, caller, body.thread_id):
+    named = [body.thread_id] if body.thread_id else None
+    async for head in iter_threads(wick.store, caller.id, named, asking=True):
         if id in (await wick.runs.sessions.load(head.id, owner=caller.id)).questions:
             break
     else:
         raise not_found(f"open question {id!r}")
     await wick.runs.answer_question(caller, head.id, id, body.choice, body.words, body.args)
     return ApprovalReceipt(id=id, thread_id=head.id, choice=body.choice)
-
-
-async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
-    if thread_id:
-        yield await wick.store.head(user.id, thread_id)
-        return
-    cursor = None
-    while cursor != "":
-        page = await wick.store.list(user.id, asking=True, cursor=cursor or "", limit=100)
-        for head in page.threads:
-            yield head
-        cursor = page.next
 
 
 def _parse_shell(command: str) -> ShellCommands:

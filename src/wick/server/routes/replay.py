@@ -15,7 +15,6 @@ from wick.agent import Agent
 from wick.api.conversions import make_changed_verdict
 from wick.api.types import ReplayReport
 from wick.capabilities.permissions import Mode, Permissions
-from wick.protocols import Summary
 from wick.replay import replay
 from wick.server.agents.builder import effective_options
 from wick.server.agents.http_policy import check_hook
@@ -27,7 +26,7 @@ from wick.server.http.json_body import JsonRoute
 from wick.server.routes.hooks import Option
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
-from wick.stores.held_thread import load
+from wick.stores.held_thread import iter_threads, load
 from wick.threads import Thread
 
 router = APIRouter(tags=["replay"], route_class=JsonRoute)
@@ -35,7 +34,6 @@ router = APIRouter(tags=["replay"], route_class=JsonRoute)
 MAX_THREADS = 500
 SECONDS = 20.0  # after which no other thread is loaded
 MAX_SKIPPED = 100
-PAGE = 100
 PASSIVE_MODE: Mode = "bypassPermissions"  # tool uses without a matching rule are allowed
 
 
@@ -114,23 +112,13 @@ class _RecordedThreads:
         self.more = False
 
     async def threads(self) -> AsyncIterator[Thread]:
-        until = monotonic() + SECONDS
-        async for head in self._heads():
+        until, ids = monotonic() + SECONDS, self.body.thread_ids
+        named = None if ids is None else dict.fromkeys(ids)
+        async for head in iter_threads(self.wick.store, self.user.id, named):
+            if named is None and (head.meta.get("agent") != self.body.agent_id or "parent" in head.meta):
+                continue
             if len(self.titles) >= MAX_THREADS or monotonic() > until:
                 self.more = True
                 return
             self.titles[head.id] = head.title
             yield await load(self.wick.store, self.user.id, head.id)
-
-    async def _heads(self) -> AsyncIterator[Summary]:
-        if self.body.thread_ids is not None:
-            for id in dict.fromkeys(self.body.thread_ids):
-                yield await self.wick.store.head(self.user.id, id)
-            return
-        cursor = None
-        while cursor != "":
-            page = await self.wick.store.list(self.user.id, cursor=cursor or "", limit=PAGE)
-            for head in page.threads:
-                if head.meta.get("agent") == self.body.agent_id and "parent" not in head.meta:
-                    yield head
-            cursor = page.next

@@ -118,7 +118,9 @@ async def _serve_shell(
 
 async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str, size: dict[str, int]) -> bool:
     """Relay bytes between a client and a shell; return True if the connection broke off."""
-    if not await _accept(socket):
+    try:
+        await socket.accept()
+    except OSError:  # the client has disconnected
         return True
     try:
         if greeting:
@@ -130,15 +132,6 @@ async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str, s
     except (OSError, RuntimeError, WebSocketDisconnect):
         return True
     return await _relay(socket, shell)
-
-
-async def _accept(socket: WebSocket) -> bool:
-    """Accept the connection; return False if the client has disconnected."""
-    try:
-        await socket.accept()
-    except OSError:
-        return False
-    return True
 
 
 async def _relay(socket: WebSocket, shell: TerminalSession) -> bool:
