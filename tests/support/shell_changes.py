@@ -29,7 +29,7 @@ COMMANDS = [
     "mv -f {p} {q}",
     "ln -f {p} {q}",
     "ln -sfn {p} {q}",
-    "ln -sfn ../../../../etc/passwd {p}",
+    "ln -sfn /nonexistent/outside {p}",  # later commands write through links: the target must not exist
     "chmod {mode} {p}",
     "chmod -R u+rwX {p}",
     "truncate -s {n} {p}",
