@@ -53,6 +53,7 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 	$(python) bench/backends.py
 	$(python) bench/executables.py
 	$(python) bench/threads.py
+	$(python) bench/snapshots.py
 	$(python) bench/many_threads.py
 	$(python) bench/evals.py
 	$(python) bench/server.py

@@ -155,6 +155,22 @@ WATCH_PAUSE_SECONDS = 0.02  # between two walks that search for renamed folders
 WATCH_LINGER_SECONDS = 3.0  # for which a container's workspace is watched after the program was killed
 WATCH_IDLE_SECONDS = 60.0  # for which a workspace without commands is watched
 
+# snapshots of workspaces
+SNAPSHOT_CHUNK_BYTES = 1_000_000  # of a file; a changed file shares its unchanged chunks
+SNAPSHOT_FILE_BYTES = 100_000_000  # of one file; larger files are listed as not covered
+SNAPSHOT_BYTES = 2_000_000_000  # of all files; larger workspaces have no snapshots
+SNAPSHOT_ENTRIES = 200_000  # files and folders; larger workspaces have no snapshots
+SNAPSHOT_DEPTH = 128  # of nested folders; deeper folders are listed as not covered
+SNAPSHOT_PASSES = 4  # over a workspace whose files change meanwhile
+SNAPSHOT_RACE_SECONDS = 0.05  # a file that changed so recently may change again with an equal timestamp
+SNAPSHOT_COARSE_SECONDS = 2.0  # the same, on file systems that store seconds
+SNAPSHOT_SECONDS = 5.0  # between two snapshots of one turn
+SNAPSHOT_DAYS = 30.0  # until a snapshot is deleted
+SNAPSHOTS_KEPT = 1_000  # of one workspace
+SNAPSHOT_LISTED = 100  # paths that are listed as not covered
+SNAPSHOT_DIFF_CHARS = 200_000  # of the text of all changes
+SNAPSHOT_DIFF_BYTES = 400_000  # of a file whose changed lines are shown
+
 # files in threads
 STATE_FILE_BYTES = 1_000_000  # of one file in a thread
 STATE_BYTES = 10_000_000  # of all files in a thread, including their names

@@ -115,7 +115,7 @@ class Docker:
             publish=daemon == "tcp",
             shared=socket_folder.folder_path(self.id) if daemon == "unix" else "",
         )
-        self._protect, self._timeout = tuple(protect), timeout
+        self._protect, self._timeout, self._is_local = tuple(protect), timeout, local
         self._lifecycle = ContainerLifecycle(client, self._spec, daemon=daemon, protect=self._protect, pull=pull)
         self._lifecycle.may_exist = bool(id)  # without an id, no earlier container can exist
 
@@ -129,6 +129,19 @@ class Docker:
     @property
     def workdir(self) -> str:
         return self._spec.workdir
+
+    @property
+    def host_folder(self) -> str:
+        """The folder of this machine that is mounted as `workdir`; empty if the files are in a volume."""
+        if not self._is_local:
+            return ""
+        binds = (bind.rsplit(":", 2) if bind.endswith(":ro") else bind.rsplit(":", 1) for bind in self._spec.binds)
+        return next((bind[0] for bind in binds if bind[1] == self.workdir and bind[0].startswith("/")), "")
+
+    @property
+    def has_network(self) -> bool:
+        """True if commands can reach a network."""
+        return self._spec.network != "none"
 
     @property
     def status(self) -> Status:

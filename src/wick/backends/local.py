@@ -118,6 +118,16 @@ class Local:
         return self._folder
 
     @property
+    def host_folder(self) -> str:
+        """The folder of this machine that has the files."""
+        return self._folder
+
+    @property
+    def has_network(self) -> bool:
+        """True if commands can reach the network."""
+        return self._network or self.protection.level == "none"
+
+    @property
     def status(self) -> Status:
         return Status("launched" if self._workspace else "idle")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wick.capabilities.self_description import SelfDescription
     from wick.capabilities.sessions import Sessions
     from wick.capabilities.skills import Skills
+    from wick.capabilities.snapshots import Snapshots
     from wick.capabilities.structured_output import StructuredOutput
     from wick.capabilities.subagents import Subagents
     from wick.capabilities.summarization import Summarization
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AskUser", "Budget", "Builtins", "Context", "Critique", "Executables", "Fallback", "Filesystem", "Inquiry",
     "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry", "SelfDescription",
-    "Sessions", "Skills", "StructuredOutput", "Subagents", "Summarization", "Terminal", "Todos", "ToolSearch",
-    "Tracing", "UsageLog",
+    "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagents", "Summarization", "Terminal", "Todos",
+    "ToolSearch", "Tracing", "UsageLog",
 ]  # fmt: skip
 
 _MODULES = {
@@ -50,7 +51,7 @@ _MODULES = {
     "Critique": "critique", "Executables": "executables", "Fallback": "fallback", "Filesystem": "filesystem",
     "Inquiry": "ask_user", "Limits": "limits", "MCP": "mcp", "Memory": "memory", "Metadata": "metadata",
     "Permissions": "permissions", "Recipes": "recipes", "Recorder": "recorder", "Retry": "retry",
-    "SelfDescription": "self_description", "Sessions": "sessions", "Skills": "skills",
+    "SelfDescription": "self_description", "Sessions": "sessions", "Skills": "skills", "Snapshots": "snapshots",
     "StructuredOutput": "structured_output", "Subagents": "subagents", "Summarization": "summarization",
     "Terminal": "ask_user", "Todos": "todos", "ToolSearch": "tool_search", "Tracing": "tracing",
     "UsageLog": "usage_log",

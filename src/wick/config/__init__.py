@@ -49,6 +49,7 @@ RINGS = (
     CapabilityRing("recipes", "Recipes", short="dirs"),
     CapabilityRing("todos", "Todos", always=True),
     CapabilityRing("filesystem", "Filesystem", backend=True),
+    CapabilityRing("snapshots", "Snapshots"),
     CapabilityRing("skills", "Skills", short="paths", yes={"shipped": True}),
     CapabilityRing("memory", "Memory", short="paths", yes={"paths": ["AGENTS.md"]}),
     CapabilityRing("context", "Context", short="texts"),

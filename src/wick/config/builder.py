@@ -225,6 +225,11 @@ class _AgentBuilder:
             return self._adjust_skills(options)
         if key == "executables":
             return self._adjust_executables(options)
+        if key == "snapshots":
+            if self.backend is None:
+                self._log_off("snapshots")
+                return None
+            return {**options, "folder": self._resolve_path(options["folder"])} if "folder" in options else options
         if key == "memory":
             if self.backend is None:
                 self._log_off("memory")

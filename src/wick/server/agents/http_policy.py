@@ -21,6 +21,7 @@ USER_OPTIONS: NamesByKey = {
     "recorder": ("runs", "spans"),
     "todos": ("nudges",),
     "filesystem": ("execute", "read_only", "track", "result_chars"),
+    "snapshots": ("seconds", "exclude", "required"),
     "skills": ("paths", "shipped", "enabled", "disabled"),
     "memory": ("paths",),
     "context": ("texts",),

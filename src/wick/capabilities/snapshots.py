@@ -1,0 +1,250 @@
+"""Snapshots of the workspace before tools change it, and undo.
+
+    snapshots = Snapshots(backend)
+    agent = Agent(model, hooks=[Filesystem(backend), snapshots])
+    result = await agent.run("Delete all logs.")
+    await snapshots.diff(result.thread, 0)              the changes that an undo would make
+    await snapshots.restore(result.thread, 0)           the files as they were after the entry 0
+
+A snapshot is an event in the log of the thread. The files of the moment after an entry are those of the first snapshot
+that follows it: every later change was made after that snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from wick import constants
+from wick._internal.frozen import digest
+from wick._internal.paths import data_folder
+from wick._internal.worker_threads import run_in_thread
+from wick.capability import Capability
+from wick.decisions import Block
+from wick.errors import BackendError, ConfigError
+from wick.hooks import after, before
+from wick.operations import Run, ToolUse
+from wick.protocols import Backend
+from wick.threads import Thread
+from wick.threads.state import Entry
+from wick.tools import Tool
+from wick.workspace.snapshots.compare import FileChange
+from wick.workspace.snapshots.history import Snapshot, SnapshotHistory
+from wick.workspace.snapshots.restore import RestoreReport
+from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE
+
+TAKEN, FAILED, RESTORED = "snapshot", "snapshot_failed", "files_restored"  # names of events
+CHANGING = ("shell", "write")  # kinds of tools that can change files of the workspace
+HISTORIES = 64  # open histories of workspaces in one process
+LISTED = 20  # paths in an event
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideUse:
+    """A tool use that may have had an effect outside of the workspace, which an undo does not revert."""
+
+    seq: int
+    tool: str
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class _RunState:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    step: int = -1  # of the last snapshot
+    at: float = -inf
+    has_failed: bool = False
+
+
+class Snapshots(Capability):
+    """Takes a snapshot of the workspace before tools that can change files, so that `restore` can undo the changes.
+
+    There is one before the first such tool of each step, and within a step one every `seconds`. `exclude` has patterns
+    in the syntax of .gitignore, in addition to the default ones; `!name` includes a default one. Excluded files are
+    neither stored nor restored. With `required`, a tool is blocked if no snapshot can be taken.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        folder: str | Path = "",
+        seconds: float = constants.SNAPSHOT_SECONDS,
+        exclude: Sequence[str] = (),
+        required: bool = False,
+    ) -> None:
+        if isinstance(backend, type) or not isinstance(getattr(backend, "workdir", None), str):
+            raise ConfigError(f"Snapshots needs a backend, such as Local('./workspace'), not {backend!r}")
+        if isinstance(exclude, str) or not all(isinstance(pattern, str) for pattern in exclude):
+            raise ConfigError("Snapshots(exclude=…): give a list of patterns, such as ['build/', '*.log']")
+        if seconds < 0:
+            raise ConfigError("Snapshots(seconds=…): give a number of seconds of at least 0")
+        self.backend, self.seconds, self.required = backend, seconds, required
+        self.exclude = (*DEFAULT_EXCLUDE, *exclude)
+        self._folder = str(folder)
+
+    @property
+    def history(self) -> SnapshotHistory:
+        """The snapshots of the workspace; raise a BackendError if it is not in a folder of this machine."""
+        root = str(getattr(self.backend, "host_folder", ""))
+        if not root:
+            name = self.backend.name
+            raise BackendError(
+                f"the backend {name} has no snapshots, as its files are not in a folder of this machine", "unsupported"
+            )
+        folder = self._folder or str(data_folder() / "snapshots" / digest(os.fsencode(os.path.realpath(root)))[:24])
+        return _open_history(folder, root, self.exclude)
+
+    # -- taking -------------------------------------------------------------------------------------------------------
+
+    @before(ToolUse, priority=-inf)
+    async def take_before(self, use: ToolUse) -> Block | None:
+        """Take a snapshot before a tool that can change files."""
+        if use.tool is None or use.tool.read_only or use.tool.kind not in CHANGING:
+            return None
+        state: _RunState = use.run.scratch.setdefault(self, _RunState())
+        async with state.lock:  # a parallel tool waits for the snapshot, too
+            step = use.run.thread.steps
+            if state.step == step and monotonic() - state.at < self.seconds:
+                return None
+            reason = await self._record_snapshot(use.run, state, "before", use.call.id)
+            state.step, state.at = step, monotonic()
+        if reason and self.required:
+            return Block(f"no snapshot could be taken, and the agent needs one before each change: {reason}")
+        return None
+
+    @after(Run, on_error="log")
+    async def take_last(self, run: Run) -> None:
+        """Take a snapshot at the end of a run that used such a tool, store the index, and delete old snapshots."""
+        state: _RunState | None = run.scratch.get(self)
+        if state is None or state.has_failed:
+            return
+        if not await self._record_snapshot(run, state, "end", ""):
+            history = self.history
+            await run_in_thread(history.save_index, "snapshot")
+            await run_in_thread(history.delete_old_daily, "snapshot")
+
+    async def _record_snapshot(self, run: Run, state: _RunState, when: str, call: str) -> str:
+        """Take a snapshot and log it; return the reason if there is none, which is logged once in a run."""
+        started = monotonic()
+        try:
+            taken = await self.take()
+        except BackendError as error:
+            if not state.has_failed:
+                run.record(FAILED, reason=str(error), code=error.code)
+            state.has_failed = True
+            return str(error)
+        state.has_failed = False
+        ms = round((monotonic() - started) * 1000, 1)
+        run.record(TAKEN, when=when, **({"call": call} if call else {}), **_describe(taken), ms=ms)
+        return ""
+
+    async def take(self) -> Snapshot:
+        """Take a snapshot of the workspace now; raise a BackendError if that is not possible."""
+        return await run_in_thread(lambda: self.history.take(), "snapshot")
+
+    # -- undo ---------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def snapshot_entries(thread: Thread) -> Iterator[tuple[Entry, str]]:
+        """Yield the entries of a thread with a snapshot, and its id: the state of the files at that moment."""
+        for entry in thread.entries:
+            if entry.kind == "event" and entry.data["name"] in (TAKEN, RESTORED):
+                data = entry.data["data"]
+                yield entry, str(data["id" if entry.data["name"] == TAKEN else "before"])
+
+    @classmethod
+    def find_snapshot(cls, thread: Thread, seq: int) -> tuple[Entry, str]:
+        """Return the snapshot of the moment after the entry `seq`; raise a BackendError if there is none."""
+        for entry, id in cls.snapshot_entries(thread):
+            if entry.seq > seq:
+                return entry, id
+        raise BackendError(
+            f"there is no snapshot after entry {seq} of thread {thread.id}: no tool has changed files since, or the "
+            "agent has no `snapshots`",
+            "not_found",
+        )
+
+    @classmethod
+    def find_last_turn(cls, thread: Thread) -> int:
+        """Return the entry before the first snapshot of the last run that used a tool that can change files."""
+        first = dict[str, int]()
+        for entry, _ in cls.snapshot_entries(thread):
+            if entry.data["name"] == TAKEN and entry.data["data"].get("when") == "before":
+                first.setdefault(entry.data["run"], entry.seq)
+        if not first:
+            raise BackendError(f"thread {thread.id} has no snapshots, so there is nothing to undo", "not_found")
+        return [*first.values()][-1] - 1
+
+    async def diff(
+        self, thread: Thread, seq: int, paths: Iterable[str] | None = None
+    ) -> Sequence[tuple[FileChange, str]]:
+        """Return the changes that `restore` would make, each with its changed lines. The files do not change."""
+        _, id = self.find_snapshot(thread, seq)
+        return await run_in_thread(lambda: self.history.compare(id, paths), "diff")
+
+    async def restore(self, thread: Thread, seq: int, paths: Sequence[str] | None = None) -> RestoreReport:
+        """Restore the files of the moment after the entry `seq`, or the selected paths, and log it.
+
+        A snapshot is taken first: `restore` with the entry before the logged one undoes the undo.
+        """
+        if thread.busy:
+            raise BackendError(f"a run of thread {thread.id} is running; cancel it, then undo", "conflict")
+        entry, id = self.find_snapshot(thread, seq)
+        before, report = await run_in_thread(lambda: self.history.restore(id, paths), "restore")
+        left = dict([*report.left.items()][:LISTED])
+        data = {"to": seq, "snapshot": entry.seq, "id": id, "before": before.id, "left": left}
+        selected = {} if paths is None else {"paths": [*paths]}
+        data |= {"restored": len(report.restored), **selected}
+        thread.append("event", {"run": str(entry.data["run"]), "name": RESTORED, "data": data})
+        await thread.saved()
+        return report
+
+    def list_outside_uses(self, thread: Thread, seq: int, tools: Iterable[Tool] = ()) -> list[OutsideUse]:
+        """Return the tool uses after the entry `seq` that may have had effects which `restore` does not revert."""
+        known = {name: tool for tool in tools for name in tool.names}
+        uses = list[OutsideUse]()
+        for entry in thread.entries[seq:]:
+            if entry.kind == "intent":
+                name = str(entry.data["tool"])
+                if reason := self._explain_outside(known.get(name)):
+                    uses.append(OutsideUse(entry.seq, name, reason))
+        return uses
+
+    def _explain_outside(self, tool: Tool | None) -> str:
+        if tool is None:
+            return "it is not a tool of this agent, so its effects are not known"
+        if tool.read_only or tool.kind in ("read", "write"):
+            return ""
+        if tool.kind == "shell":
+            has_network = getattr(self.backend, "has_network", True)
+            return "commands have a network, or no sandbox confines them" if has_network else ""
+        if tool.kind == "network":
+            return "it uses the network"
+        if tool.kind == "agent":
+            return "a subagent has tools of its own"
+        is_own = str(getattr(tool.fn, "__module__", "")).startswith("wick.capabilities.")
+        return "" if is_own else "it is code outside of the workspace"
+
+
+@lru_cache(maxsize=HISTORIES)
+def _open_history(folder: str, root: str, exclude: tuple[str, ...]) -> SnapshotHistory:
+    """Return the history of a workspace. It is shared in this process, with its index."""
+    return SnapshotHistory(folder, root, exclude=exclude)
+
+
+def _describe(taken: Snapshot) -> Mapping[str, Any]:
+    """Return a snapshot for the log. Lists of paths are shortened."""
+    row: dict[str, Any] = {"id": taken.id, "files": taken.files, "bytes": taken.size, "read": taken.read}
+    if taken.skipped:
+        row["skipped"] = dict(taken.skipped[:LISTED])
+    if taken.unstable:
+        row["unstable"] = list(taken.unstable[:LISTED])
+    return row

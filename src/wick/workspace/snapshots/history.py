@@ -1,0 +1,220 @@
+"""The snapshots of one workspace: taken, compared, restored and deleted under one lock.
+
+The folder of a history has the blobs, the list of snapshots (`snapshots.jsonl`) and the index of the last scan
+(`index.json`). It is private to the user, and never inside the workspace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from wick import constants
+from wick.errors import BackendError
+from wick.workspace.os_errors import to_backend_error
+from wick.workspace.rooted_folder import RootedFolder
+from wick.workspace.snapshots.blobs import FolderBlobs
+from wick.workspace.snapshots.compare import Comparison, FileChange, compare_snapshots, format_changes
+from wick.workspace.snapshots.restore import RestoreReport, restore_changes
+from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE, ScanIndex, ScanResult, scan_folder
+from wick.workspace.snapshots.trees import Manifest, iterate_blobs, load_manifest
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a workspace, and the paths that it does not cover."""
+
+    id: str
+    at: float
+    files: int
+    size: int  # bytes of all files
+    read: int = 0  # files that were read for it
+    skipped: tuple[tuple[str, str], ...] = ()  # paths, and why they are not covered
+    unstable: tuple[str, ...] = ()  # paths that changed while the snapshot was taken
+
+
+class SnapshotHistory:
+    """The snapshots of the workspace `root`, in `folder`. Its methods block: call them in a worker thread."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        root: str | os.PathLike[str],
+        *,
+        exclude: Sequence[str] = DEFAULT_EXCLUDE,
+        most_bytes: int = constants.SNAPSHOT_BYTES,
+        most_file_bytes: int = constants.SNAPSHOT_FILE_BYTES,
+    ) -> None:
+        self.folder, self.root = Path(folder).absolute(), os.path.realpath(root)
+        if self.folder.resolve().is_relative_to(self.root):
+            raise BackendError(
+                f"snapshots of {self.root} cannot be stored inside it; store them in another folder", "invalid"
+            )
+        self.exclude, self.most_bytes, self.most_file_bytes = tuple(exclude), most_bytes, most_file_bytes
+        self.blobs = FolderBlobs(self.folder)
+        self._index: ScanIndex | None = None
+        self._generation = ""
+        self._threads = threading.Lock()  # the index is one, whichever thread uses it
+
+    @contextmanager
+    def _locked(self) -> Iterator[RootedFolder]:
+        with self._threads, self.blobs.lock():
+            try:
+                root = RootedFolder(self.root)
+            except OSError as error:
+                raise to_backend_error(error, self.root) from error
+            try:
+                yield root
+            finally:
+                root.close()
+
+    def take(self) -> Snapshot:
+        """Take a snapshot, record it, and return it. Unchanged files are not read."""
+        with self._locked() as root:
+            return self._take(root)
+
+    def _take(self, root: RootedFolder) -> Snapshot:
+        scanned = self._scan(root)
+        taken = Snapshot(
+            scanned.id,
+            time.time(),
+            scanned.manifest.files,
+            scanned.manifest.size,
+            scanned.read,
+            scanned.skipped,
+            scanned.unstable,
+        )
+        rows = self._read_rows()
+        if not rows or rows[-1]["id"] != taken.id or taken.at - rows[-1]["at"] > DAY:
+            row = json.dumps({"id": taken.id, "at": taken.at}) + "\n"
+            with open(self.folder / "snapshots.jsonl", "a", encoding="utf-8") as file:
+                file.write(row)
+                file.flush()
+                os.fsync(file.fileno())
+        return taken
+
+    def _scan(self, root: RootedFolder) -> ScanResult:
+        generation = self._read_generation()
+        if self._index is None or self._generation != generation:  # blobs that an index names may be deleted
+            stored = self._read_file("index.json")
+            is_current = stored.startswith(generation.encode() + b"\n")
+            self._index = ScanIndex.from_bytes(stored.partition(b"\n")[2] if is_current else b"")
+            self._generation = generation
+        return scan_folder(
+            root,
+            self.blobs,
+            self._index,
+            exclude=self.exclude,
+            most_bytes=self.most_bytes,
+            most_file_bytes=self.most_file_bytes,
+        )
+
+    def save_index(self) -> None:
+        """Store the index, so that the next process does not read unchanged files."""
+        with self._threads, self.blobs.lock():
+            if self._index is not None and self._generation == self._read_generation():
+                self._write_file("index.json", self._generation.encode() + b"\n" + self._index.to_bytes())
+
+    def compare(self, id: str, paths: Iterable[str] | None = None) -> list[tuple[FileChange, str]]:
+        """Return the changes that restoring a snapshot would make, each with its changed lines."""
+        with self._locked() as root:
+            current = self._scan(root).manifest
+            comparison = compare_snapshots(self.blobs, current, load_manifest(self.blobs, id), paths)
+            return [*format_changes(self.blobs, comparison.changes)]
+
+    def restore(self, id: str, paths: Iterable[str] | None = None) -> tuple[Snapshot, RestoreReport]:
+        """Restore a snapshot, or the selected paths of it. Return a snapshot of the files before, and a report."""
+        with self._locked() as root:
+            wanted = load_manifest(self.blobs, id)
+            before = self._take(root)
+            current = load_manifest(self.blobs, before.id)
+            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, current, wanted, paths))
+            return before, report
+
+    def restore_missing(self, id: str) -> RestoreReport:
+        """Restore a snapshot into the root folder, which must be missing or empty."""
+        os.makedirs(self.root, exist_ok=True)
+        with self._locked() as root:
+            if os.listdir(root.fd):
+                raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
+            wanted, scanned = load_manifest(self.blobs, id), self._scan(root)
+            return restore_changes(root, self.blobs, compare_snapshots(self.blobs, scanned.manifest, wanted))
+
+    def last(self) -> str:
+        """Return the id of the last snapshot, or an empty text."""
+        rows = self._read_rows()
+        return str(rows[-1]["id"]) if rows else ""
+
+    def has(self, id: str) -> bool:
+        """Return True if a snapshot is stored."""
+        return self.blobs.has(id)
+
+    def manifest(self, id: str) -> Manifest:
+        """Return the manifest of a snapshot."""
+        return load_manifest(self.blobs, id)
+
+    def compare_two(self, before: str, after: str, paths: Iterable[str] | None = None) -> Comparison:
+        """Return the changes from one snapshot to another."""
+        return compare_snapshots(self.blobs, self.manifest(before), self.manifest(after), paths)
+
+    def delete_old(self, days: float = constants.SNAPSHOT_DAYS, most: int = constants.SNAPSHOTS_KEPT) -> int:
+        """Delete old snapshots, and the blobs that no other snapshot has; return the number of deleted blobs."""
+        with self._threads, self.blobs.lock():
+            rows = self._read_rows()
+            first = time.time() - days * DAY
+            keep = [row for row in rows[-most:] if row["at"] >= first] or rows[-1:]
+            live = set[str]()
+            for row in keep:
+                with suppress(BackendError):  # a damaged snapshot
+                    for _ in iterate_blobs(self.blobs, row["id"], live):
+                        pass
+            self._write_file("generation", token_hex(8).encode())  # before blobs are deleted that an index may name
+            self._write_file("snapshots.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in keep))
+            return self.blobs.delete_except(live)
+
+    def delete_old_daily(self) -> None:
+        """Delete old snapshots, unless that was done within a day."""
+        path = self.folder / "generation"
+        try:
+            is_due = time.time() - path.stat().st_mtime > DAY
+        except FileNotFoundError:
+            is_due = False
+            self._write_file("generation", token_hex(8).encode())
+        if is_due:
+            self.delete_old()
+
+    def _read_rows(self) -> list[dict[str, Any]]:
+        rows = list[dict[str, Any]]()
+        for line in self._read_file("snapshots.jsonl").splitlines():
+            with suppress(ValueError):  # the end of a line that a crash cut off
+                row = json.loads(line)
+                if isinstance(row, dict) and {"id", "at"} <= row.keys():
+                    rows.append(row)
+        return rows
+
+    def _read_generation(self) -> str:
+        return self._read_file("generation").decode("utf-8", "replace")
+
+    def _read_file(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        temporary = self.folder / f"{name}.{token_hex(4)}"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(self.folder / name)
