@@ -26,6 +26,7 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 from wick.threads.state import Entry
 
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection

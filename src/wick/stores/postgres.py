@@ -16,11 +16,13 @@ from wick._internal.frozen import digest
 from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
 from wick.stores import rows
+from wick.stores.postgres_claims import claim_threads, fill_expiry
 from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
 from wick.stores.postgres_queries import (
     APPEND,
     ENQUEUE,
     EXPIRE,
+    FIRST_EXPIRY,
     HOLDER,
     NOTIFY,
     NOW,
@@ -36,6 +38,7 @@ from wick.stores.postgres_queries import (
     summary_from_row,
     update_inbox_and_questions,
 )
+from wick.stores.process_identity import server_id
 from wick.stores.watchers import follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
@@ -63,6 +66,7 @@ class Postgres:
         async with self._pools.connection(writes=False) as connection:
             for table in ("threads", "entries", "questions", "inbox", "blobs", "keyed"):
                 await fetch_rows(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
+            await fill_expiry(connection)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
@@ -269,6 +273,15 @@ class Postgres:
                 return Lease(fence, holder, until, head, None if head.queued else ())
         raise rows.held_error(id, other or "another process", left)
 
+    async def claim(
+        self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
+    ) -> builtins.list[Lease]:
+        seconds = rows.check_claim(holder, capacity, seconds)
+        if not capacity:
+            return []
+        async with self._pools.connection(writes=True) as connection:
+            return await claim_threads(connection, holder, server_id(holder), capacity, seconds, skip)
+
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))
         query = (
@@ -342,7 +355,8 @@ class Postgres:
             await connection.execute(
                 "UPDATE questions SET state = 'answered', position = %s WHERE thread = %s AND id = %s", given
             )
-            await connection.execute("UPDATE threads SET asking = asking - 1 WHERE key = %s", (key,))
+            query = f"UPDATE threads SET asking = asking - 1, expires = {FIRST_EXPIRY} WHERE key = %s"
+            await connection.execute(query, (key,))
             return position
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:

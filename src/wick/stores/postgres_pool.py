@@ -65,7 +65,20 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ON threads (owner, updated, key) WHERE run <> ''",
         "CREATE INDEX ON threads (owner, updated, key) WHERE asking > 0",
     ),
+    (  # claims: NULL is the expiry of questions that an earlier version has asked
+        "ALTER TABLE questions ADD COLUMN expires float8",
+        "ALTER TABLE threads ADD COLUMN expires float8",
+        """CREATE TABLE servers (
+            id text COLLATE "C" PRIMARY KEY, host text NOT NULL, version text NOT NULL, capacity bigint NOT NULL,
+            running bigint NOT NULL, draining boolean NOT NULL, started float8 NOT NULL, seen float8 NOT NULL)""",
+        """CREATE INDEX threads_claimable ON threads (created, key)
+            WHERE holder <> '' OR queued > 0 OR (run <> '' AND asking = 0)""",
+        "CREATE INDEX threads_lapsing ON threads (expires) WHERE asking > 0",
+    ),
 )
+# Servers that know this version can still work with the schema: later steps only add to it. A server of an earlier
+# version runs beside the new ones while they are upgraded.
+COMPATIBLE_VERSION = 3
 
 
 class LoopPool:
@@ -266,31 +279,34 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
         if not (await cursor.fetchone() or (False,))[0]:
             await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         cursor = await connection.execute(
-            "SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL"
+            "SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL, EXISTS (SELECT 1 FROM "
+            "pg_attribute WHERE attrelid = to_regclass('version') AND attname = 'steps' AND NOT attisdropped)"
         )
-        is_versioned, has_threads = await cursor.fetchone() or (False, False)
+        is_versioned, has_threads, has_steps = await cursor.fetchone() or (False, False, False)
         if has_threads and not is_versioned:
             message = f"the schema {schema} belongs to something else; name another one"
             raise StoreError(message, "incompatible", INCOMPATIBLE)
-        version = 0
-        if is_versioned:
-            found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
-            version = int(found[0]) if found and found[0] is not None else 0
-        if version > len(STEPS):
+        # `version` is the version that a server must know; `steps` is the number of steps, unless it is the same.
+        if not is_versioned:
+            await connection.execute("CREATE TABLE version (version bigint NOT NULL, steps bigint)")
+        elif not has_steps:
+            await connection.execute("ALTER TABLE version ADD COLUMN steps bigint")
+        cursor = await connection.execute("SELECT max(version), max(coalesce(steps, version)) FROM version")
+        needed, version = (int(number or 0) for number in await cursor.fetchone() or (0, 0))
+        if needed > len(STEPS):
             raise StoreError(
-                f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
+                f"the schema {schema} was written by a newer wick (version {needed}; this one knows {len(STEPS)}); "
                 "update wick",
                 "incompatible",
                 INCOMPATIBLE,
             )
-        if version == len(STEPS):
+        if version >= len(STEPS):
             return
-        await connection.execute("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)")
         for step in STEPS[version:]:
             for statement in step:
                 await connection.execute(statement)
         await connection.execute("DELETE FROM version")
-        await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
+        await connection.execute("INSERT INTO version VALUES (%s, %s)", (COMPATIBLE_VERSION, len(STEPS)))
 
 
 _ERROR_MEANINGS = {

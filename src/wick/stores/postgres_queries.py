@@ -10,7 +10,14 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of an unexpired lease
+SEEN_SECONDS = 3.0  # after which a server without a heartbeat counts as dead
+SERVER = r"substring(holder from ':([a-z0-9]+)\.[a-z0-9]+$')"  # NULL if the holder is not a server of a cluster
+IS_SEEN = f"EXISTS (SELECT 1 FROM servers WHERE servers.id = {SERVER} AND servers.seen > {NOW} - {SEEN_SECONDS})"
+HOLDER = f"CASE WHEN until > {NOW} AND ({SERVER} IS NULL OR {IS_SEEN}) THEN holder ELSE '' END"  # of a live lease
+FIRST_EXPIRY = (  # of the open questions of a thread; NULL if one is unknown
+    "(SELECT CASE WHEN bool_or(q.expires IS NULL) THEN NULL ELSE coalesce(min(q.expires), 'infinity') END "
+    "FROM questions q WHERE q.thread = key AND q.state = 'open')"
+)
 SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
 NOTIFY = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
@@ -120,10 +127,12 @@ async def copy_thread(connection: Connection, key: int, new_key: int, at: int, h
     )
     asked = rows.find_open_questions(history.questions)
     await connection.execute(
-        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (new_key, asked)
+        "INSERT INTO questions (thread, id, state, expires) "
+        "SELECT %s, id, 'open', expires FROM unnest(%s::text[], %s::float8[]) AS asked (id, expires)",
+        (new_key, asked, [history.expires[question] for question in asked]),
     )
     await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s",
+        f"UPDATE threads SET last = %s, run = %s, asking = %s, expires = {FIRST_EXPIRY} WHERE key = %s",
         (at, history.run or "", len(asked), new_key),
     )
 
@@ -159,9 +168,10 @@ async def update_inbox_and_questions(
     for step, question in prepared.questions:
         if step == "asked":
             await connection.execute(
-                "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
-                f"ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL WHERE {rows.UNANSWERED}",
-                (key, question),
+                "INSERT INTO questions (thread, id, state, expires) VALUES (%s, %s, 'open', %s) "
+                "ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL, expires = excluded.expires "
+                f"WHERE {rows.UNANSWERED}",
+                (key, question, prepared.expires[question]),
             )
         elif step == "over":
             await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
@@ -173,7 +183,7 @@ async def update_inbox_and_questions(
             query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s"
             await connection.execute(query, (key, question))
     await connection.execute(
-        "UPDATE threads SET queued = queued - %s, "
+        f"UPDATE threads SET queued = queued - %s, expires = {FIRST_EXPIRY}, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
         (len(took), key),
     )

@@ -30,8 +30,9 @@ from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import LEASE_SECONDS, hold, release_lease
+from wick.stores.held_thread import hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -288,8 +289,8 @@ class RunExecutor:
 
     async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
         """Write the end of a run that no server performs; return False if there was nothing to end."""
-        thread = Thread(info.thread)
-        async with hold(self.store, info.owner, thread, wait=False) as held:
+        thread, lease = Thread(info.thread), self.registry.sessions.leases.pop((info.owner, info.thread), None)
+        async with hold(self.store, info.owner, thread, wait=False, lease=lease) as held:
             messages: Sequence[Message] = ()
             if thread.open_run is None:  # if the first pending message is for this run, the run has not ended
                 head = held.lease.head or await self.store.head(info.owner, info.thread)

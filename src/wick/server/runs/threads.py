@@ -15,9 +15,8 @@ from wick.protocols import Lease, NewThread, Store, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.ops.quotas import QuotaLimiter
-from wick.stores.held_thread import LEASE_SECONDS
 from wick.stores.process_identity import holder_name
-from wick.stores.rows import TITLE_CHARS
+from wick.stores.rows import LEASE_SECONDS, TITLE_CHARS
 from wick.threads import Thread
 
 PAGE = 500
