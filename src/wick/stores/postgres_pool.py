@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import select
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from wick.errors import MissingExtra, StoreError
 from wick.protocols import News
+from wick.stores.postgres_notifier import Notice, ThreadNotifier
 from wick.stores.watchers import ThreadKey, ThreadWatchers
 
 try:
@@ -87,6 +87,7 @@ class LoopPool:
     def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: ThreadWatchers) -> None:
         self._conninfo, self._schema, self._timeout, self._watchers = conninfo, schema, timeout, watchers
         self._size = size
+        self.notifier = ThreadNotifier(channel_name(schema), watchers, self._send_notices)
         self.pool: Pool | None = None
         self._open_lock = asyncio.Lock()
         self._pool_holder: AsyncGenerator[Pool, None] | None = None
@@ -130,6 +131,8 @@ class LoopPool:
         try:
             yield pool
         finally:
+            with suppress(psycopg.Error, PoolTimeout):
+                await self.notifier.close()
             self.pool = None
             await self.stop_listening()
             await pool.close()
@@ -139,6 +142,21 @@ class LoopPool:
             await self._pool_holder.aclose()
 
     # -- news -------------------------------------------------------------------------------------------------------
+
+    async def _send_notices(self, notices: Sequence[Notice]) -> None:
+        channels, payloads = zip(*notices, strict=True)
+        query = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS notice (channel, payload)"
+        try:
+            pool = await self.ensure_ready()
+            connection = await pool.getconn()  # an ending event loop starts no async generators
+            try:
+                await connection.execute(query, ([*channels], [*payloads]))
+            finally:
+                await pool.putconn(connection)
+        except PoolTimeout as error:
+            raise StoreError(f"Postgres does not answer: {error}", "unavailable") from error
+        except psycopg.Error as error:
+            raise to_store_error(error, False) from error
 
     async def start_listening(self) -> None:
         """Start the listener and wait until it receives notifications."""
@@ -175,19 +193,25 @@ class LoopPool:
             with suppress(psycopg.Error, OSError):
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                     await self._configure(connection)
-                    await self._receive_notifications(connection)
+                    try:
+                        await self._receive_notifications(connection)
+                    finally:
+                        self.notifier.is_listening = False
             await asyncio.sleep(pause)
             pause = min(2 * pause, most)
 
     async def _receive_notifications(self, connection: Connection) -> None:
-        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_name(self._schema))))
+        for channel in (self.notifier.channel, self.notifier.interest_channel):
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self.notifier.is_listening = True
         self._listening.set()
         while True:
-            for key in self._watchers.watched_keys():  # changes from before LISTEN
+            watched = self._watchers.watched_keys()
+            self.notifier.request_changes(watched)
+            for key in watched:  # changes from before LISTEN, and those whose notification was lost
                 self._watchers.notify(key, await fetch_news(connection, key))
             async for notice in connection.notifies(timeout=RESYNC_SECONDS):
-                owner, id, last, inbox = json.loads(notice.payload)
-                self._watchers.notify((owner, id), None if last is None else News(last, inbox))
+                self.notifier.receive(notice.channel, notice.payload)
 
 
 class LoopPools:

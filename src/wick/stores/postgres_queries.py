@@ -19,7 +19,6 @@ FIRST_EXPIRY = (  # of the open questions of a thread; NULL if one is unknown
     "FROM questions q WHERE q.thread = key AND q.state = 'open')"
 )
 SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
-NOTIFY = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
 APPEND = f"""
 WITH t AS (
@@ -35,7 +34,7 @@ WITH t AS (
 ), q AS (
     UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
 )
-SELECT key, {NOTIFY.format(last="%(last)s::bigint", inbox="inbox")} FROM t
+SELECT key, inbox FROM t
 """
 
 ENQUEUE = f"""
@@ -46,7 +45,7 @@ WITH t AS (
     INSERT INTO inbox (thread, position, kind, at, data, sum)
     SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
 )
-SELECT inbox, {NOTIFY.format(last="last", inbox="inbox")} FROM t
+SELECT inbox, last FROM t
 """
 
 # A thread that another transaction has locked is left out: it must not delay the renewal of all other leases.
@@ -68,10 +67,8 @@ WITH old AS (
         AND NOT EXISTS (
             SELECT 1 FROM threads above WHERE above.owner = t.owner AND above.id = t.meta::json ->> 'parent')
     ORDER BY updated LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
-), t AS (
-    DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
 )
-SELECT owner, id, pg_notify(%(channel)s, json_build_array(owner, id, NULL, NULL)::text) FROM t
+DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
 """
 
 BATCH = """
@@ -90,8 +87,7 @@ async def fetch_rows(connection: Connection, query: str, given: Any) -> list[Any
 
 
 async def find_thread(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
-    if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
-        raise rows.not_found_error(str(id)[: rows.NAME_CHARS])
+    rows.check_names(owner, id)
     query = f"SELECT {columns} FROM threads WHERE owner = %s AND id = %s {lock}"
     for row in await fetch_rows(connection, query, (owner, id)):
         return row

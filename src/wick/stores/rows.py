@@ -232,6 +232,12 @@ def is_valid_name(name: Any) -> bool:
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
+def check_names(owner: Any, id: Any) -> None:
+    """Raise a `not_found` if a thread cannot have this owner and id."""
+    if not are_valid_names(owner, id):
+        raise not_found_error(str(id)[:NAME_CHARS])
+
+
 def check_name(what: str, name: Any) -> str:
     if is_valid_name(name):
         return str(name)
