@@ -357,6 +357,20 @@ class News:
     inbox: int
 
 
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server of a cluster, as its last heartbeat has described it."""
+
+    id: str
+    host: str  # machine and process
+    version: str
+    capacity: int  # runs at once; 0 for no limit
+    running: int
+    draining: bool  # it claims no runs
+    started: float
+    age: float  # seconds since its last heartbeat
+
+
 @runtime_checkable
 class Store(Protocol):
     """A store of threads. The log of a thread is a list of JSON rows from `Entry.to_json`.

@@ -79,7 +79,7 @@ async def hold(
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
-    holder, pause = holder_name(), SHORTEST_WAIT
+    holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         try:

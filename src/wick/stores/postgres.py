@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
+from uuid import uuid4
 
 from wick._internal.frozen import digest
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
-from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, ServerInfo, Summary
 from wick.stores import rows
 from wick.stores.postgres_claims import claim_threads, fill_expiry
+from wick.stores.postgres_members import Heartbeat, ServerMember, list_servers
 from wick.stores.postgres_notifier import ThreadNotifier
 from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
 from wick.stores.postgres_queries import (
@@ -42,6 +45,7 @@ from wick.stores.process_identity import server_id
 from wick.stores.watchers import follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
+LEAVE_SECONDS = 5.0
 MILESTONES = ("run_start", "run_end", "asked", "answered", "rewind")  # entries that all watches are notified of at once
 
 
@@ -56,7 +60,9 @@ class Postgres:
     ) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", schema):
             raise StoreError(f"a schema is named by small letters, digits and _, not {schema!r}", "invalid")
-        self._channel = channel_name(schema)
+        self._channel, self._conninfo, self._schema = channel_name(schema), conninfo, schema
+        self._wait_seconds, self.server_id = wait_seconds, ""
+        self._heartbeat: Heartbeat | None = None
         self._pools = LoopPools(conninfo, schema, connections, wait_seconds)
 
     def __repr__(self) -> str:
@@ -290,6 +296,36 @@ class Postgres:
             assert lease.head is not None
             self._notifier.add_lease((lease.head.owner, lease.head.id))
         return leases
+
+    # -- the cluster ------------------------------------------------------------------------------------------------
+
+    async def join(
+        self, version: str, capacity: int, count_runs: Callable[[], int], is_draining: Callable[[], bool]
+    ) -> str:
+        """Add a server to the cluster of this store, and return its id. Its leases lapse soon after its process ends.
+
+        `count_runs` and `is_draining` are called from another OS thread, with each heartbeat.
+        """
+        async with self._pools.connection(writes=True):
+            pass  # the schema is up to date
+        member = ServerMember(uuid4().hex[:12], version, capacity, count_runs, is_draining)
+        self._heartbeat = Heartbeat(self._conninfo, self._schema, member)
+        heartbeat, seconds = self._heartbeat, self._wait_seconds
+        if not await run_in_thread(lambda: heartbeat.start(seconds), "joining a cluster"):
+            raise StoreError("Postgres does not answer: this server cannot join its cluster", "unavailable")
+        self.server_id = member.id
+        return member.id
+
+    async def leave(self) -> None:
+        """Remove this server from the cluster. Leases that it still holds lapse at once."""
+        heartbeat, self._heartbeat, self.server_id = self._heartbeat, None, ""
+        if heartbeat is not None:
+            await run_in_thread(lambda: heartbeat.stop(LEAVE_SECONDS), "leaving a cluster")
+
+    async def servers(self) -> builtins.list[ServerInfo]:
+        """Return the servers of the cluster, also those that have died within a day."""
+        async with self._pools.connection(writes=False) as connection:
+            return await list_servers(connection)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,6 +91,7 @@ class RunExecutor:
         self.running: dict[tuple[str, str], ActiveRun] = {}
         self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
+        self.capacity = 0  # runs at once; 0 for no limit
         self.damage = ""  # error code of a damaged store
         self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
         registry.sessions.on_held = self._on_lease_held
@@ -103,6 +105,10 @@ class RunExecutor:
     def find(self, owner: str, thread: str) -> ActiveRun | None:
         """Return the run of a thread that this server performs."""
         return self.running.get((owner, thread))
+
+    def count_free(self) -> int:
+        """Return the number of runs that this server can still start."""
+        return max(0, self.capacity - len(self.running)) if self.capacity else sys.maxsize
 
     def count_runs(self, owner: str) -> int:
         """Return the number of a user's runs that this server performs."""

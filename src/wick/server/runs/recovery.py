@@ -28,6 +28,7 @@ CANCEL_PAUSE = 0.3  # between two scans for cancellations, while runs are in pro
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
 CLAIMED_AT_ONCE = 100
+CLAIM_DELAY = 3.0  # after a due claim, a server without one counts as blocked
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class RunRecovery:
     def __init__(self, runs: Runs, *, look: float = POLL_SECONDS) -> None:
         self.runs, self.look = runs, look
         self.problem = ""  # error code if the store cannot be read
-        self._claims = ThreadClaims(runs.store)
+        self._claims, self._claimed_at = ThreadClaims(runs.store), monotonic()
         self._tried: dict[tuple[str, str], _Backoff] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -60,6 +61,11 @@ class RunRecovery:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+    @property
+    def is_claiming(self) -> bool:
+        """Return False if the event loop has not claimed threads for some seconds; others take its share."""
+        return monotonic() - self._claimed_at < self.look + CLAIM_DELAY
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
@@ -84,9 +90,10 @@ class RunRecovery:
             # a thread that cannot be resumed is tried again as soon as it is due
             self._tried = {key: tried for key, tried in self._tried.items() if now < tried.again + MAX_BACKOFF}
             skip = [tried.head for tried in self._tried.values() if now < tried.again]
-            leases = await self._claims.claim(CLAIMED_AT_ONCE, skip)
-            for lease in leases:
-                await self._resume(lease)
+            room = min(CLAIMED_AT_ONCE, self.runs.executor.count_free())
+            leases = await self._claims.claim(room, skip) if room else ()
+            self._claimed_at = monotonic()
+            await asyncio.gather(*(self._resume(lease) for lease in leases))
             if len(leases) < CLAIMED_AT_ONCE:
                 return
 

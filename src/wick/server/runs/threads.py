@@ -57,7 +57,8 @@ class UserThreads:
         """Create a thread with messages in its inbox, and acquire its lease for the run that answers them."""
         await self.check_room(user)
         new = NewThread({"agent": agent}, messages)
-        lease = await self.store.lease(user.id, Thread().id, holder_name(), LEASE_SECONDS, new=new)
+        holder = holder_name(getattr(self.store, "server_id", ""))
+        lease = await self.store.lease(user.id, Thread().id, holder, LEASE_SECONDS, new=new)
         self._counts[user.id] += 1
         assert lease.head is not None
         return lease.head, lease
