@@ -357,6 +357,20 @@ class News:
     inbox: int
 
 
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server of a cluster, as its last heartbeat has described it."""
+
+    id: str
+    host: str  # machine and process
+    version: str
+    capacity: int  # runs at once; 0 for no limit
+    running: int
+    draining: bool  # it claims no runs
+    started: float
+    age: float  # seconds since its last heartbeat
+
+
 @runtime_checkable
 class Store(Protocol):
     """A store of threads. The log of a thread is a list of JSON rows from `Entry.to_json`.
@@ -478,3 +492,18 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Release files, worker threads and connections. Later calls open them again."""
+
+
+@runtime_checkable
+class ClaimingStore(Store, Protocol):
+    """A store from which servers claim the threads that they resume. For another store, wick lists and leases them."""
+
+    async def claim(
+        self, holder: str, capacity: int, *, seconds: float = 30.0, skip: Sequence[Summary] = ()
+    ) -> Sequence[Lease]:
+        """Acquire the leases of at most `capacity` threads that can be resumed, the oldest first.
+
+        Such a thread has an `agent` and no `parent` in its meta, an open run or inbox items, and no live lease. If it
+        has open questions, one has expired, or an answer is in the inbox. Threads that have not changed since the
+        summaries in `skip` are left out. Each lease has the thread in `head`. Two servers never claim the same thread.
+        """

@@ -16,7 +16,8 @@ from wick.hooks import before
 from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Lease, Page, Store, Summary
-from wick.stores.held_thread import LEASE_SECONDS, hold, iter_threads, load
+from wick.stores.held_thread import hold, iter_threads, load
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
 LOCAL = "local"  # the owner of threads of runs without a user

@@ -66,6 +66,7 @@ class ServerOptions(TypedDict, total=False):
     allow_system_messages: bool
     store: str
     store_schema: str
+    capacity: int
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     static: str | os.PathLike[str] | None

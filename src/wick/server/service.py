@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from wick import __version__
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
@@ -79,6 +80,7 @@ class Service:
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
             self.registry.register_agent(id, agent)
         self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
+        self.runs.executor.capacity = settings.capacity
         self._recovery = RunRecovery(self.runs)
         self._expiry = ThreadExpiry(self.runs.threads, settings.retention.threads)
         self.loop_monitor = LoopMonitor(self.metrics)
@@ -131,6 +133,13 @@ class Service:
         for place in (self.store, self.records):
             await check_store(place)
         await self.registry.start()
+        if (join := getattr(self.store, "join", None)) is not None:
+            await join(
+                __version__,
+                self.settings.capacity,
+                lambda: len(self.runs.executor.running),
+                lambda: self.runs.stopping or not self._recovery.is_claiming,
+            )
         self._recovery.start()
         self._expiry.start()
         self.loop_monitor.start()
@@ -149,6 +158,8 @@ class Service:
         await self.terminals.close_all()
         await self.registry.stop()
         await self.authenticator.verifier.close()
+        if (leave := getattr(self.store, "leave", None)) is not None:
+            await leave()
         await self.store.close()
         await self.records.close()
 

@@ -101,6 +101,7 @@ class Settings(_SettingsModel):
     allow_system_messages: bool = False  # clients may send system messages
     store: str = Field(default="sqlite", repr=False)  # sqlite, memory, or postgresql://…
     store_schema: str = "wick"  # the schema in Postgres
+    capacity: int = Field(default=0, ge=0)  # runs at once on this server; 0 for no limit. Others wait, or run elsewhere
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
     static: Path | None = None  # a folder of pages, in place of the web interface

@@ -26,6 +26,7 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 from wick.threads.state import Entry
 
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
 PAGE = 100  # threads
@@ -96,7 +96,7 @@ async def hold(
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
-    holder, pause = holder_name(), SHORTEST_WAIT
+    holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         try:

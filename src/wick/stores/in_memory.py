@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
+from math import inf
 from threading import RLock
 from typing import Any, Literal
 from weakref import ref
@@ -38,6 +39,7 @@ class _StoredThread:
     log: list[Row] = field(default_factory=list)
     run: str = ""
     questions: dict[str, str] = field(default_factory=dict)  # open, answered, over
+    expires: dict[str, float] = field(default_factory=dict)  # when questions expire
     inbox: int = 0
     queue: dict[int, Queued] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)  # inbox position of a question's answer
@@ -50,6 +52,11 @@ class _StoredThread:
     @property
     def asking(self) -> int:
         return sum(state == "open" for state in self.questions.values())
+
+    @property
+    def first_expiry(self) -> float:
+        open_ones = (name for name, state in self.questions.items() if state == "open")
+        return min((self.expires.get(name, inf) for name in open_ones), default=inf)
 
     @property
     def news(self) -> News:
@@ -222,6 +229,7 @@ class InMemory:
             fork = self._create_thread(owner, new_id, title or stored.title or history.title, about)
             fork.log, fork.blobs, fork.run = stored.log[:at], dict(stored.blobs), history.run or ""
             fork.questions = dict.fromkeys(rows.find_open_questions(history.questions), "open")
+            fork.expires = history.expires
             return self._summarize(fork)
 
     # -- the log ----------------------------------------------------------------------------------------------------
@@ -274,6 +282,7 @@ class InMemory:
                 states[question] = "answered"
                 answers.pop(question, None)
         stored.questions, stored.answers = states, answers
+        stored.expires |= prepared.expires
         for position in took:
             del stored.queue[position]
 
@@ -322,6 +331,28 @@ class InMemory:
             stored.fence, stored.holder, stored.until = next(self._fences), holder, now + seconds
             inbox = _decode_inbox(stored.queue.values())
             return Lease(stored.fence, holder, stored.until, self._summarize(stored), inbox)
+
+    async def claim(
+        self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
+    ) -> builtins.list[Lease]:
+        seconds, unchanged = rows.check_claim(holder, capacity, seconds), rows.unchanged_states(skip)
+        with self._lock:
+            now = self._clock()
+
+            def can_resume(stored: _StoredThread) -> bool:
+                if self._is_leased(stored) or not (stored.run or stored.queue):
+                    return False
+                is_answered = any(item.kind == "answer" for item in stored.queue.values())
+                return not stored.asking or is_answered or stored.first_expiry <= now
+
+            leases = builtins.list[Lease]()
+            for stored in filter(can_resume, sorted(self._threads.values(), key=lambda stored: stored.created)):
+                head = self._summarize(stored)
+                if len(leases) < capacity and rows.can_claim(head, unchanged):
+                    stored.fence, stored.holder, stored.until = next(self._fences), holder, now + seconds
+                    inbox = _decode_inbox(stored.queue.values())
+                    leases.append(Lease(stored.fence, holder, stored.until, self._summarize(stored), inbox))
+            return leases
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)

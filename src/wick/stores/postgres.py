@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
+from uuid import uuid4
 
 from wick._internal.frozen import digest
+from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
-from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, ServerInfo, Summary
 from wick.stores import rows
+from wick.stores.postgres_claims import claim_threads, fill_expiry
+from wick.stores.postgres_members import Heartbeat, ServerMember, list_servers
+from wick.stores.postgres_notifier import ThreadNotifier
 from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
 from wick.stores.postgres_queries import (
     APPEND,
     ENQUEUE,
     EXPIRE,
+    FIRST_EXPIRY,
     HOLDER,
-    NOTIFY,
     NOW,
     RENEW_ALL,
     SUMMARY,
@@ -36,9 +41,12 @@ from wick.stores.postgres_queries import (
     summary_from_row,
     update_inbox_and_questions,
 )
+from wick.stores.process_identity import server_id
 from wick.stores.watchers import follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
+LEAVE_SECONDS = 5.0
+MILESTONES = ("run_start", "run_end", "asked", "answered", "rewind")  # entries that all watches are notified of at once
 
 
 class Postgres:
@@ -52,17 +60,24 @@ class Postgres:
     ) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", schema):
             raise StoreError(f"a schema is named by small letters, digits and _, not {schema!r}", "invalid")
-        self._channel = channel_name(schema)
+        self._channel, self._conninfo, self._schema = channel_name(schema), conninfo, schema
+        self._wait_seconds, self.server_id = wait_seconds, ""
+        self._heartbeat: Heartbeat | None = None
         self._pools = LoopPools(conninfo, schema, connections, wait_seconds)
 
     def __repr__(self) -> str:
         return f"Postgres({self._channel!r})"  # the address may contain a password
+
+    @property
+    def _notifier(self) -> ThreadNotifier:
+        return self._pools.get_current()[0].notifier
 
     async def check(self) -> None:
         """Connect, bring the schema up to date, and check that each table can be read; a StoreError if not."""
         async with self._pools.connection(writes=False) as connection:
             for table in ("threads", "entries", "questions", "inbox", "blobs", "keyed"):
                 await fetch_rows(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
+            await fill_expiry(connection)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
@@ -132,18 +147,20 @@ class Postgres:
         raise rows.not_found_error(id)
 
     async def delete(self, owner: str, id: str) -> None:
-        given = {"owner": owner, "id": id, "channel": self._channel}
-        notify_deleted = NOTIFY.format(last="NULL", inbox="NULL")
+        rows.check_names(owner, id)
+        query = "DELETE FROM threads WHERE owner = %s AND id = %s RETURNING key"
         async with self._pools.connection(writes=True) as connection:
-            await find_thread(connection, owner, id, "key")
-            query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
-            if not await fetch_rows(connection, f"{query} SELECT key, {notify_deleted} FROM t", given):
+            if not await fetch_rows(connection, query, (owner, id)):
                 raise rows.not_found_error(id)
+        self._notifier.report_change((owner, id), None)
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
-        given = {"idle": rows.check_idle_seconds(idle), "owner": owner, "limit": limit, "channel": self._channel}
+        given = {"idle": rows.check_idle_seconds(idle), "owner": owner, "limit": limit}
         async with self._pools.connection(writes=True) as connection:
-            return [(row[0], row[1]) for row in await fetch_rows(connection, EXPIRE, given)]
+            expired = [(row[0], row[1]) for row in await fetch_rows(connection, EXPIRE, given)]
+        for key in expired:
+            self._notifier.report_change(key, None)
+        return expired
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
@@ -186,7 +203,6 @@ class Postgres:
             "id": id,
             "fence": fence,
             "expect": expect,
-            "channel": self._channel,
             "last": prepared.last,
             "run": prepared.run,
             "title": prepared.title,
@@ -201,19 +217,17 @@ class Postgres:
                 for entry in entries
             ],
         }
+        rows.check_names(owner, id)
         async with self._pools.connection(writes=True) as connection:
-            if not plain:
-                async with connection.transaction():
-                    await find_thread(connection, owner, id, "key", "FOR UPDATE")
-                    if done := await fetch_rows(connection, APPEND, given):
-                        await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
-            elif rows.is_valid_name(owner) and rows.is_valid_name(id):
+            async with nullcontext() if plain else connection.transaction():
                 done = await fetch_rows(connection, APPEND, given)
-            else:
-                done = []
-            return (
-                prepared.last if done else await explain_failed_append(connection, owner, id, prepared, expect, fence)
-            )
+                if done and not plain:
+                    await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
+            if not done:
+                return await explain_failed_append(connection, owner, id, prepared, expect, fence)
+        is_milestone = any(entry["kind"] in MILESTONES for entry in entries)
+        self._notifier.report_append((owner, id), News(prepared.last, done[0][1]), is_milestone)
+        return prepared.last
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
@@ -266,8 +280,52 @@ class Postgres:
             ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
             for fence, until, *row in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
                 head = summary_from_row(row)
+                self._notifier.add_lease((owner, id))
                 return Lease(fence, holder, until, head, None if head.queued else ())
         raise rows.held_error(id, other or "another process", left)
+
+    async def claim(
+        self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
+    ) -> builtins.list[Lease]:
+        seconds = rows.check_claim(holder, capacity, seconds)
+        if not capacity:
+            return []
+        async with self._pools.connection(writes=True) as connection:
+            leases = await claim_threads(connection, holder, server_id(holder), capacity, seconds, skip)
+        for lease in leases:
+            assert lease.head is not None
+            self._notifier.add_lease((lease.head.owner, lease.head.id))
+        return leases
+
+    # -- the cluster ------------------------------------------------------------------------------------------------
+
+    async def join(
+        self, version: str, capacity: int, count_runs: Callable[[], int], is_draining: Callable[[], bool]
+    ) -> str:
+        """Add a server to the cluster of this store, and return its id. Its leases lapse soon after its process ends.
+
+        `count_runs` and `is_draining` are called from another OS thread, with each heartbeat.
+        """
+        async with self._pools.connection(writes=True):
+            pass  # the schema is up to date
+        member = ServerMember(uuid4().hex[:12], version, capacity, count_runs, is_draining)
+        self._heartbeat = Heartbeat(self._conninfo, self._schema, member)
+        heartbeat, seconds = self._heartbeat, self._wait_seconds
+        if not await run_in_thread(lambda: heartbeat.start(seconds), "joining a cluster"):
+            raise StoreError("Postgres does not answer: this server cannot join its cluster", "unavailable")
+        self.server_id = member.id
+        return member.id
+
+    async def leave(self) -> None:
+        """Remove this server from the cluster. Leases that it still holds lapse at once."""
+        heartbeat, self._heartbeat, self.server_id = self._heartbeat, None, ""
+        if heartbeat is not None:
+            await run_in_thread(lambda: heartbeat.stop(LEAVE_SECONDS), "leaving a cluster")
+
+    async def servers(self) -> builtins.list[ServerInfo]:
+        """Return the servers of the cluster, also those that have died within a day."""
+        async with self._pools.connection(writes=False) as connection:
+            return await list_servers(connection)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))
@@ -301,7 +359,9 @@ class Postgres:
             await connection.execute(
                 "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
             )
-            return summary_from_row(await find_thread(connection, owner, id, SUMMARY))
+            head = summary_from_row(await find_thread(connection, owner, id, SUMMARY))
+        self._notifier.remove_lease((owner, id))
+        return head
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
@@ -309,22 +369,25 @@ class Postgres:
         bodies = rows.encode_messages(messages, key)
         async with self._pools.connection(writes=True) as connection:
             if len(bodies) == 1 and not key:
-                return await self._enqueue_item(connection, owner, id, "message", bodies[0])
+                news = await self._enqueue_item(connection, owner, id, "message", bodies[0])
+                self._notifier.report_change((owner, id), news)
+                return news.inbox
             async with connection.transaction():
                 (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
                 query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
                 for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
                     return int(before)  # enqueued earlier under this idempotency key
-                position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
+                news = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
                 if key:
-                    await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
-                return position
+                    await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, news.inbox))
+        self._notifier.report_change((owner, id), news)
+        return news.inbox
 
-    async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
+    async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> News:
+        rows.check_names(owner, id)
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.inbox_checksum(kind, body)}
-        if rows.is_valid_name(owner) and rows.is_valid_name(id):
-            for position, _ in await fetch_rows(connection, ENQUEUE, given | {"channel": self._channel}):
-                return int(position)
+        for position, last in await fetch_rows(connection, ENQUEUE, given):
+            return News(last, position)
         raise rows.not_found_error(id)
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
@@ -337,13 +400,15 @@ class Postgres:
                 raise rows.no_question_error(id, question)
             if found[0][0] != "open":
                 raise rows.answered_error(id, question)
-            position = await self._enqueue_item(connection, owner, id, "answer", body)
-            given = (position, key, question)
+            news = await self._enqueue_item(connection, owner, id, "answer", body)
+            given = (news.inbox, key, question)
             await connection.execute(
                 "UPDATE questions SET state = 'answered', position = %s WHERE thread = %s AND id = %s", given
             )
-            await connection.execute("UPDATE threads SET asking = asking - 1 WHERE key = %s", (key,))
-            return position
+            query = f"UPDATE threads SET asking = asking - 1, expires = {FIRST_EXPIRY} WHERE key = %s"
+            await connection.execute(query, (key,))
+        self._notifier.report_change((owner, id), news)
+        return news.inbox
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = %s ORDER BY position"
@@ -358,6 +423,7 @@ class Postgres:
             async with self._pools.connection(writes=False) as connection:
                 await find_thread(connection, owner, id, "key")
             await home.start_listening()
+            home.notifier.request_changes([(owner, id)])
             async with self._pools.connection(writes=False) as connection:
                 news = await fetch_news(connection, (owner, id))
             if news is None:

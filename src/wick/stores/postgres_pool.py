@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import select
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from wick.errors import MissingExtra, StoreError
 from wick.protocols import News
+from wick.stores.postgres_notifier import Notice, ThreadNotifier
 from wick.stores.watchers import ThreadKey, ThreadWatchers
 
 try:
@@ -65,7 +65,20 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX ON threads (owner, updated, key) WHERE run <> ''",
         "CREATE INDEX ON threads (owner, updated, key) WHERE asking > 0",
     ),
+    (  # claims: NULL is the expiry of questions that an earlier version has asked
+        "ALTER TABLE questions ADD COLUMN expires float8",
+        "ALTER TABLE threads ADD COLUMN expires float8",
+        """CREATE TABLE servers (
+            id text COLLATE "C" PRIMARY KEY, host text NOT NULL, version text NOT NULL, capacity bigint NOT NULL,
+            running bigint NOT NULL, draining boolean NOT NULL, started float8 NOT NULL, seen float8 NOT NULL)""",
+        """CREATE INDEX threads_claimable ON threads (created, key)
+            WHERE holder <> '' OR queued > 0 OR (run <> '' AND asking = 0)""",
+        "CREATE INDEX threads_lapsing ON threads (expires) WHERE asking > 0",
+    ),
 )
+# Servers that know this version can still work with the schema: later steps only add to it. A server of an earlier
+# version runs beside the new ones while they are upgraded.
+COMPATIBLE_VERSION = 3
 
 
 class LoopPool:
@@ -74,6 +87,7 @@ class LoopPool:
     def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: ThreadWatchers) -> None:
         self._conninfo, self._schema, self._timeout, self._watchers = conninfo, schema, timeout, watchers
         self._size = size
+        self.notifier = ThreadNotifier(channel_name(schema), watchers, self._send_notices)
         self.pool: Pool | None = None
         self._open_lock = asyncio.Lock()
         self._pool_holder: AsyncGenerator[Pool, None] | None = None
@@ -117,6 +131,8 @@ class LoopPool:
         try:
             yield pool
         finally:
+            with suppress(psycopg.Error, PoolTimeout):
+                await self.notifier.close()
             self.pool = None
             await self.stop_listening()
             await pool.close()
@@ -126,6 +142,21 @@ class LoopPool:
             await self._pool_holder.aclose()
 
     # -- news -------------------------------------------------------------------------------------------------------
+
+    async def _send_notices(self, notices: Sequence[Notice]) -> None:
+        channels, payloads = zip(*notices, strict=True)
+        query = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS notice (channel, payload)"
+        try:
+            pool = await self.ensure_ready()
+            connection = await pool.getconn()  # an ending event loop starts no async generators
+            try:
+                await connection.execute(query, ([*channels], [*payloads]))
+            finally:
+                await pool.putconn(connection)
+        except PoolTimeout as error:
+            raise StoreError(f"Postgres does not answer: {error}", "unavailable") from error
+        except psycopg.Error as error:
+            raise to_store_error(error, False) from error
 
     async def start_listening(self) -> None:
         """Start the listener and wait until it receives notifications."""
@@ -162,19 +193,25 @@ class LoopPool:
             with suppress(psycopg.Error, OSError):
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                     await self._configure(connection)
-                    await self._receive_notifications(connection)
+                    try:
+                        await self._receive_notifications(connection)
+                    finally:
+                        self.notifier.is_listening = False
             await asyncio.sleep(pause)
             pause = min(2 * pause, most)
 
     async def _receive_notifications(self, connection: Connection) -> None:
-        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_name(self._schema))))
+        for channel in (self.notifier.channel, self.notifier.interest_channel):
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self.notifier.is_listening = True
         self._listening.set()
         while True:
-            for key in self._watchers.watched_keys():  # changes from before LISTEN
+            watched = self._watchers.watched_keys()
+            self.notifier.request_changes(watched)
+            for key in watched:  # changes from before LISTEN, and those whose notification was lost
                 self._watchers.notify(key, await fetch_news(connection, key))
             async for notice in connection.notifies(timeout=RESYNC_SECONDS):
-                owner, id, last, inbox = json.loads(notice.payload)
-                self._watchers.notify((owner, id), None if last is None else News(last, inbox))
+                self.notifier.receive(notice.channel, notice.payload)
 
 
 class LoopPools:
@@ -266,31 +303,34 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
         if not (await cursor.fetchone() or (False,))[0]:
             await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         cursor = await connection.execute(
-            "SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL"
+            "SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL, EXISTS (SELECT 1 FROM "
+            "pg_attribute WHERE attrelid = to_regclass('version') AND attname = 'steps' AND NOT attisdropped)"
         )
-        is_versioned, has_threads = await cursor.fetchone() or (False, False)
+        is_versioned, has_threads, has_steps = await cursor.fetchone() or (False, False, False)
         if has_threads and not is_versioned:
             message = f"the schema {schema} belongs to something else; name another one"
             raise StoreError(message, "incompatible", INCOMPATIBLE)
-        version = 0
-        if is_versioned:
-            found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
-            version = int(found[0]) if found and found[0] is not None else 0
-        if version > len(STEPS):
+        # `version` is the version that a server must know; `steps` is the number of steps, unless it is the same.
+        if not is_versioned:
+            await connection.execute("CREATE TABLE version (version bigint NOT NULL, steps bigint)")
+        elif not has_steps:
+            await connection.execute("ALTER TABLE version ADD COLUMN steps bigint")
+        cursor = await connection.execute("SELECT max(version), max(coalesce(steps, version)) FROM version")
+        needed, version = (int(number or 0) for number in await cursor.fetchone() or (0, 0))
+        if needed > len(STEPS):
             raise StoreError(
-                f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
+                f"the schema {schema} was written by a newer wick (version {needed}; this one knows {len(STEPS)}); "
                 "update wick",
                 "incompatible",
                 INCOMPATIBLE,
             )
-        if version == len(STEPS):
+        if version >= len(STEPS):
             return
-        await connection.execute("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)")
         for step in STEPS[version:]:
             for statement in step:
                 await connection.execute(statement)
         await connection.execute("DELETE FROM version")
-        await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
+        await connection.execute("INSERT INTO version VALUES (%s, %s)", (COMPATIBLE_VERSION, len(STEPS)))
 
 
 _ERROR_MEANINGS = {

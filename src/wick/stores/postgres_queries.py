@@ -10,9 +10,15 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of an unexpired lease
+SEEN_SECONDS = 3.0  # after which a server without a heartbeat counts as dead
+SERVER = r"substring(holder from ':([a-z0-9]+)\.[a-z0-9]+$')"  # NULL if the holder is not a server of a cluster
+IS_SEEN = f"EXISTS (SELECT 1 FROM servers WHERE servers.id = {SERVER} AND servers.seen > {NOW} - {SEEN_SECONDS})"
+HOLDER = f"CASE WHEN until > {NOW} AND ({SERVER} IS NULL OR {IS_SEEN}) THEN holder ELSE '' END"  # of a live lease
+FIRST_EXPIRY = (  # of the open questions of a thread; NULL if one is unknown
+    "(SELECT CASE WHEN bool_or(q.expires IS NULL) THEN NULL ELSE coalesce(min(q.expires), 'infinity') END "
+    "FROM questions q WHERE q.thread = key AND q.state = 'open')"
+)
 SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
-NOTIFY = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
 APPEND = f"""
 WITH t AS (
@@ -28,7 +34,7 @@ WITH t AS (
 ), q AS (
     UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
 )
-SELECT key, {NOTIFY.format(last="%(last)s::bigint", inbox="inbox")} FROM t
+SELECT key, inbox FROM t
 """
 
 ENQUEUE = f"""
@@ -39,7 +45,7 @@ WITH t AS (
     INSERT INTO inbox (thread, position, kind, at, data, sum)
     SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
 )
-SELECT inbox, {NOTIFY.format(last="last", inbox="inbox")} FROM t
+SELECT inbox, last FROM t
 """
 
 # A thread that another transaction has locked is left out: it must not delay the renewal of all other leases.
@@ -61,10 +67,8 @@ WITH old AS (
         AND NOT EXISTS (
             SELECT 1 FROM threads above WHERE above.owner = t.owner AND above.id = t.meta::json ->> 'parent')
     ORDER BY updated LIMIT %(limit)s FOR UPDATE OF t SKIP LOCKED
-), t AS (
-    DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
 )
-SELECT owner, id, pg_notify(%(channel)s, json_build_array(owner, id, NULL, NULL)::text) FROM t
+DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
 """
 
 BATCH = """
@@ -83,8 +87,7 @@ async def fetch_rows(connection: Connection, query: str, given: Any) -> list[Any
 
 
 async def find_thread(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
-    if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
-        raise rows.not_found_error(str(id)[: rows.NAME_CHARS])
+    rows.check_names(owner, id)
     query = f"SELECT {columns} FROM threads WHERE owner = %s AND id = %s {lock}"
     for row in await fetch_rows(connection, query, (owner, id)):
         return row
@@ -120,10 +123,12 @@ async def copy_thread(connection: Connection, key: int, new_key: int, at: int, h
     )
     asked = rows.find_open_questions(history.questions)
     await connection.execute(
-        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (new_key, asked)
+        "INSERT INTO questions (thread, id, state, expires) "
+        "SELECT %s, id, 'open', expires FROM unnest(%s::text[], %s::float8[]) AS asked (id, expires)",
+        (new_key, asked, [history.expires[question] for question in asked]),
     )
     await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s",
+        f"UPDATE threads SET last = %s, run = %s, asking = %s, expires = {FIRST_EXPIRY} WHERE key = %s",
         (at, history.run or "", len(asked), new_key),
     )
 
@@ -159,9 +164,10 @@ async def update_inbox_and_questions(
     for step, question in prepared.questions:
         if step == "asked":
             await connection.execute(
-                "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
-                f"ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL WHERE {rows.UNANSWERED}",
-                (key, question),
+                "INSERT INTO questions (thread, id, state, expires) VALUES (%s, %s, 'open', %s) "
+                "ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL, expires = excluded.expires "
+                f"WHERE {rows.UNANSWERED}",
+                (key, question, prepared.expires[question]),
             )
         elif step == "over":
             await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
@@ -173,7 +179,7 @@ async def update_inbox_and_questions(
             query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s"
             await connection.execute(query, (key, question))
     await connection.execute(
-        "UPDATE threads SET queued = queued - %s, "
+        f"UPDATE threads SET queued = queued - %s, expires = {FIRST_EXPIRY}, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
         (len(took), key),
     )

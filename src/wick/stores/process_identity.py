@@ -12,9 +12,15 @@ from functools import cache
 from uuid import uuid4
 
 
-def holder_name() -> str:
-    """Return a new unique holder name for this process."""
-    return f"{_holder_prefix(os.getpid())}{uuid4().hex[:8]}"
+def holder_name(server: str = "") -> str:
+    """Return a new unique holder name for this process, or for a server of a cluster in it."""
+    return f"{_holder_prefix(os.getpid())}{f'{server}.' if server else ''}{uuid4().hex[:8]}"
+
+
+def server_id(holder: str) -> str:
+    """Return the server of a cluster that a holder belongs to, or an empty text."""
+    process, _, name = holder.rpartition(":")
+    return name.rpartition(".")[0] if process else ""
 
 
 def holder_prefix() -> str:

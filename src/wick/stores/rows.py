@@ -11,9 +11,9 @@ import json
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal
 
 import orjson
@@ -27,6 +27,7 @@ BATCH_ROWS, BATCH_BYTES = 500, 128_000  # of one read
 PAGE_ROWS = 500  # maximum of threads or messages per page
 BLOB_BYTES, BLOBS_BYTES = 1_000_000, 10_000_000  # of one blob, and of all of a thread
 NAME_CHARS = 200
+LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
 TITLE_CHARS = 80
 EXCERPT_CHARS = 160
 INT64 = 2**63
@@ -47,6 +48,7 @@ class PreparedAppend:
     run: str | None = None  # the open run after them; None if unchanged
     title: str = ""
     questions: list[tuple[Literal["asked", "answered", "over"], str]] = field(default_factory=list)
+    expires: dict[str, float] = field(default_factory=dict)  # when the questions that are asked expire
 
 
 def prepare_append(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -> PreparedAppend:
@@ -78,6 +80,8 @@ def note_entry(prepared: PreparedAppend, kind: str, data: Any) -> None:
             prepared.title = shorten_title(message_text(data))
     elif kind == "asked" or kind == "answered":
         prepared.questions.append((kind, _check_entry_name(data["id"])))  # type: ignore[arg-type]
+        if kind == "asked":
+            prepared.expires[data["id"]] = question_expiry(data)
     elif kind == "run_start":
         prepared.run = _check_entry_name(data["run"])
     elif kind == "rewind" or (kind == "run_end" and data["outcome"] != "interrupted"):
@@ -89,6 +93,12 @@ def _check_entry_name(value: Any) -> str:
     if not isinstance(value, str) or not is_valid_name(value):
         raise ValueError(f"{value!r} is not the name of a run or a question")
     return value
+
+
+def question_expiry(asked: Mapping[str, Any]) -> float:
+    """Return when a question expires; infinity if it does not."""
+    expires = asked.get("expires", inf)
+    return float(expires) if type(expires) in (int, float) and abs(expires) < INT64 else inf
 
 
 def find_open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
@@ -222,6 +232,12 @@ def is_valid_name(name: Any) -> bool:
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
+def check_names(owner: Any, id: Any) -> None:
+    """Raise a `not_found` if a thread cannot have this owner and id."""
+    if not are_valid_names(owner, id):
+        raise not_found_error(str(id)[:NAME_CHARS])
+
+
 def check_name(what: str, name: Any) -> str:
     if is_valid_name(name):
         return str(name)
@@ -274,6 +290,24 @@ def check_lease_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds > 0:
         return float(seconds)
     raise StoreError(f"a lease lasts for some seconds, not {seconds!r}", "invalid")
+
+
+def check_claim(holder: str, capacity: int, seconds: float) -> float:
+    """Validate a claim, and return the seconds of its leases."""
+    check_name("a holder", holder)
+    check_number("a capacity", capacity)
+    return check_lease_seconds(seconds)
+
+
+def unchanged_states(skip: Sequence[Summary]) -> set[tuple[str, str, int, int]]:
+    """Return the states in which threads are not claimed."""
+    return {(head.owner, head.id, head.last, head.queued) for head in skip}
+
+
+def can_claim(head: Summary, unchanged: Container[tuple[str, str, int, int]]) -> bool:
+    """Return True if a server can resume a thread: it has an agent, is not one of a subagent, and is not skipped."""
+    is_servers = "agent" in head.meta and "parent" not in head.meta
+    return is_servers and (head.owner, head.id, head.last, head.queued) not in unchanged
 
 
 def check_idle_seconds(seconds: float) -> float:

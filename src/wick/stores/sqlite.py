@@ -38,6 +38,7 @@ from wick.stores.sqlite_queries import (
     find_thread,
     idle_threads,
     list_inbox,
+    list_resumable,
     put_blob,
     read_batch,
     read_fork_source,
@@ -265,6 +266,22 @@ class Sqlite:
             head = self._read_summary(do.db, owner, id)
             return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
 
+        return await self._write(work)
+
+    async def claim(
+        self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
+    ) -> builtins.list[Lease]:
+        seconds = rows.check_claim(holder, capacity, seconds)
+
+        def work(do: Transaction) -> builtins.list[Lease]:
+            leases = builtins.list[Lease]()
+            for head in list_resumable(do.db, self._clock(), capacity, skip):
+                lease = acquire_lease(do.db, head.owner, head.id, holder, seconds, self._clock())
+                leases.append(replace(lease, head=replace(head, leased=True), inbox=None if head.queued else ()))
+            return leases
+
+        if not await self._read(lambda db: list_resumable(db, self._clock(), min(capacity, 1), skip)):
+            return []  # without a write: a server asks every few seconds
         return await self._write(work)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:

@@ -64,6 +64,22 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX asking ON threads (owner, updated, key) WHERE asking > 0",
         "CREATE INDEX unindexed ON threads (owner, key) WHERE indexed < last",  # for the search index
     ),
+    (  # when the first open question of a thread expires; threads that a server may have to resume
+        "ALTER TABLE questions ADD COLUMN expires REAL NOT NULL DEFAULT 9e999",
+        "ALTER TABLE threads ADD COLUMN expires REAL NOT NULL DEFAULT 9e999",
+        """UPDATE questions SET expires = coalesce((
+            SELECT json_extract(CAST(data AS TEXT), '$.expires') FROM entries e
+            WHERE e.thread = questions.thread AND e.kind = 'asked' AND json_valid(CAST(data AS TEXT))
+                AND json_extract(CAST(data AS TEXT), '$.id') = questions.id
+                AND json_type(CAST(data AS TEXT), '$.expires') IN ('integer', 'real')
+            ORDER BY seq DESC LIMIT 1), 9e999) WHERE state = 'open'""",
+        """UPDATE threads SET expires = coalesce((
+            SELECT min(q.expires) FROM questions q WHERE q.thread = key AND q.state = 'open'), 9e999)
+            WHERE asking > 0""",
+        """CREATE INDEX claimable ON threads (created, key)
+            WHERE holder != '' OR queued > 0 OR (run != '' AND asking = 0)""",
+        "CREATE INDEX lapsing ON threads (expires) WHERE asking > 0",
+    ),
 )
 
 

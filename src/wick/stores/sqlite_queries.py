@@ -9,12 +9,25 @@ from typing import Any
 from wick.errors import StoreError
 from wick.protocols import Lease, News, Queued, Summary
 from wick.stores import rows
+from wick.stores.process_identity import holder_prefix
 from wick.stores.sqlite_file import FENCE_BITS
 from wick.stores.sqlite_search import drop_index
 from wick.stores.sqlite_writer import Transaction
 
 SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, iif(until > ?, holder, '')"
 FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
+FIRST_EXPIRY = "coalesce((SELECT min(q.expires) FROM questions q WHERE q.thread = key AND q.state = 'open'), 9e999)"
+# Threads that need a server. A thread that waits for an answer is one only after its question has expired.
+RESUMABLE = f"""
+SELECT {SUMMARY}, created, key FROM threads WHERE (holder != '' OR queued > 0 OR (run != '' AND asking = 0))
+    AND (run != '' OR queued > 0) AND NOT (until > ? AND substr(holder, 1, length(?)) = ?)
+    AND (asking = 0 OR expires <= ?
+        OR EXISTS (SELECT 1 FROM inbox WHERE inbox.thread = threads.key AND inbox.kind = 'answer'))
+UNION ALL
+SELECT {SUMMARY}, created, key FROM threads WHERE asking > 0 AND expires <= ?
+    AND NOT (holder != '' OR queued > 0) AND run != ''
+ORDER BY created, key
+"""
 
 
 def find_thread(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any) -> Any:
@@ -91,6 +104,18 @@ def acquire_lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seco
     return mine
 
 
+def list_resumable(db: sqlite3.Connection, now: float, capacity: int, skip: Sequence[Summary]) -> list[Summary]:
+    """Return threads that a server can resume, the oldest first."""
+    mine, unchanged, found = holder_prefix(), rows.unchanged_states(skip), list[Summary]()
+    for row in db.execute(RESUMABLE, (now, now, mine, mine, now, now, now)):
+        head = summary_from_row(row[:-2])
+        if len(found) == capacity:
+            break
+        if not head.leased and rows.can_claim(head, unchanged):
+            found.append(head)
+    return found
+
+
 def answer_question(do: Transaction, owner: str, id: str, question: str, body: bytes, now: float) -> int:
     (key,) = find_thread(do.db, owner, id, "key")
     given = (key, question)
@@ -104,7 +129,7 @@ def answer_question(do: Transaction, owner: str, id: str, question: str, body: b
     do.db.execute(
         "UPDATE questions SET state = 'answered', position = ? WHERE thread = ? AND id = ?", (position, *given)
     )
-    do.db.execute("UPDATE threads SET asking = asking - 1 WHERE key = ?", (key,))
+    do.db.execute(f"UPDATE threads SET asking = asking - 1, expires = {FIRST_EXPIRY} WHERE key = ?", (key,))
     return position
 
 
@@ -192,10 +217,12 @@ def copy_thread(db: sqlite3.Connection, key: int, new_key: int, at: int, history
     )
     asked = rows.find_open_questions(history.questions)
     db.executemany(
-        "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(new_key, question) for question in asked]
+        "INSERT INTO questions (thread, id, state, expires) VALUES (?, ?, 'open', ?)",
+        [(new_key, question, history.expires[question]) for question in asked],
     )
     db.execute(
-        "UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, history.run or "", len(asked), new_key)
+        f"UPDATE threads SET last = ?, run = ?, asking = ?, expires = {FIRST_EXPIRY} WHERE key = ?",
+        (at, history.run or "", len(asked), new_key),
     )
 
 
@@ -222,9 +249,10 @@ def update_inbox_and_questions(
     for step, question in prepared.questions:
         if step == "asked":
             db.execute(
-                "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open') "
-                f"ON CONFLICT (thread, id) DO UPDATE SET state = 'open', position = NULL WHERE {rows.UNANSWERED}",
-                (key, question),
+                "INSERT INTO questions (thread, id, state, expires) VALUES (?, ?, 'open', ?) ON CONFLICT (thread, id) "
+                "DO UPDATE SET state = 'open', position = NULL, expires = excluded.expires "
+                f"WHERE {rows.UNANSWERED}",
+                (key, question, prepared.expires[question]),
             )
         elif step == "over":
             db.execute("UPDATE questions SET state = 'over' WHERE thread = ? AND state = 'open'", (key,))
@@ -236,7 +264,7 @@ def update_inbox_and_questions(
             query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?"
             db.execute(query, (key, question))
     db.execute(
-        "UPDATE threads SET queued = queued - ?, "
+        f"UPDATE threads SET queued = queued - ?, expires = {FIRST_EXPIRY}, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = ?",
         (len(took), key),
     )

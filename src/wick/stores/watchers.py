@@ -26,7 +26,7 @@ class ThreadWatch:
     def notify(self, news: News | StoreError | bool) -> None:
         def receive() -> None:
             if isinstance(news, News):
-                self._news = _merge_news(self._news, news)
+                self._news = merge_news(self._news, news)
             else:
                 self._end = news
             self._changed.set()
@@ -41,13 +41,14 @@ class ThreadWatch:
                 raise self._end
             if self._end:
                 return None
-            if (newest := _merge_news(seen, self._news)) != seen:
+            if (newest := merge_news(seen, self._news)) != seen:
                 return newest
             self._changed.clear()
             await self._changed.wait()
 
 
-def _merge_news(one: News, other: News) -> News:
+def merge_news(one: News, other: News) -> News:
+    """Return the later position of both."""
     return News(max(one.last, other.last), max(one.inbox, other.inbox))
 
 

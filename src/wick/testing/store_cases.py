@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from wick.protocols import Store
+from wick.testing.claim_cases import ClaimCases
 from wick.testing.inbox_cases import InboxCases
 from wick.testing.lease_cases import LeaseCases
 from wick.testing.leased_thread_cases import (
@@ -67,7 +68,7 @@ class OwnerCases(LeasedThreadCases):
         assert (await store.head("ada", "t")).last == 1 and (await store.head("eve", "t")).last == 0
 
 
-class StoreCases(ThreadCases, LogCases, LeaseCases, InboxCases, ListCases, WatchCases, OwnerCases):
+class StoreCases(ThreadCases, LogCases, LeaseCases, InboxCases, ListCases, ClaimCases, WatchCases, OwnerCases):
     """Test cases for a store: threads, logs, leases, inboxes, lists, forks, watchers, blobs, owners, expiry.
 
         class TestAcmeStore(StoreCases):

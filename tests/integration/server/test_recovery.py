@@ -282,15 +282,15 @@ async def test_a_run_resumed_without_capacity_is_retried(
     await send_answer(client, "echo", user_message("One.", "th_1"))
     owner = (await get_json(client, "/auth/me"))["id"]
     await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
-    lease, tried = server.service.store.lease, asyncio.Event()
+    append, tried = server.service.store.append, asyncio.Event()
 
     async def full(*given: Any, **options: Any) -> Any:
         if tried.is_set():
-            return await lease(*given, **options)  # there is room again, so that it could be given up
+            return await append(*given, **options)  # there is room again, so that it could be given up
         tried.set()
         raise StoreError("the disk is full; make room, and go on", "full")
 
-    monkeypatch.setattr(server.service.store, "lease", full)
+    monkeypatch.setattr(server.service.store, "append", full)
     await server.service._recovery.resume_all()
     await settled(server)
     assert tried.is_set() and (await get_json(client, "/threads/th_1"))["queued"] == 1

@@ -333,7 +333,8 @@ class Runs:
     ) -> RunInfo:
         """Start a pending run, unless another server performs it or it waits for an answer; return its record."""
         waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
-        can_start = not waits and not head.leased and not self.stopping
+        # a server that is full leaves the run to the next one that claims it
+        can_start = not waits and not head.leased and not self.stopping and self.executor.count_free() > 0
         start = start_key() if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,8 +31,9 @@ from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import LEASE_SECONDS, hold, release_lease
+from wick.stores.held_thread import hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -89,6 +91,7 @@ class RunExecutor:
         self.running: dict[tuple[str, str], ActiveRun] = {}
         self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
+        self.capacity = 0  # runs at once; 0 for no limit
         self.damage = ""  # error code of a damaged store
         self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
         registry.sessions.on_held = self._on_lease_held
@@ -102,6 +105,10 @@ class RunExecutor:
     def find(self, owner: str, thread: str) -> ActiveRun | None:
         """Return the run of a thread that this server performs."""
         return self.running.get((owner, thread))
+
+    def count_free(self) -> int:
+        """Return the number of runs that this server can still start."""
+        return max(0, self.capacity - len(self.running)) if self.capacity else sys.maxsize
 
     def count_runs(self, owner: str) -> int:
         """Return the number of a user's runs that this server performs."""
@@ -288,8 +295,8 @@ class RunExecutor:
 
     async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
         """Write the end of a run that no server performs; return False if there was nothing to end."""
-        thread = Thread(info.thread)
-        async with hold(self.store, info.owner, thread, wait=False) as held:
+        thread, lease = Thread(info.thread), self.registry.sessions.leases.pop((info.owner, info.thread), None)
+        async with hold(self.store, info.owner, thread, wait=False, lease=lease) as held:
             messages: Sequence[Message] = ()
             if thread.open_run is None:  # if the first pending message is for this run, the run has not ended
                 head = held.lease.head or await self.store.head(info.owner, info.thread)

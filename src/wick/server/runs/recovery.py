@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from math import inf
-from time import monotonic, time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from time import monotonic
 
 from wick.errors import StoreError, WickError
-from wick.protocols import Summary
+from wick.protocols import Lease, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.runs import CANCEL, Runs
 from wick.server.runs.record import KIND, RunInfo
-from wick.stores.held_thread import release_leases
-from wick.stores.process_identity import holder_prefix
+from wick.stores.claims import ThreadClaims
+from wick.stores.held_thread import release_lease, release_leases
 
 logger = logging.getLogger("wick.server")
 
-POLL_SECONDS = 2.0  # between two scans for unfinished threads
+POLL_SECONDS = 1.0  # between two claims
 CANCEL_PAUSE = 0.3  # between two scans for cancellations, while runs are in progress
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
-PAGE = 500
+CLAIMED_AT_ONCE = 100
+CLAIM_DELAY = 3.0  # after a due claim, a server without one counts as blocked
 
 
 @dataclass(slots=True)
 class _Backoff:
     """The retry state of a thread that could not be resumed."""
 
-    head: tuple[int, int]
+    head: Summary
     again: float
     pause: float
 
@@ -46,9 +46,8 @@ class RunRecovery:
     def __init__(self, runs: Runs, *, look: float = POLL_SECONDS) -> None:
         self.runs, self.look = runs, look
         self.problem = ""  # error code if the store cannot be read
+        self._claims, self._claimed_at = ThreadClaims(runs.store), monotonic()
         self._tried: dict[tuple[str, str], _Backoff] = {}
-        # by thread: its last entry, and when its first question expires
-        self._expiry: dict[tuple[str, str], tuple[int, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -62,6 +61,11 @@ class RunRecovery:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+
+    @property
+    def is_claiming(self) -> bool:
+        """Return False if the event loop has not claimed threads for some seconds; others take its share."""
+        return monotonic() - self._claimed_at < self.look + CLAIM_DELAY
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
@@ -79,55 +83,30 @@ class RunRecovery:
     # -- resuming -----------------------------------------------------------------------------------------------------
 
     async def resume_all(self) -> None:
-        """Resume all unfinished threads that can be resumed."""
+        """Claim the threads that this server can resume, and start their runs."""
         await release_leases(self.runs.store)
-        there = set[tuple[str, str]]()
-        async for head in self._list_unfinished():
-            there.add((head.owner, head.id))
-            if await self._can_resume(head):
-                await self._resume(head)
-        for known in (self._tried, self._expiry):
-            for key in known.keys() - there - self.runs.executor.running.keys():
-                del known[key]
+        while True:
+            now = monotonic()
+            # a thread that cannot be resumed is tried again as soon as it is due
+            self._tried = {key: tried for key, tried in self._tried.items() if now < tried.again + MAX_BACKOFF}
+            skip = [tried.head for tried in self._tried.values() if now < tried.again]
+            room = min(CLAIMED_AT_ONCE, self.runs.executor.count_free())
+            leases = await self._claims.claim(room, skip) if room else ()
+            self._claimed_at = monotonic()
+            await asyncio.gather(*(self._resume(lease) for lease in leases))
+            if len(leases) < CLAIMED_AT_ONCE:
+                return
 
-    async def _list_unfinished(self) -> AsyncIterator[Summary]:
-        cursor = None
-        while cursor != "":
-            page = await self.runs.store.unfinished(cursor=cursor or "", limit=PAGE, skip_holder=holder_prefix())
-            for head in page.threads:
-                yield head
-            cursor = page.next
-
-    async def _can_resume(self, head: Summary) -> bool:
-        key = head.owner, head.id
-        if head.leased or key in self.runs.executor.running or "parent" in head.meta or "agent" not in head.meta:
-            return False
-        tried = self._tried.get(key)
-        if tried is not None and tried.head == (head.last, head.queued) and monotonic() < tried.again:
-            return False
-        if not head.asking or await self._has_lapsed(head):
-            return True
-        if not head.queued:
-            return False
-        return any(row.kind == "answer" for row in await self.runs.store.inbox(head.owner, head.id))
-
-    async def _has_lapsed(self, head: Summary) -> bool:
-        """Return True if a question of a thread has expired. The thread is read only when it has changed."""
-        key = head.owner, head.id
-        last, expiry = self._expiry.get(key, (-1, inf))
-        if last != head.last:
-            asked = (await self.runs.sessions.load(head.id, owner=head.owner)).questions.values()
-            expiry = min((float(question.get("expires", inf)) for question in asked), default=inf)
-            self._expiry[key] = head.last, expiry
-        return time() >= expiry
-
-    async def _resume(self, head: Summary) -> None:
-        # exponential backoff; a changed thread starts at the first delay again
-        key, seen = (head.owner, head.id), (head.last, head.queued)
-        before = self._tried.get(key)
-        longest = STALLED_BACKOFF if key in self.runs.executor.stalls else MAX_BACKOFF
-        pause = min(before.pause * 2, longest) if before is not None and before.head == seen else self.look
-        self._tried[key] = _Backoff(seen, monotonic() + pause, pause)
+    async def _resume(self, lease: Lease) -> None:
+        """Start the run of a claimed thread with its lease. The lease is released if there is nothing to start."""
+        assert lease.head is not None
+        head = replace(lease.head, leased=False)  # by another server
+        key, performing = (head.owner, head.id), self.runs.executor
+        if performing.find(*key) is not None:  # it was started here since
+            await release_lease(self.runs.store, *key, lease.fence)
+            return
+        self._delay_next_attempt(head)
+        self.runs.registry.sessions.leases[key] = lease
         try:
             user = User(head.owner, head.owner, "user")
             if head.run and (row := await self.runs.records.get(KIND, head.owner, head.run)) is not None:
@@ -135,6 +114,17 @@ class RunRecovery:
             await self.runs.resume_thread(user, head, lapsed=bool(head.asking))
         except (ApiError, StoreError) as error:
             logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
+        finally:
+            if performing.find(*key) is None:
+                await performing.release_unused_lease(*key)
+
+    def _delay_next_attempt(self, head: Summary) -> None:
+        """Set when a thread may be claimed again: exponential backoff, from the start if the thread has changed."""
+        key, before = (head.owner, head.id), self._tried.get((head.owner, head.id))
+        is_same = before is not None and (before.head.last, before.head.queued) == (head.last, head.queued)
+        longest = STALLED_BACKOFF if key in self.runs.executor.stalls else MAX_BACKOFF
+        pause = min(before.pause * 2, longest) if before is not None and is_same else self.look
+        self._tried[key] = _Backoff(head, monotonic() + pause, pause)
 
     # -- cancelling ---------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from wick.protocols import Lease, NewThread, Store, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.ops.quotas import QuotaLimiter
-from wick.stores.held_thread import LEASE_SECONDS
 from wick.stores.process_identity import holder_name
-from wick.stores.rows import TITLE_CHARS
+from wick.stores.rows import LEASE_SECONDS, TITLE_CHARS
 from wick.threads import Thread
 
 PAGE = 500
@@ -58,7 +57,8 @@ class UserThreads:
         """Create a thread with messages in its inbox, and acquire its lease for the run that answers them."""
         await self.check_room(user)
         new = NewThread({"agent": agent}, messages)
-        lease = await self.store.lease(user.id, Thread().id, holder_name(), LEASE_SECONDS, new=new)
+        holder = holder_name(getattr(self.store, "server_id", ""))
+        lease = await self.store.lease(user.id, Thread().id, holder, LEASE_SECONDS, new=new)
         self._counts[user.id] += 1
         assert lease.head is not None
         return lease.head, lease

@@ -1,0 +1,94 @@
+"""Membership of servers in the cluster of a Postgres store: a row per server, updated by a heartbeat.
+
+The heartbeat has its own OS thread and its own connection: a blocked event loop does not stop it, the end of the
+process does. The leases of a server that was not seen for some seconds lapse.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+
+import psycopg
+from psycopg import sql
+
+from wick.protocols import ServerInfo
+from wick.stores.postgres_pool import Connection
+from wick.stores.postgres_queries import NOW, fetch_rows
+from wick.stores.process_identity import holder_prefix
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+FORGET_SECONDS = 86_400.0  # after which the row of a dead server is deleted
+TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 2000, "keepalives_idle": 1, "keepalives_interval": 1}
+
+BEAT = f"""
+INSERT INTO servers (id, host, version, capacity, running, draining, started, seen)
+VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW})
+ON CONFLICT (id) DO UPDATE SET capacity = excluded.capacity, running = excluded.running,
+    draining = excluded.draining, seen = excluded.seen
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMember:
+    """A server as it describes itself. The functions are called from the OS thread of the heartbeat."""
+
+    id: str
+    version: str
+    capacity: int  # runs at once; 0 for no limit
+    count_runs: Callable[[], int]
+    is_draining: Callable[[], bool]
+
+
+class Heartbeat:
+    """The heartbeat of a server, from `start` to `stop`."""
+
+    def __init__(self, conninfo: str, schema: str, member: ServerMember) -> None:
+        self._conninfo, self._schema, self._member = conninfo, schema, member
+        self._seen, self._stopping = Event(), Event()
+        self._thread = Thread(target=self._run, name="wick heartbeat", daemon=True)
+
+    def start(self, seconds: float) -> bool:
+        """Start the thread, and wait for the first heartbeat; return False if there is none so long."""
+        self._thread.start()
+        return self._seen.wait(seconds)
+
+    def stop(self, seconds: float) -> None:
+        """Delete the row of this server, and end the thread."""
+        self._stopping.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with psycopg.connect(self._conninfo, autocommit=True, **TIMEOUTS) as connection:  # type: ignore[arg-type]
+                    self._beat(connection)
+            except psycopg.Error as error:
+                logger.warning("the heartbeat of this server failed; trying again: %s", error)
+                self._stopping.wait(RETRY_SECONDS)
+
+    def _beat(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
+        connection.execute("SET statement_timeout = 2000")
+        connection.execute(f"DELETE FROM servers WHERE seen < {NOW} - %s".encode(), (FORGET_SECONDS,))
+        member = self._member
+        about = {"id": member.id, "host": holder_prefix(), "version": member.version, "capacity": member.capacity}
+        while not self._stopping.is_set():
+            state = {"running": member.count_runs(), "draining": member.is_draining()}
+            connection.execute(BEAT, {**about, **state})
+            self._seen.set()
+            self._stopping.wait(BEAT_SECONDS)
+        with suppress(psycopg.Error):
+            connection.execute("DELETE FROM servers WHERE id = %s", (member.id,))
+
+
+async def list_servers(connection: Connection) -> list[ServerInfo]:
+    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen"
+    query = f"SELECT {columns} FROM servers ORDER BY started, id"
+    return [ServerInfo(*row) for row in await fetch_rows(connection, query, ())]

@@ -1,0 +1,136 @@
+"""Notifications of changed threads between the processes of a Postgres store.
+
+A NOTIFY serializes the commits of all connections, so it is not part of a write. The changes of a short time share one
+statement after their commits. The appends of a lease holder are sent only if another process has asked for them:
+a watch sends the name of its thread on the channel of interests, and the lease holder replies with its position.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+
+from wick.errors import StoreError
+from wick.protocols import News
+from wick.stores.watchers import ThreadKey, ThreadWatchers, merge_news
+
+WINDOW_SECONDS = 0.01  # for which changes are collected
+RETRY_SECONDS = 1.0  # after which changes are sent again that could not be sent
+INTEREST_SECONDS = 75.0  # for which the interest of another process is remembered; it is renewed at each resync
+
+Notice = tuple[str, str]  # channel and payload
+
+
+class ThreadNotifier:
+    """Collects the changes of one event loop, and sends them to the other processes."""
+
+    def __init__(
+        self, channel: str, watchers: ThreadWatchers, send: Callable[[Sequence[Notice]], Awaitable[None]]
+    ) -> None:
+        self.channel, self.interest_channel = channel, f"{channel}_interest"
+        self.is_listening = False  # else the interests of other processes are unknown
+        self._watchers, self._send = watchers, send
+        self._changes: dict[ThreadKey, News | None] = {}  # to be sent; None: deleted
+        self._interests: set[ThreadKey] = set()  # to be sent
+        self._wanted: dict[ThreadKey, float] = {}  # by other processes, until a time
+        self._leased: dict[ThreadKey, News | None] = {}  # leased here, with the appends that were not sent
+        self._task: asyncio.Task[None] | None = None
+
+    # -- changes of this process --------------------------------------------------------------------------------------
+
+    def report_change(self, key: ThreadKey, news: News | None) -> None:
+        """Notify all watches of a change; None: the thread was deleted."""
+        self._watchers.notify(key, news)
+        before = self._changes.get(key)
+        self._changes[key] = merge_news(before, news) if before is not None and news is not None else news
+        if key in self._leased:
+            self._leased[key] = None
+        self._start_sending()
+
+    def report_append(self, key: ThreadKey, news: News, is_milestone: bool) -> None:
+        """Notify the watches of this process of an append; those of others only if they have asked, or at a milestone.
+
+        A milestone is the start or the end of a run, or a question. It reaches processes that do not know the lease
+        holder yet.
+        """
+        if is_milestone or not self.is_listening or key not in self._leased or self._is_wanted(key):
+            self.report_change(key, news)
+        else:
+            self._watchers.notify(key, news)
+            self._leased[key] = news
+
+    def add_lease(self, key: ThreadKey) -> None:
+        self._leased.setdefault(key, None)
+
+    def remove_lease(self, key: ThreadKey) -> None:
+        """Send the appends that were not sent: the next lease holder does not know them."""
+        if (unsent := self._leased.pop(key, None)) is not None:
+            self.report_change(key, unsent)
+
+    # -- changes of other processes -----------------------------------------------------------------------------------
+
+    def request_changes(self, keys: Sequence[ThreadKey]) -> None:
+        """Ask other processes for the changes of threads. Those that are leased here change only here."""
+        if wanted := {key for key in keys if key not in self._leased}:
+            self._interests |= wanted
+            self._start_sending()
+
+    def receive(self, channel: str, payload: str) -> None:
+        """Handle a notification: a change, or the interest of a process."""
+        if channel == self.channel:
+            owner, id, last, inbox = json.loads(payload)
+            self._watchers.notify((owner, id), None if last is None else News(last, inbox))
+            return
+        owner, id = json.loads(payload)
+        now = monotonic()
+        self._wanted = {key: until for key, until in self._wanted.items() if until > now}
+        self._wanted[owner, id] = now + INTEREST_SECONDS
+        if (unsent := self._leased.get((owner, id))) is not None:  # appended before the interest was known
+            self.report_change((owner, id), unsent)
+
+    def _is_wanted(self, key: ThreadKey) -> bool:
+        return self._wanted.get(key, 0.0) > monotonic()
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _start_sending(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._send_later(), name="wick postgres notifier")
+
+    async def _send_later(self) -> None:
+        await asyncio.sleep(WINDOW_SECONDS)
+        while self._changes or self._interests:
+            try:
+                await self.flush()
+            except StoreError:  # a resync of the watches finds the changes if they are never sent
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def flush(self) -> None:
+        """Send all collected changes in one statement."""
+        changes, self._changes = self._changes, {}
+        interests, self._interests = self._interests, set()
+        notices = [(self.interest_channel, json.dumps(key)) for key in interests]
+        notices += [
+            (self.channel, json.dumps([*key, *((None, None) if news is None else (news.last, news.inbox))]))
+            for key, news in changes.items()
+        ]
+        try:
+            if notices:
+                await self._send(notices)
+        except BaseException:
+            self._changes, self._interests = changes | self._changes, interests | self._interests
+            raise
+
+    async def close(self) -> None:
+        """Send the rest, unless the database does not answer."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        with suppress(StoreError):
+            await self.flush()
+        self._changes, self._interests = {}, set()
