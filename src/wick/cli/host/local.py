@@ -180,7 +180,10 @@ class LocalHost(LocalThreads):
     def _warn_about_store(self) -> list[str]:
         if not self._has_own_store:
             return []
-        return [f"`sessions` of the file is not used here: threads of this command are in {self._data / 'threads.db'}"]
+        return [
+            f"`sessions` of the file is for programs that load it: this command stores threads in {self._data}; "
+            "to store them elsewhere, set WICK_DATA, and to use the store of a server, add --server URL"
+        ]
 
     def _warn_about_hooks(self) -> list[str]:
         if skipped := self.selected.skipped_hooks:
