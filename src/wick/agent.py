@@ -25,7 +25,7 @@ from wick._internal.familiar_words import (
     explain_options,
     refuse_attribute,
 )
-from wick._internal.frozen import freeze, thaw
+from wick._internal.frozen import thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
@@ -43,7 +43,7 @@ from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.onion import compose
 from wick.operations import DepsType, Output, Result, Run, ToolUse
-from wick.protocols import Model, refused_part
+from wick.protocols import Model, check_settings, refused_part
 from wick.resume import restore_run
 from wick.run_events import announce_last_changes, announce_run
 from wick.run_log import record_failure, record_run
@@ -51,17 +51,6 @@ from wick.threads import Thread
 from wick.tools import Tool, tool
 
 logger = logging.getLogger(__name__)
-
-SETTINGS = (
-    "temperature",
-    "max_tokens",
-    "top_p",
-    "stop",
-    "tool_choice",
-    "parallel_tool_calls",
-    "response_format",
-    "extra",
-)
 
 MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
@@ -114,7 +103,7 @@ class Agent(Generic[DepsType, Output]):
         deps_factory: Callable[[Run[Any]], DepsType] | None = None,
     ) -> None:
         self.name, self.system, self.ask = name, system, ask
-        self.settings = _check_settings(settings or {})
+        self.settings = check_settings(settings or {})
         self._model = model
         self._given = (_as_tuple("tools", tools), _as_tuple("hooks", hooks))
         self._output, self.deps_type, self.deps_factory = _as_capability(output_type), deps_type, deps_factory
@@ -477,16 +466,6 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    for key in settings:
-        if key not in SETTINGS:
-            raise ConfigError(f"there is no setting {key!r}; the settings are {', '.join(SETTINGS)}")
-    try:
-        return freeze(dict(settings))  # type: ignore[no-any-return]
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings must be JSON data: {error}") from None
 
 
 def _as_messages(input: Input) -> list[Message]:

@@ -24,6 +24,7 @@ TRUST_BYTES = 4_000_000  # of the trust file
 TOOL_OUTPUT_CHARS = 1_000_000  # default of `max_output`
 CUT_HEAD_CHARS = CUT_TAIL_CHARS = 2_000  # of a truncated output
 CALLBACK_SECONDS = 60.0
+BLOCKED_SECONDS = 1.0  # a tool that blocks the event loop for longer is logged
 CALLBACK_BYTES = 1_000_000  # largest response of an HTTP tool
 ARGS_BYTES = 4_000_000  # largest arguments of one call
 JSON_DEPTH = 100

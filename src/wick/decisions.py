@@ -82,6 +82,16 @@ class Question(Ask):
     about: dict[str, Any]  # the operation as JSON data: `tool`, `args` and `call_id` of a tool use
     op: Operation[object] = field(repr=False, compare=False)  # the sealed operation, read-only
 
+    @property
+    def tool(self) -> str:
+        """The name of the tool; empty unless the operation is a tool use."""
+        return str(self.about.get("tool", ""))
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments that the tool would run with, after all changes by hooks; empty without a tool."""
+        return dict(self.about.get("args", {}))
+
 
 Answer = Allow | Block | bool
 Asker = Callable[[Question], Answer | Awaitable[Answer]]

@@ -450,6 +450,11 @@ class ModelCall(Operation[Message]):
         return self.state.stream.end.response_model
 
     @property
+    def is_sent(self) -> bool:
+        """True if a request was sent to the model. It is not if a hook replied or decided in its place."""
+        return self.state.stream.is_sent
+
+    @property
     def shown(self) -> bool:
         """True if deltas of the reply were emitted, so that a retry is visible to subscribers."""
         return self.state.stream.shown

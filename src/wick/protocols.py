@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from wick._internal.frozen import freeze
+from wick.errors import ConfigError
 from wick.messages import Message, Part
 from wick.tools import Tool
 from wick.workspace.results import (
@@ -21,6 +23,28 @@ from wick.workspace.results import (
     ReadResult,
     WriteResult,
 )
+
+SETTINGS = (
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "stop",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "extra",
+)
+
+
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return model settings, frozen. Raise a ConfigError for an unknown one, or one that is not JSON data."""
+    for key in settings:
+        if key not in SETTINGS:
+            raise ConfigError(f"there is no setting {key!r}; the settings are {', '.join(SETTINGS)}")
+    try:
+        return freeze(dict(settings))  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the settings must be JSON data: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

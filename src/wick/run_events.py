@@ -68,11 +68,10 @@ async def announce_step(next: Next[Stop | Continue], step: Step) -> Stop | Conti
 
 
 async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
-    """Emit the start of a model call and its saved reply. Calls of capabilities have a purpose and no events."""
+    """Emit the saved reply of a model call. Calls of capabilities have a purpose and no events."""
     run, stream = call.run, call.state.stream
     if run.emitter is None or call.purpose:
         return await next(call)
-    run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
     reply = await next(call)
     if call.prevented is not None:
         _retract_deltas(call)
@@ -85,11 +84,18 @@ async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
 
 
 def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
-    """Retract the deltas of an earlier attempt. Return the function that emits new ones; None without a subscriber."""
+    """Emit the start of a request, or retract the deltas of an earlier attempt at it.
+
+    Return the function that emits new deltas; None without a subscriber.
+    """
+    run, stream = call.run, call.state.stream
+    is_first, stream.is_sent = not stream.is_sent, True
     _retract_deltas(call)
-    if call.run.emitter is None or call.purpose:
+    if run.emitter is None or call.purpose:
         return None
-    return partial(_emit_delta, call.model.name, call.state.stream, call.run.emit)
+    if is_first:
+        run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
+    return partial(_emit_delta, call.model.name, stream, run.emit)
 
 
 def _retract_deltas(call: ModelCall) -> None:

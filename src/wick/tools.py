@@ -15,11 +15,13 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
+from time import monotonic
+from types import coroutine
 from typing import Any, Concatenate, Generic, Literal, TypedDict, Unpack, overload
 from urllib.parse import quote, urlsplit
 
@@ -382,7 +384,7 @@ async def _call_tool(
 ) -> tuple[ToolResult, ToolOutcome]:
     cancelled = _count_cancellations()
     try:
-        answer = await tool.call(values, *context)
+        answer = await _watch_steps(tool.name, tool.call(values, *context))
     except Uncertain as error:
         return ToolResult(error=_error_text(error)), "unknown"
     except ToolError as error:
@@ -396,6 +398,36 @@ async def _call_tool(
         result.exception = error
         return result, ended
     return _build_result(tool, answer), "failed" if isinstance(answer, ToolResult) and answer.error else "done"
+
+
+@coroutine
+def _watch_steps(name: str, call: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run a tool's coroutine, and log a warning if it blocks the event loop between two awaits."""
+    step: Callable[[Any], Any] = call.send
+    value, longest = None, 0.0
+    try:
+        while True:
+            started = monotonic()
+            try:
+                waiting = step(value)
+            except StopIteration as done:
+                return done.value
+            finally:
+                value, longest = None, max(longest, monotonic() - started)
+            try:
+                step, value = call.send, (yield waiting)
+            except GeneratorExit:
+                call.close()
+                raise
+            except BaseException as error:
+                step, value = call.throw, error
+    finally:
+        if longest > constants.BLOCKED_SECONDS:
+            logger.warning(
+                "the tool %s blocked the event loop for %.1f s, and other runs waited: in `async def` use "
+                "`await asyncio.sleep(…)`, or write `def` instead of `async def`, and wick runs it in a thread",
+                name, longest,
+            )  # fmt: skip
 
 
 def _count_cancellations() -> int:

@@ -37,6 +37,7 @@ class StreamState:
     `loop` writes the reply and its data, `onion` the holds. Events are shown and retracted by this class only.
     """
 
+    is_sent: bool = False  # a request was sent to the model
     reply: Message | ToolResult | None = None  # the reply as streamed
     usage: Usage = Usage()  # of the last attempt
     finish: str = ""  # the finish reason of the last attempt

@@ -538,13 +538,14 @@ subagents:
   depth: 2
   agents:
     - {name: measurer, description: Measures, tools: ["shapes_of_subagent:area", read_file],
-       hooks: ["shapes_of_subagent:watch"]}
+       hooks: ["shapes_of_subagent:watch"], settings: {temperature: 0}, output_type: {type: object, properties: {}}}
 ask_user: {interactor: terminal, seconds: 60}
 """
     agent = load(write(text, shapes_of_subagent=SHAPES)).agent()
     measurer = ring(agent, "subagents").agents["measurer"]
     assert [tool.name for tool in measurer.own] == ["area"] and measurer.wanted == {"read_file"}
     assert [hook.name for hook in measurer.hooks] == ["watch"]
+    assert measurer.settings == {"temperature": 0} and measurer.output_type == {"type": "object", "properties": {}}
     assert ring(agent, "subagents").depth == 2
     assert type(ring(agent, "ask_user").interactor).__name__ == "Terminal"
 

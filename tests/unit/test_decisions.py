@@ -41,6 +41,33 @@ def test_an_ask_does_not_print_its_operation() -> None:
     assert "op=" not in repr(one)
 
 
+def test_a_question_has_the_arguments_that_the_tool_would_run_with() -> None:
+    @before(ToolUse)
+    def shout(use: ToolUse) -> None:
+        use.args["text"] = use.args["text"].upper()
+
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("Echo it?")
+
+    asked: list[Question] = []
+    agent = Agent(
+        Scripted(tool_calls_reply(tool_call(text="hi")), "done"),
+        tools=[echo],
+        hooks=[shout, confirm],
+        ask=lambda question: asked.append(question) or True,
+    )
+    result = agent.run_sync("go")
+    (question,) = asked
+    assert (question.tool, question.args) == ("echo", {"text": "HI", "times": 1})
+    assert "HI" in result.messages.tool_messages()[0].text
+
+
+def test_a_question_about_another_operation_has_no_tool() -> None:
+    question = Question("Start?", "id", "hash", {"input": []}, op="x")
+    assert (question.tool, question.args) == ("", {})
+
+
 # a Stop's reason
 
 

@@ -24,7 +24,7 @@ import wick
 import wick.capabilities
 from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
-from wick.agent import SETTINGS, RunOptions
+from wick.agent import RunOptions
 from wick.cli.scaffold import render_project
 from wick.config import RINGS
 from wick.config.keys import build_agent_schema, list_agent_keys
@@ -42,7 +42,7 @@ from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
 from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, HOSTED, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
-from wick.protocols import Delta, Request, Usage
+from wick.protocols import SETTINGS, Delta, Request, Usage
 from wick.server.settings import Jwt, Quotas, Retention, Settings, StaticToken
 from wick.threads.state import EntryKind
 

@@ -13,6 +13,8 @@ from kit import collect_events, echo_agent, hello_agent, text_deltas, tool_calls
 from wick import (
     Agent,
     Block,
+    Continue,
+    Message,
     ModelCall,
     Run,
     Scripted,
@@ -108,6 +110,30 @@ async def test_a_tool_use_that_is_cancelled_in_a_hook_has_no_end(caplog: pytest.
         await echo_agent(redact).run("go", emit=seen.append)
     assert not [event for event in seen if isinstance(event, ToolEnd)]
     assert isinstance(seen[-1], Done) and seen[-1].outcome == "cancelled"
+
+
+async def test_a_reply_of_a_hook_is_no_model_call() -> None:
+    @wrap(ModelCall)
+    async def reply_from_cache(call: ModelCall, next: Next[Message]) -> Message:
+        assert not call.is_sent
+        return assistant("as before") if call.run.progress.step == 2 else await next(call)
+
+    @after(Step)
+    def repeat(step: Step) -> Continue | None:
+        return Continue("again") if step.number == 1 else None
+
+    seen = list[Event]()
+    await Agent(Scripted("first"), hooks=[reply_from_cache, repeat]).run("go", emit=seen.append)
+    assert [event.event for event in seen if not event.event.endswith("stream")] == [
+        *("on_chat_model_start", "on_chat_model_end"),
+        *("on_chat_model_restart", "on_chat_model_end", "done"),
+    ]
+
+
+async def test_a_model_call_that_a_hook_blocks_has_no_events() -> None:
+    seen = list[Event]()
+    await hello_agent(before(ModelCall)(lambda call: Block("not now"))).run("go", emit=seen.append)
+    assert [event.event for event in seen] == ["done"]
 
 
 async def test_a_model_call_of_a_capability_is_neither_announced_nor_logged() -> None:

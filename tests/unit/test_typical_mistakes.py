@@ -38,8 +38,6 @@ from wick import (
 )  # fmt: skip
 from wick.models import scripted
 
-UNANSWERED = {"blocking_async_tool"}  # Python runs it: the event loop waits, and nothing fails
-
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -276,12 +274,12 @@ def stream_in_a_plain_for() -> None:
         pass
 
 
-@mistake("slow_search", "async", "block")
+@mistake("slow_search", "blocked the event loop", "await asyncio.sleep", "write `def` instead of `async def`")
 def blocking_async_tool() -> str:
     @tool
     async def slow_search(query: str) -> str:
         """Search slowly."""
-        time.sleep(0.3)  # noqa: ASYNC251
+        time.sleep(1.1)  # noqa: ASYNC251
         return "found"
 
     return transcript(Agent(Scripted(ToolCall("1", "slow_search", {"query": "tea"}), "Done."), tools=[slow_search]))
@@ -522,8 +520,6 @@ def see_answer(program: Callable[..., object], folder: Path) -> str:
 def test_57_mistakes_are_listed() -> None:
     names = [entry.program.__name__ for entry in MISTAKES]
     assert len(names) == len(set(names)) == 57
-    assert set(names) >= UNANSWERED
-    assert len(UNANSWERED) <= 3
 
 
 @pytest.mark.parametrize("entry", MISTAKES, ids=lambda entry: entry.program.__name__)
@@ -533,4 +529,4 @@ def test_mistake_is_answered_by_the_fix(entry: Mistake, tmp_path: Path, monkeypa
         monkeypatch.delenv(name, raising=False)
     answer = see_answer(entry.program, tmp_path)
     missing = [word for word in entry.words if word not in answer]
-    assert bool(missing) == (entry.program.__name__ in UNANSWERED), f"no {missing} in: {answer}"
+    assert not missing, f"no {missing} in: {answer}"

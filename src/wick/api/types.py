@@ -367,6 +367,7 @@ class CallQuestion(ResponseModel):
     model_config = ConfigDict(frozen=False)  # completed as the log is read
     id: str
     question: str
+    args: JsonObject = Field({}, description="the sealed arguments, after all changes by hooks")
     at: float
     allowed: bool | None = None
     reason: str = ""

@@ -22,6 +22,7 @@ from wick.capabilities._child_agents.runs import (
     build_child,
     can_resume,
     explain_outcome,
+    find_structured_answer,
     list_capability_tools,
     run_child,
 )
@@ -30,7 +31,7 @@ from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, Paused, ToolError
 from wick.events import TaskEnd, TaskStart, TaskUpdate
 from wick.hooks import Hook, Next, after, before, wrap
-from wick.messages import Message
+from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.tools import Tool, tool
 
@@ -107,14 +108,16 @@ class Subagents(Capability):
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
     @tool(idempotent=True, kind="agent")  # a second attempt resumes the thread of the first
-    async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str:
+    async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str | ToolResult:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
         result = await self._run_job(use.run, self._build_job(agent, prompt, use, description))
         if result.outcome == "interrupted":
             raise Paused(result.reason.removeprefix("paused: "))
         if result.error is not None:
             raise ToolError(f"{agent} failed: {result.error}")
-        return _format_answer(agent, result.outcome, result.reason, result.text)
+        answer = _format_answer(agent, result.outcome, result.reason, result.text)
+        data = find_structured_answer(result)
+        return answer if data is None else ToolResult(answer, data=data)
 
     # -- in the background --------------------------------------------------------------------------------------------
 

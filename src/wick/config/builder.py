@@ -292,6 +292,8 @@ class _AgentBuilder:
             definition["tools"] = [self._load_python(name) if ":" in name else name for name in given["tools"]]
         if "hooks" in given:
             definition["hooks"] = [self._build_hook(hook) for hook in given["hooks"]]
+        if isinstance(given.get("output_type"), str):
+            definition["output_type"] = self._load_python(given["output_type"])
         return definition
 
     def _adjust_executables(self, options: dict[str, Any]) -> dict[str, Any]:

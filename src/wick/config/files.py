@@ -59,6 +59,8 @@ def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
     yield from (tool for tool in as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
     yield from (str(name) for name in as_list(options.get("deps")))
+    schema = options.get("output_type") or _as_mapping(options.get("structured_output")).get("schema")
+    yield from [schema] if isinstance(schema, str) and ":" in schema else []
     recipes, subagents = _as_mapping(options.get("recipes")), _as_mapping(options.get("subagents"))
     yield from (str(handler) for handler in _as_mapping(recipes.get("handlers")).values())
     agents = subagents.get("agents")

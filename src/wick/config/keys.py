@@ -10,7 +10,6 @@ from inspect import getdoc
 from typing import Any
 
 from wick._internal.plugins import find_plugin
-from wick.agent import SETTINGS
 from wick.capabilities._child_agents.definitions import KEYS as DEFINITION
 from wick.config.options_schema import (
     ANYTHING,
@@ -29,6 +28,7 @@ from wick.config.options_schema import (
     build_options_schema,
 )
 from wick.errors import ConfigError
+from wick.protocols import SETTINGS
 from wick.tools import HttpTool
 
 BACKENDS = {
@@ -120,7 +120,9 @@ def _build_ring_schema(ring: CapabilityRing) -> Schema:
     if ring.key == "subagents":  # definitions with options, or definitions alone, by name
         listed = any_of(TEXT, TEXTS)
         known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed}
-        definition = build_object_schema({**known, "model": MODEL, "hooks": _HOOKS}, required=["description"])
+        known |= {"model": MODEL, "hooks": _HOOKS, "settings": _PLAIN["settings"]}
+        known["output_type"] = any_of(OBJECT, REFERENCE)
+        definition = build_object_schema(known, required=["description"])
         by_name: Schema = {"type": "object", "additionalProperties": definition}
         agents = any_of(TEXT, {"type": "array", "items": any_of(TEXT, definition)}, by_name)
         schemas = [{**build_options_schema(kind, agents=agents), "required": ["agents"]}, by_name]

@@ -482,6 +482,7 @@ async def test_the_events_end_with_the_answer() -> None:
     seen = await collect_events(agent)
     names = [event.event for event in seen]
     assert names[-3:] == ["on_chat_model_restart", "on_chat_model_end", "done"]
+    assert names.count("on_chat_model_start") == 1  # the model was called once
     assert names.count("on_state") == 1
     assert seen[-1].text == '{"number": 7, "items": []}'  # type: ignore[attr-defined]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from kit import (
     ScriptedUser,
@@ -32,7 +33,9 @@ from wick import (
     Scripted,
     Thread,
     ToolCall,
+    ToolResult,
     ToolUse,
+    after,
     constants,
     guard,
     tool,
@@ -41,6 +44,7 @@ from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.capabilities.sessions import Sessions
+from wick.capabilities.structured_output import StructuredOutput
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
 from wick.errors import ConfigError, StoreError
@@ -112,6 +116,41 @@ async def test_the_answer_of_the_other_agent_is_the_result() -> None:
     assert [message.text for message in request.messages] == ["What is it?"], (
         "it sees nothing of the conversation above"
     )
+
+
+class Invoice(BaseModel):
+    number: int
+
+
+@pytest.mark.parametrize(
+    "output_type",
+    [Invoice, StructuredOutput(Invoice), {"type": "object", "properties": {"number": {"type": "integer"}}}],
+)
+async def test_the_structured_answer_of_a_child_is_the_data_of_the_result(output_type: Any) -> None:
+    results: list[ToolResult] = []
+
+    @after(ToolUse, match="task")
+    def keep(use: ToolUse) -> None:
+        results.append(use.result)
+
+    child = helper(ToolCall("1", "final_answer", {"number": 7}), output_type=output_type, settings={"temperature": 0.5})
+    await lead(hand(), "done", agents=[child], hooks=[keep], settings={"max_tokens": 9}).run("go")
+    (result,) = results
+    assert (result.output, result.data) == ('{"number": 7}', {"number": 7})
+    assert asked(child)[0].settings == {"temperature": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"settings": {"temprature": 1}}, "there is no setting 'temprature'; the settings are temperature, max_tokens"),
+        ({"settings": 1}, "the settings of the subagent 'helper' are a dict, not 1"),
+        ({"output_type": "Invoice"}, "the output_type of the subagent 'helper' is a pydantic model, a JSON Schema"),
+    ],
+)
+def test_wrong_settings_and_output_types_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Subagent("helper", "Helps.", **options)
 
 
 async def test_the_tool_lists_available_agents() -> None:

@@ -38,6 +38,7 @@ from wick import (
     tool,
     wrap,
 )
+from wick.capabilities.structured_output import StructuredOutput
 from wick.capabilities.tracing import Tracing
 from wick.capabilities.tracing.conventions import describe_model
 from wick.config import load
@@ -457,6 +458,33 @@ async def test_a_retry_is_one_span(spans: Spans) -> None:
 
     await Agent(Scripted(ModelError("overloaded"), "done"), hooks=[again]).run("go")
     assert spans.one("chat scripted").status.status_code is StatusCode.UNSET
+
+
+async def test_an_answer_that_needs_no_model_call_has_no_chat_span(spans: Spans) -> None:
+    call = ToolCall("1", "final_answer", {"city": "Bern"})
+    agent = Agent(
+        Scripted(call), output_type=StructuredOutput({"type": "object", "properties": {"city": {"type": "string"}}})
+    )
+    result = await agent.run("Where?")
+    assert result.output == {"city": "Bern"}
+    assert spans.tree() == [
+        ("invoke_agent agent",),
+        ("invoke_agent agent", "step"),
+        ("invoke_agent agent", "step", "chat scripted"),
+        ("invoke_agent agent", "step", "execute_tool final_answer"),
+        ("invoke_agent agent", "step"),
+    ]
+
+
+async def test_a_model_call_that_a_hook_blocks_is_an_event_of_the_step(spans: Spans) -> None:
+    @before(ModelCall)
+    def refuse(call: ModelCall) -> Block:
+        return Block("not now")
+
+    await hello_agent(refuse).run("go")
+    assert [span.name for span in spans] == ["invoke_agent agent", "step"]
+    (event,) = spans.one("step").events
+    assert (event.name, event.attributes["hook"], event.attributes["verdict"]) == ("hook", "refuse", "block")
 
 
 async def test_child_spans_are_below_their_tool(spans: Spans) -> None:

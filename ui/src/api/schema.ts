@@ -1400,6 +1400,14 @@ export interface components {
             id: string;
             /** Question */
             question: string;
+            /**
+             * Args
+             * @description the sealed arguments, after all changes by hooks
+             * @default {}
+             */
+            args?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
             /** At */
             at: number;
             /** Allowed */

@@ -1,4 +1,4 @@
-"""Definitions of subagents: name, description, prompt, tools and model.
+"""Definitions of subagents: name, description, prompt, tools, model, settings and output type.
 
     Subagent("reviewer", "Reviews code", "You review code.", tools=["read_file", "grep"])
     {"name": "reviewer", "description": "Reviews code", "prompt": "…", "tools": "Read, Grep"}
@@ -18,11 +18,13 @@ from typing import Any
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.front_matter import split
+from wick.capability import Capability
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
+from wick.protocols import check_settings
 from wick.tools import Tool, tool
 
-KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
+KEYS = ("name", "description", "prompt", "tools", "without", "model", "settings", "output_type", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
 # A key with a plain text value, without YAML syntax.
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")
@@ -35,7 +37,8 @@ class Subagent:
     """The definition of a child agent. Without `tools` it inherits all of its parent's, without `model` its model.
 
     A tool name refers to a tool of the parent; a function or a `Tool` is the child's own. `without` excludes tools by
-    name. `hooks` are the child's own, inside the hooks inherited from its parents.
+    name. `hooks` are the child's own, inside the hooks inherited from its parents. `settings` and `output_type` are as
+    those of an `Agent`; the answer is also the `data` of the tool result.
     """
 
     name: str  # the name that the model uses
@@ -46,6 +49,8 @@ class Subagent:
     model: Any = None  # a model or its name; None for the parent's
     hooks: Sequence[Any] = ()  # its own hooks and capabilities
     without: Sequence[str] = ()  # names of tools that it does not get
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of its model, such as temperature
+    output_type: Any = None  # a pydantic model, a JSON Schema or a StructuredOutput, for its answer
     wanted: frozenset[str] | None = field(init=False, repr=False)  # names of tools inherited from the parent
     own: tuple[Tool, ...] = field(init=False, repr=False)
 
@@ -65,7 +70,13 @@ class Subagent:
                 names += _parse_tool_names(self.name, [item])
             else:
                 own.append(item if isinstance(item, Tool) else tool(item))
+        if not isinstance(self.settings, Mapping):
+            raise ConfigError(f"the settings of the subagent {self.name!r} are a dict, not {self.settings!r}")
+        if not isinstance(self.output_type, type | Mapping | Capability | None):
+            forms = "a pydantic model, a JSON Schema or a StructuredOutput"
+            raise ConfigError(f"the output_type of the subagent {self.name!r} is {forms}, not {self.output_type!r}")
         put = object.__setattr__
+        put(self, "settings", check_settings(self.settings))
         put(self, "wanted", None if given is None or "*" in names else frozenset(names))
         put(self, "own", tuple(own))
         put(self, "without", _parse_tool_names(self.name, _parse_list(self.name, "without", self.without)))

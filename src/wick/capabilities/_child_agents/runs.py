@@ -157,6 +157,12 @@ def explain_outcome(result: Result) -> str:
     return str(result.error) if result.error is not None else result.reason
 
 
+def find_structured_answer(result: Result) -> Any:
+    """Return the answer of a completed child with an `output_type` as JSON data, or None. Its thread has the data."""
+    outputs = thaw(result.thread.values.get("outputs")) if result.outcome == "completed" else None
+    return outputs["answer"] if outputs is not None and [*outputs] == ["answer"] else outputs
+
+
 # -- building a child -------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +185,8 @@ def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[st
         system=subagent.prompt,
         tools=[*given, *subagent.own],
         hooks=[*(hook for hook in hooks if hook.position != "guard" and not hook.inherit), *subagent.hooks],
+        settings=subagent.settings,
+        output_type=subagent.output_type,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from wick.capabilities._spans import list_record_events, to_attribute
 from wick.capabilities.tracing.content import TextRedactor, encode_request, encode_tool_use
@@ -103,21 +103,51 @@ class Tracing(Capability):
 
     @wrap(ModelCall, match=is_observed, priority=inf)
     async def trace_model_call(self, call: ModelCall, next: Next[Message]) -> Message:
-        started = perf_counter()
-        with self._start_span(call) as span:
-            try:
-                reply = await next(call)
-            except Exception as error:
-                _end_model_call(span, call, started, name_error(error))
-                raise
-            except BaseException:  # cancelled or paused: the duration means nothing
-                span.set_attributes(describe_request(call))
-                raise
-            _end_model_call(span, call, started)
-            span.set_attributes(describe_reply(call, reply))
-            self._add_content(span, lambda redact: encode_request(call, reply, redact))
-            self._add_hook_events(span, call)
+        """Describe a model call on the span of its request, after the last hook, and end the span."""
+        from opentelemetry.trace import get_current_span
+
+        try:
+            reply = await next(call)
+        except BaseException as error:
+            if (request := call.notes.get(self._note)) is not None:
+                self._end_failed_request(request, call, error)
+            raise
+        request = call.notes.get(self._note)
+        if request is None:  # a hook replied or decided, so that there is no request and no span
+            self._add_hook_events(get_current_span(), call)
             return reply
+        _describe_call(request, call)
+        request.span.set_attributes(describe_reply(call, reply))
+        self._add_content(request.span, lambda redact: encode_request(call, reply, redact))
+        self._add_hook_events(request.span, call)
+        request.span.end()
+        return reply
+
+    @wrap(ModelCall, match=is_observed, priority=-inf)
+    async def trace_request(self, call: ModelCall, next: Next[Message]) -> Message:
+        """Start the span of a model call at its first attempt; further attempts are in the same span."""
+        from opentelemetry.trace import SpanKind, get_tracer, use_span
+
+        request = call.notes.get(self._note)
+        if request is None:
+            span = get_tracer("wick").start_span(
+                name_span(call), kind=SpanKind.CLIENT, attributes=describe_operation(call)
+            )
+            request = call.notes[self._note] = _RequestSpan(span, perf_counter())
+        with use_span(request.span, record_exception=False, set_status_on_exception=False):
+            return await next(call)
+
+    @property
+    def _note(self) -> str:
+        return f"{self.name} {id(self)}"
+
+    def _end_failed_request(self, request: _RequestSpan, call: ModelCall, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            _describe_call(request, call, name_error(error))
+            self._report_error(request.span, error)
+        else:  # cancelled or paused: the duration means nothing
+            request.span.set_attributes(describe_request(call))
+        request.span.end()
 
     @wrap(ToolUse, match=is_recording, priority=inf)
     async def trace_tool_use(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
@@ -137,12 +167,10 @@ class Tracing(Capability):
     @contextmanager
     def _start_span(self, op: Operation[Any]) -> Iterator[Any]:
         """Open a span. An exception makes its status an error; the SDK would add its message and its stack trace."""
-        from opentelemetry.trace import SpanKind, get_tracer
+        from opentelemetry.trace import get_tracer
 
-        kind = SpanKind.CLIENT if isinstance(op, ModelCall) else SpanKind.INTERNAL
         with get_tracer("wick").start_as_current_span(
             name_span(op),
-            kind=kind,
             attributes=describe_operation(op),
             record_exception=False,
             set_status_on_exception=False,
@@ -150,10 +178,13 @@ class Tracing(Capability):
             try:
                 yield span
             except Exception as error:
-                self._set_failed(span, str(error))
-                if text := self._redact_text(span, str(error)):
-                    span.add_event("exception", {"exception.type": name_error(error), "exception.message": text})
+                self._report_error(span, error)
                 raise
+
+    def _report_error(self, span: Any, error: Exception) -> None:
+        self._set_failed(span, str(error))
+        if text := self._redact_text(span, str(error)):
+            span.add_event("exception", {"exception.type": name_error(error), "exception.message": text})
 
     def _set_failed(self, span: Any, message: str) -> None:
         """Set the status to an error. The message of the error is content."""
@@ -200,10 +231,17 @@ class Tracing(Capability):
             span.add_event("hook", row)
 
 
-def _end_model_call(span: Any, call: ModelCall, started: float, error: str = "") -> None:
+class _RequestSpan(NamedTuple):
+    """The span of a model call, and when it was started."""
+
+    span: Any
+    started: float
+
+
+def _describe_call(request: _RequestSpan, call: ModelCall, error: str = "") -> None:
     """Describe the request as it was sent, and record its metrics. A hook may have chosen another model."""
     failed: Attributes = {"error.type": error} if error else {}
-    span.update_name(name_span(call))
-    span.set_attributes(describe_request(call) | failed)
+    request.span.update_name(name_span(call))
+    request.span.set_attributes(describe_request(call) | failed)
     if is_measuring(call):
-        record_model_call(call, perf_counter() - started, failed)
+        record_model_call(call, perf_counter() - request.started, failed)

@@ -42,10 +42,10 @@ def create_histograms(provider: Any) -> ModelHistograms:
 
 
 def record_model_call(call: ModelCall, seconds: float, failed: Attributes) -> None:
-    """Record the tokens of each request of a model call, and its duration. A call that a hook prevented has none."""
+    """Record the tokens of each request of a model call, and its duration. A call without a request has none."""
     from opentelemetry.metrics import get_meter_provider
 
-    if call.prevented is not None and not call.charges:
+    if not call.is_sent:
         return
     histograms, model = create_histograms(get_meter_provider()), call.last_sealed("model")
     for charge in call.charges:

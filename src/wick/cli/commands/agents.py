@@ -21,8 +21,8 @@ from wick.config import Config
 
 FILE = "agents.yaml"
 SESSIONS_NOTE = (
-    "`sessions` is used by programs that load this file; wick run stores threads in the data folder, "
-    "and wick serve in the `store` of its settings"
+    "`sessions` is for programs that load this file: wick run stores threads in the data folder (WICK_DATA), "
+    "and wick serve in its setting `store`"
 )
 
 

@@ -175,8 +175,10 @@ class LocalHost(LocalThreads):
             advice = "change to a project folder, or use --folder"
             warnings.append(f"no workspace, so no files and commands: {reason}; {advice}")
         if self._has_own_store:
-            place = self._data / "threads.db"
-            warnings.append(f"`sessions` of the file is not used here: threads of this command are in {place}")
+            warnings.append(
+                f"`sessions` of the file is for programs that load it: this command stores threads in {self._data}; "
+                "to store them elsewhere, set WICK_DATA, and to use the store of a server, add --server URL"
+            )
         return [*warnings, *self._warn_about_hooks()]
 
     def _warn_about_hooks(self) -> list[str]:

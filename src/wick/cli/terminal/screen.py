@@ -48,6 +48,7 @@ class Screen:
         self.console = console
         self._live: Live | None = None
         self._text = ""  # streamed text that is not final yet
+        self._is_replying = False  # a part of the reply was streamed
         self._started: dict[str, float] = {}
         self._todos: Any = None
 
@@ -59,13 +60,16 @@ class Screen:
             case ChatModelStart():
                 self._show_status("thinking")
             case ChatModelStream():
+                self._is_replying = True
                 self._show_delta(event)
             case ChatModelRestart():
                 self._text = ""
                 self._stop_live()
-                self._print_line("(the answer was restarted)", "dim")
+                if self._is_replying:  # else a hook replied in place of the model
+                    self._print_line("(the answer was restarted)", "dim")
                 self._show_delta(ChatModelStream(delta=event.content))
             case ChatModelEnd() | ApprovalRequest():  # after a request, the prompt must be the last line
+                self._is_replying = False
                 self._flush_text()
                 self._stop_live()
             case ToolStart():

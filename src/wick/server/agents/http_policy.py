@@ -100,10 +100,7 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
         if key == "model":
             _check_model(value, user)
         elif key == "settings":
-            allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
-            for name in value if isinstance(value, Mapping) else ():
-                if name not in allowed:
-                    raise _not_allowed(f"settings.{name} cannot be set over HTTP by {_with_article(user.role)}")
+            _check_settings(value, user)
         elif key == "tools":
             known = {*BUILTIN, *tools}
             for name in value if isinstance(value, list) else [value]:
@@ -203,6 +200,13 @@ def _check_backend(value: Any, user: User) -> None:
         raise _not_allowed("a sandbox is switched off in agents.yaml only")
 
 
+def _check_settings(value: Any, user: User) -> None:
+    allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
+    for name in value if isinstance(value, Mapping) else ():
+        if name not in allowed:
+            raise _not_allowed(f"settings.{name} cannot be set over HTTP by {_with_article(user.role)}")
+
+
 def _check_subagents(value: Any, user: User) -> None:
     """Check inline definitions of subagents. A string would name a file or a folder of the host."""
     if not isinstance(value, Mapping | list):
@@ -213,6 +217,9 @@ def _check_subagents(value: Any, user: User) -> None:
         if one.get("model") is not None:
             _check_model(one["model"], user)
         _check_plain("subagents.tools", one.get("tools", []))
+        _check_settings(one.get("settings"), user)
+        if one.get("output_type") is not None and not isinstance(one["output_type"], Mapping):
+            raise _not_allowed("output_type of a subagent is a JSON Schema here")
 
 
 def _check_schema(value: Any, user: User) -> None:

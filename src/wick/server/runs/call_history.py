@@ -54,7 +54,8 @@ def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
                 asked.reason, asked.scope = data.get("reason", ""), data.get("scope", "")
     elif entry.kind == "asked" and data.get("call_id") == call.id:
         if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
-            found.questions.append(CallQuestion(id=data["id"], question=data["question"], at=entry.at))
+            args = thaw(data.get("args", {}))
+            found.questions.append(CallQuestion(id=data["id"], question=data["question"], args=args, at=entry.at))
     elif data.get("call") != call.id:
         return
     elif entry.kind == "decision":

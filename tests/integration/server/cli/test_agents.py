@@ -58,8 +58,8 @@ def test_the_store_of_a_file_is_not_used_by_commands(tmp_path: Path) -> None:
     wick = WickCommand(tmp_path)
     wick.write("agents.yaml", "model: demo\nsessions: {store: ./mine}\n")
     checked, ran = wick("agents", "check"), wick("run", "Hello.", "--agent", "agents.yaml")
-    assert checked.code == 0 and checked.err.startswith("`sessions` is used by programs that load this file; wick run")
-    assert ran.code == 0 and "`sessions` of the file is not used here: threads of this command are in" in ran.err
+    assert checked.code == 0 and checked.err.startswith("`sessions` is for programs that load this file: wick run")
+    assert ran.code == 0 and "`sessions` of the file is for programs that load it" in ran.err and "WICK_DATA" in ran.err
     wick.write("agents.yaml", "model: demo\n")
     assert "sessions" not in wick("agents", "check").err + wick("run", "Hello.", "--agent", "agents.yaml").err
 

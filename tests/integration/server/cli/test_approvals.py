@@ -14,6 +14,7 @@ import pytest
 from cli.command import WickCommand
 from cli.forked_command import ForkedWick
 from cli.hosts import HostCommand
+from cli.terminal import open_terminal, shell_command
 
 
 def question(place: HostCommand, thread: str) -> dict[str, Any]:
@@ -160,3 +161,30 @@ def test_bad_input_is_a_sentence(place: HostCommand) -> None:
 def test_a_server_that_is_not_there(tmp_path: Path, flags: list[str]) -> None:
     done = HostCommand(ForkedWick(tmp_path))("approvals", *flags, "--server", "http://127.0.0.1:1")
     assert done.code == 1 and done.err.startswith("Error: ") and done.err.count("\n") == 1
+
+
+CHANGED_PATH = """\
+from wick import ToolUse, before
+
+@before(ToolUse, match="write_file")
+def move(use: ToolUse) -> None:
+    use.args["path"] = "moved/" + use.args["path"]
+"""
+
+
+def test_the_arguments_are_shown_as_a_hook_changed_them(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
+    here.wick.write("moving.py", CHANGED_PATH)
+    here.wick.write(
+        "agents.yaml", "{model: demo, backend: {type: local, workdir: files}, permissions: {}, hooks: ['moving:move']}"
+    )
+    with open_terminal() as screen:
+        words = shell_command("run", "Write 'milk' to list.txt", "--agent", "agents.yaml")
+        screen.open(words, here.wick.folder, here.wick.environment)
+        screen.see("? May write_file be used: moved/list.txt", "path: moved/list.txt", "content: milk", "  >")
+        screen.say("y")
+        screen.see("EXIT 0")
+    assert (here.wick.folder / "files" / "moved" / "list.txt").read_text() == "milk\n"
+    thread = json.loads(here("run", "--agent", "agents.yaml", "--output", "json", "Write 'x' to y.txt").out)["thread"]
+    assert question(here, thread)["args"] == {"path": "moved/y.txt", "content": "x\n"}
+    assert "moved/y.txt" in here("approvals", "--thread", thread).out

@@ -64,6 +64,11 @@ def test_a_restarted_answer_is_separated() -> None:
     assert "(the answer was restarted)" in text and text.rstrip().split("\n")[-2].strip() == "right"
 
 
+def test_a_reply_of_a_hook_is_not_a_restarted_answer() -> None:
+    text = shown(ChatModelStream(delta="one"), ChatModelEnd(), ChatModelRestart(content="two"), ChatModelEnd())
+    assert "restarted" not in text and "two" in text
+
+
 def test_a_tool_is_a_card() -> None:
     output = json.dumps({"stdout": "\n".join(map(str, range(30))), "stderr": "oh", "exit_code": 3})
     text = shown(

@@ -87,6 +87,12 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
     ({"mcp": {"pins": "/etc/passwd"}}, ""),
     ({"subagents": {"helper": {"description": "Helps", "prompt": "Help.", "tools": ["ls"], "model": "haiku"}}}, "user"),
     ({"subagents": {"agents": [{"name": "h", "description": "Helps"}], "depth": 1}}, "user"),
+    (
+        {"subagents": {"helper": {"description": "x", "settings": {"top_p": 1}, "output_type": {"type": "object"}}}},
+        "user",
+    ),
+    ({"subagents": {"helper": {"description": "x", "settings": {"extra": {}}}}}, "admin"),
+    ({"subagents": {"helper": {"description": "x", "output_type": "os:system"}}}, ""),
     ({"subagents": "/etc"}, ""),
     ({"subagents": {"agents": "/etc"}}, ""),
     ({"subagents": {"agents": ["/etc/passwd"]}}, ""),

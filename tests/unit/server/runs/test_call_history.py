@@ -65,6 +65,7 @@ async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> No
     why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), answer=answer), "1")
     (asked,) = why.questions
     assert (asked.question, asked.allowed) == ("Really add?", allowed)
+    assert asked.args == {"a": 4, "b": 30}  # as sealed, not as in the call
     assert asked.answered_at is not None and asked.answered_at >= asked.at
     assert len(why.attempts) == allowed
 
