@@ -11,7 +11,7 @@ modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
 page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
 cores := $(shell getconf _NPROCESSORS_ONLN)
-groups := sandbox containers postgres models server browser packaging faults
+groups := sandbox containers postgres models server browser packaging cluster faults
 integration := $(if $(GROUP),$(patsubst tests/integration/faults,tests/faults,$(GROUP:%=tests/integration/%)),tests/integration tests/faults)
 in_process := --numprocesses $(cores) --dist worksteal
 # More workers than cores, because integration tests wait for processes; one file stays with one worker.

@@ -38,15 +38,15 @@ class PostgresServer:
     port: int
     kept: ExitStack = field(repr=False)  # its port, also while it is stopped
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    address: str = "127.0.0.1"
 
     @property
     def conninfo(self) -> str:
-        return f"host=127.0.0.1 port={self.port} user={self.user} dbname=postgres"
+        return f"host={self.address} port={self.port} user={self.user} dbname=postgres"
 
     def start(self) -> None:
-        options = (
-            f"listen_addresses=127.0.0.1 port={self.port} unix_socket_directories={self.folder} max_connections=200"
-        )
+        options = f"listen_addresses={self.address} port={self.port} max_connections=200"
+        options += f" unix_socket_directories={self.folder}"
         settings = [part for option in options.split() for part in ("-c", option)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -59,7 +59,7 @@ class PostgresServer:
         self._wait()
 
     def _wait(self) -> None:
-        ready = [self.programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user]
+        ready = [self.programs / "pg_isready", "-q", "-h", self.address, "-p", str(self.port), "-U", self.user]
         for _ in range(1200):
             if subprocess.run(ready, check=False, timeout=30).returncode == 0:
                 return
@@ -93,13 +93,16 @@ def shared_server() -> PostgresServer:
         return new_server()
 
 
-def new_server() -> PostgresServer:
+def new_server(address: str = "127.0.0.1", network: str = "") -> PostgresServer:
+    """Start a server on an address. Clients of a network, such as 10.77.0.0/24, may connect, too."""
     missing = _missing_programs()
     if missing:
         pytest.skip(f"no Postgres: {missing}")
     folder = Path(tempfile.mkdtemp(prefix="wick-postgres-"))
     kept = ExitStack()
-    made = PostgresServer(folder, FOLDERS[0], _unprivileged_user(), kept.enter_context(own_port()), kept)
+    made = PostgresServer(
+        folder, FOLDERS[0], _unprivileged_user(), kept.enter_context(own_port()), kept, address=address
+    )
     atexit.register(made.remove)
     shutil.chown(folder, made.user)
     command = [
@@ -118,6 +121,9 @@ def new_server() -> PostgresServer:
         [*command, "--locale=C.UTF-8"], **_run_as(made.user), capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+    if network:
+        with (folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
     made.start()
     return made
 

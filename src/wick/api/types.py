@@ -770,6 +770,25 @@ class Health(ResponseModel):
     agents: int
 
 
+class Liveness(ResponseModel):
+    """The response of a process that serves requests."""
+
+    status: Literal["live"] = "live"
+
+
+class Readiness(ResponseModel):
+    """The response of a server that is ready for requests."""
+
+    status: Literal["ready"] = "ready"
+
+
+class DrainStatus(ResponseModel):
+    """The progress of draining: the runs that the server still performs."""
+
+    status: Literal["draining", "drained"]
+    runs: int
+
+
 class UsageTotals(ResponseModel):
     """Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones."""
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "chat": "Chat with an agent in the terminal.",
     "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "drain": "Drain a server: its runs end, or continue on another one.",
     "eval": "Run the cases of a suite with several agents, and compare the results.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",

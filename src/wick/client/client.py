@@ -21,6 +21,7 @@ from wick.api.types import (
     CallReasons,
     Choice,
     CurrentUser,
+    DrainStatus,
     FileEntry,
     HookInfo,
     InvokeResult,
@@ -326,6 +327,10 @@ class Client:
     async def health(self) -> dict[str, Any]:
         """Return the health report of the server."""
         return dict(await self._http.call("GET", "/health"))
+
+    async def drain(self) -> DrainStatus:
+        """Drain the server, and return its progress. This needs an admin, and can be called repeatedly."""
+        return DrainStatus.model_validate(await self._http.call("POST", "/drain"))
 
     async def me(self) -> CurrentUser:
         """Return the current user."""

@@ -193,6 +193,7 @@ class SyncClient:
     delete_file = _blocking(Client.delete_file)
     export_slides = _blocking(Client.export_slides)
     health = _blocking(Client.health)
+    drain = _blocking(Client.drain)
     me = _blocking(Client.me)
     usage = _blocking(Client.usage)
     request = _blocking(Client.request)

@@ -40,6 +40,7 @@ from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to close when the server stops
 BACKLOG = 4096
+LINGER_SECONDS = 1.0  # for requests on connections that a worker has accepted before it drains
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # larger blocks get their own pages; number of heaps for the rest
 GC_THRESHOLDS = (5_000, 5, 100)  # of the three generations of the garbage collector
@@ -71,6 +72,7 @@ class ServerOptions(TypedDict, total=False):
     retention: Mapping[str, str]
     static: str | os.PathLike[str] | None
     grace: float
+    drain_delay: float
 
 
 class Server:
@@ -111,8 +113,11 @@ class Server:
         """The service behind the app, for programs that start and stop it themselves."""
         return Service(self.settings, agents=self._agents, tools=self._tools)
 
-    def start(self, *, tell: Callable[[str], None] | None = _print_line) -> None:
-        """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message."""
+    def start(self, *, tell: Callable[[str], None] | None = _print_line, listener: socket.socket | None = None) -> None:
+        """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message.
+
+        `listener` is a listening socket that other processes serve, too.
+        """
         with suppress(OSError, AttributeError):  # another C library has no mallopt
             library = ctypes.CDLL(None)
             library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)  # return freed large blocks to the system at once
@@ -128,15 +133,15 @@ class Server:
             _rare_garbage_collection(),
             _short_switch_interval(),
         ):
-            runner.run(self.serve(tell=tell))
+            runner.run(self.serve(tell=tell, listener=listener))
 
-    async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
+    async def serve(self, *, tell: Callable[[str], None] | None = None, listener: socket.socket | None = None) -> None:
         """Serve in the running event loop."""
         notes, app = raise_files_limit(), self.app()
         if weak := weak_names(named_secrets(self.settings)):  # not redacted, since redaction would help to guess them
             names = ", ".join(weak)
             notes.append(f"weak secrets, shown if a tool prints them: {names}; use {SECRET_CHARS} characters or more")
-        bound = bind_socket(self.settings.host, self.settings.port)
+        bound = listener or bind_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
             http=HttpProtocol,
@@ -151,7 +156,7 @@ class Server:
             ws_per_message_deflate=False,
         )
         redact_logs(self.service.secrets)  # after uvicorn has created its log handlers
-        self._running = _Uvicorn(config, self.service, tell, notes)
+        self._running = _Uvicorn(config, self.service, tell, notes, is_worker=listener is not None)
         try:
             await self.service.start()
             with nullcontext() if tell is None else hide_auto_choices():
@@ -175,13 +180,19 @@ class _Uvicorn(uvicorn.Server):
     """A uvicorn server that prints the startup message, and drains runs before it closes connections."""
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, tell: Callable[[str], None] | None, notes: list[str]
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        tell: Callable[[str], None] | None,
+        notes: list[str],
+        *,
+        is_worker: bool,
     ) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # before `should_exit` is set
         self._exit = asyncio.Event()
         super().__init__(config)
-        self.server_state = DatedServerState()
-        self._service, self._tell, self._notes = service, tell, notes
+        self.server_state: DatedServerState = DatedServerState()
+        self._service, self._tell, self._notes, self._is_worker = service, tell, notes, is_worker
 
     @property
     def should_exit(self) -> bool:
@@ -222,6 +233,14 @@ class _Uvicorn(uvicorn.Server):
                 self._tell(line)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.server_state.is_draining = True
+        if self._is_worker:  # the other workers accept new connections
+            for server in self.servers:
+                server.close()
+            await asyncio.sleep(LINGER_SECONDS)
+            for connection in [*self.server_state.connections]:
+                if isinstance(connection, HttpProtocol):  # a terminal stays open until the server ends
+                    connection.shutdown()
         await self._service.drain()
         await super().shutdown(sockets)
 

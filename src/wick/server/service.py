@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-from wick import __version__
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
@@ -29,10 +29,12 @@ from wick.server.ops.event_bus import EventBus
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.process_stats import LoopMonitor
 from wick.server.ops.quotas import QuotaLimiter
+from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
 from wick.server.records import Records
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
+from wick.server.runs.record import KIND
 from wick.server.runs.recovery import RunRecovery
 from wick.server.runs.thread_loading import ThreadLoader
 from wick.server.runs.thread_retention import ThreadExpiry
@@ -84,6 +86,9 @@ class Service:
         self._recovery = RunRecovery(self.runs)
         self._expiry = ThreadExpiry(self.runs.threads, settings.retention.threads)
         self.loop_monitor = LoopMonitor(self.metrics)
+        self._probe = StoreProbe(lambda: self.records.get(KIND, "", "probe"))
+        self._started = False
+        self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
         self.metrics.instances.set_function(self.registry.count_instances)
         self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
@@ -125,6 +130,20 @@ class Service:
         if problem := self.runs.executor.damage or self._recovery.problem:
             raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
 
+    @property
+    def draining(self) -> bool:
+        """Return True once the server drains: it takes no new runs, and load balancers should leave it out."""
+        return self._drain is not None
+
+    async def check_ready(self) -> None:
+        """Raise a 503 if load balancers should send requests elsewhere: draining, not started, or no store."""
+        if self.draining:
+            raise ApiError(503, "draining", "the server drains; send requests to another one", {"Retry-After": "5"})
+        self.check_health()
+        problem = "starting" if not self._started else await self._probe.find_problem()
+        if problem:
+            raise ApiError(503, problem, "the server is not ready; its log has more", {"Retry-After": "1"})
+
     async def start(self) -> None:
         """Check the stores, start all components, and resume the runs that were open when the server stopped.
 
@@ -135,7 +154,7 @@ class Service:
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
             await join(
-                __version__,
+                version("wick-agent"),
                 self.settings.capacity,
                 lambda: len(self.runs.executor.running),
                 lambda: self.runs.stopping or not self._recovery.is_claiming,
@@ -143,13 +162,30 @@ class Service:
         self._recovery.start()
         self._expiry.start()
         self.loop_monitor.start()
+        self._started = True
 
-    async def drain(self) -> None:
-        """Refuse new runs and wait for the others to end. After the grace period, release them to be resumed."""
+    def start_drain(self) -> asyncio.Task[None]:
+        """Start to drain, and return the task that ends when no run is left here. It cannot be undone."""
+        if self._drain is None:
+            self._drain = asyncio.create_task(self._drain_runs(), name="draining")
+        return self._drain
+
+    async def _drain_runs(self) -> None:
+        """Refuse new runs and wait for the others to end. After the grace period, release them to be resumed.
+
+        Before that the server is not ready for `drain_delay` seconds, and still takes runs: a load balancer notices
+        in that time.
+        """
+        if self._started and self.settings.drain_delay:
+            await asyncio.sleep(self.settings.drain_delay)
         self.bus.close()
         await self._recovery.stop()
         await self._expiry.stop()
         await self.runs.stop(self.settings.grace)
+
+    async def drain(self) -> None:
+        """Drain, and wait until no run is left here."""
+        await self.start_drain()
 
     async def stop(self) -> None:
         """Drain, and close all components."""

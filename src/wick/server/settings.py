@@ -106,6 +106,7 @@ class Settings(_SettingsModel):
     retention: Retention = Retention()  # how long idle data is stored
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
+    drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works
     _file: Path | None = PrivateAttr(default=None)
 
     @property

@@ -22,6 +22,7 @@ UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: clos
 class DatedServerState(ServerState):
     """The state of a uvicorn server. It formats the `Date` header when a response needs it, not by a timer."""
 
+    is_draining = False  # responses then close their connection, so that clients reconnect elsewhere
     _second = -1
     _headers: list[tuple[bytes, bytes]]
 
@@ -30,7 +31,7 @@ class DatedServerState(ServerState):
         now = int(time.time())
         if now != self._second:
             self._second, self._headers = now, [(b"date", formatdate(now, usegmt=True).encode())]
-        return self._headers
+        return [*self._headers, (b"connection", b"close")] if self.is_draining else self._headers
 
     @default_headers.setter
     def default_headers(self, headers: list[tuple[bytes, bytes]]) -> None:

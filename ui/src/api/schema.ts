@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Drain
+         * @description Drain the server: no new runs, `grace` seconds for the others, then they are released to other servers.
+         */
+        post: operations["drain_drain_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -244,6 +264,46 @@ export interface paths {
          * @description Stream changes of agents, hooks, tools, skills, backends, containers and the config file.
          */
         get: operations["agent_events_agents_events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/health/live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Live
+         * @description Check the process: any response means that it need not be restarted.
+         */
+        get: operations["live_health_live_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/health/ready": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ready
+         * @description Check the readiness: a 503 if the server starts or drains, or if its database does not respond.
+         */
+        get: operations["ready_health_ready_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1736,6 +1796,19 @@ export interface components {
             thread_id?: string;
         };
         /**
+         * DrainStatus
+         * @description The progress of draining: the runs that the server still performs.
+         */
+        DrainStatus: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "draining" | "drained";
+            /** Runs */
+            runs: number;
+        };
+        /**
          * ErrorDetail
          * @description A code for programs and a message for people.
          */
@@ -2334,6 +2407,18 @@ export interface components {
             budgets: components["schemas"]["BudgetInfo"][];
         };
         /**
+         * Liveness
+         * @description The response of a process that serves requests.
+         */
+        Liveness: {
+            /**
+             * Status
+             * @default live
+             * @constant
+             */
+            status?: "live";
+        };
+        /**
          * LogEntry
          * @description One entry of a log.
          */
@@ -2704,6 +2789,18 @@ export interface components {
             run_id: string;
             /** Position */
             position: number;
+        };
+        /**
+         * Readiness
+         * @description The response of a server that is ready for requests.
+         */
+        Readiness: {
+            /**
+             * Status
+             * @default ready
+             * @constant
+             */
+            status?: "ready";
         };
         /**
          * ReplayReport
@@ -3721,6 +3818,44 @@ export interface operations {
             };
         };
     };
+    drain_drain_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrainStatus"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     metrics_metrics_get: {
         parameters: {
             query?: never;
@@ -4141,6 +4276,82 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    live_health_live_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Liveness"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    ready_health_ready_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Readiness"];
                 };
             };
             /** @description The request was refused; see the error. */

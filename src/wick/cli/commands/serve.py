@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,20 @@ from wick.models import check_model
     help="A folder of static files to serve.",
 )
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="The server.yaml to read.")
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=1, help="The number of server processes; needs Postgres."
+)
+@click.option("--worker", "inherited", type=(int, int), hidden=True)
 @click.option("--verbose", is_flag=True, help="Log each request and each run, and other messages of level INFO.")
-def command(config: Path | None, file: Path | None, model: str, verbose: bool, **flags: Any) -> None:
+def command(
+    config: Path | None,
+    file: Path | None,
+    model: str,
+    workers: int,
+    inherited: tuple[int, int] | None,
+    verbose: bool,
+    **flags: Any,
+) -> None:
     """Serve the agents of CONFIG, or a default agent.
 
     Print the address with a one-time sign-in link.
@@ -42,6 +55,7 @@ def command(config: Path | None, file: Path | None, model: str, verbose: bool, *
     try:
         from wick.server.agents.default_agent import EMBEDDED
         from wick.server.server import Server
+        from wick.server.workers import serve_as_worker, supervise_workers
     except ModuleNotFoundError as error:
         raise MissingExtra("server", error.name or "fastapi", "`wick serve`") from None
     server = Server(config=config or file, **flags)
@@ -50,4 +64,8 @@ def command(config: Path | None, file: Path | None, model: str, verbose: bool, *
     if model:
         check_model(model)
         server.register_agent("default", {**EMBEDDED["default"], "model": model})
-    server.start(tell=click.echo)
+    if inherited is not None:
+        return serve_as_worker(server, *inherited)
+    if workers == 1:
+        return server.start(tell=click.echo)
+    sys.exit(supervise_workers(server.settings, workers, click.echo))

@@ -59,9 +59,12 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("POST", "/auth/session", "public"),
     ("POST", "/auth/tickets", "user"),
     ("GET", "/docs", "user"),
+    ("POST", "/drain", "admin"),
     ("GET", "/evals", "operator"),  # reports may quote threads of any user
     ("GET", "/evals/{name}", "operator"),
     ("GET", "/health", "public"),
+    ("GET", "/health/live", "public"),
+    ("GET", "/health/ready", "public"),
     ("GET", "/metrics", "operator"),
     ("GET", "/openapi.json", "user"),
     ("POST", "/replay", "user"),

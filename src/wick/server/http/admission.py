@@ -9,7 +9,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 STARTS_PER_ITERATION = 8  # requests that start in one iteration of the event loop
-EXEMPT_PATHS = ("/health",)
+EXEMPT_PATHS = ("/health", "/health/live", "/health/ready")
 
 
 class AdmissionMiddleware:

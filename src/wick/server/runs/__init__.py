@@ -127,7 +127,7 @@ class QueuedRun:
     def unfinished_error(self) -> ApiError:
         """Return the error for a client that waited for a run that has not ended."""
         if self.runs.stopping:
-            return _stopping_error()
+            return still_open_error(self.info, "this server stops, and another one or the next start resumes it")
         stall = self.runs.find_stall(self.info)
         return still_open_error(self.info, STALLED if stall is not None else OPEN)
 

