@@ -11,6 +11,8 @@ FIELDS = {
     "agent_id": "the id of the agent",
     "agents": "the agents",
     "Health.agents": "the number of agents",
+    "Health.live": "the kind of the live plane: `local`, `postgres` or `nats`",
+    "Health.live_connected": "`false` while the live plane is disconnected; streams follow the log then",
     "allow": "rules that allow a tool use",
     "allowed": "the user's answer; null without one",
     "answered_at": "when it was answered, in seconds since 1970",

@@ -767,6 +767,8 @@ class Health(ResponseModel):
 
     status: Literal["ok"] = "ok"
     agents: int
+    live: Literal["local", "postgres", "nats"] = "local"
+    live_connected: bool = True
 
 
 class UsageTotals(ResponseModel):

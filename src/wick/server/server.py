@@ -66,6 +66,10 @@ class ServerOptions(TypedDict, total=False):
     allow_system_messages: bool
     store: str
     store_schema: str
+    live: str
+    live_credentials: str | os.PathLike[str] | None
+    live_ca: str | os.PathLike[str] | None
+    live_cluster: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     static: str | os.PathLike[str] | None

@@ -89,7 +89,7 @@ async def test_anonymous_requests_are_refused_without_public_access(here: InProc
 
 async def test_health_reveals_nothing_private(here: InProcessServer) -> None:
     async with here.client("") as nobody, nobody.get("/health") as answer:
-        assert await answer.json() == {"status": "ok", "agents": 1}
+        assert await answer.json() == {"status": "ok", "agents": 1, "live": "local", "live_connected": True}
 
 
 async def test_a_role_is_needed(here: InProcessServer) -> None:

@@ -2093,6 +2093,17 @@ export interface components {
             status?: "ok";
             /** Agents */
             agents: number;
+            /**
+             * Live
+             * @default local
+             * @enum {string}
+             */
+            live?: "local" | "postgres" | "nats";
+            /**
+             * Live Connected
+             * @default true
+             */
+            live_connected?: boolean;
         };
         /**
          * HookChange

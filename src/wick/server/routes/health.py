@@ -14,4 +14,5 @@ router = APIRouter(tags=["server"])
 async def health(wick: Wick) -> Health:
     """Check the server: a 503 if its database is damaged or cannot be read."""
     wick.check_health()
-    return Health(agents=wick.agent_count())
+    live = wick.live
+    return Health(agents=wick.agent_count(), live=wick.settings.live_kind, live_connected=not live.problem)
