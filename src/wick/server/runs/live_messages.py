@@ -153,7 +153,7 @@ def decode_event(data: dict[str, Any], run: str) -> Event | None:
     if kind is None:
         return None
     try:
-        event = kind.adapter.validate_python({key: value for key, value in data.items() if key != "event"}, strict=True)
+        event = kind.adapter.validate_python({key: value for key, value in data.items() if key != "event"})
     except ValidationError:
         return None
     return None if isinstance(event, LOGGED_EVENTS) and event.run_id == run else event
