@@ -207,7 +207,7 @@ class RunFeed:
 
     def _leave(self) -> None:
         """Let the readers follow the log: no server performs the run, or it cannot be reached."""
-        self._early = []
+        self._early, self._fence = [], 0
         if self._at != inf:
             self._at, self._is_resync = inf, False
             self._message.close()
@@ -230,6 +230,7 @@ class RunFeed:
         if batch.fence == self._fence and batch.number <= self._number:
             return
         if batch.fence > self._fence or batch.number > self._number + 1 or batch.is_lost:
+            self._fence = batch.fence  # an older lease holder does not reply any more
             self._rejoin([batch])
             return
         self._number = batch.number
