@@ -284,6 +284,16 @@ UNHEARD_RUNS = 3  # failed starts until a message is no longer an input of the n
 STALLED_SECONDS = 60.0  # that clients wait for a run while its store is unavailable
 HEARTBEAT_SECONDS = 15.0  # between two heartbeats of an idle stream
 
+# the live plane between servers
+LIVE_BYTES = 900_000  # of one message; a NATS server accepts 1 MB by default
+LIVE_OUTBOX_BYTES = 8_000_000  # of messages that wait to be sent; further ones are dropped
+LIVE_START_SECONDS = 2.0  # that a starting server waits for the connection
+LIVE_RECONNECT_SECONDS = (0.1, 2.0)  # first and longest pause before a reconnect
+LIVE_INTEREST_SECONDS = 10.0  # for which a run is published after a server has asked for it
+LIVE_REFRESH_SECONDS = 3.0  # after which a server with readers asks again
+LIVE_REPLY_SECONDS = 1.0  # for the reply of the server that performs a run
+LIVE_LATE_SECONDS = 0.3  # by which the log may be ahead of the live frames, before a reader follows the log
+
 # images and files in messages of clients
 MEDIA_CHARS = 14_000_000  # ten megabytes in base64
 MEDIA_URL_CHARS = 10_000

@@ -107,6 +107,7 @@ LAZY = {
     "wick.server.agents.workspaces": {"wick"},  # containers, where there are any
     "wick.server.routes.slides": {"wick"},  # creates them
     "wick.server.service": {"wick"},  # stored in Postgres
+    "wick.server.live.selection": {"wick"},  # the live plane of the settings
     "wick.server.auth.tokens": {"wick"},  # other authenticators, if configured
     "wick.capabilities.mcp.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved

@@ -68,6 +68,10 @@ class ServerOptions(TypedDict, total=False):
     store: str
     store_schema: str
     capacity: int
+    live: str
+    live_credentials: str | os.PathLike[str] | None
+    live_ca: str | os.PathLike[str] | None
+    live_cluster: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     static: str | os.PathLike[str] | None

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 from wick._internal.worker_threads import run_in_thread
@@ -25,6 +26,7 @@ from wick.server.auth.tickets import Tickets
 from wick.server.auth.tokens import TokenVerifier
 from wick.server.auth.users import Users
 from wick.server.errors import ApiError
+from wick.server.live.selection import open_live
 from wick.server.ops.event_bus import EventBus
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.process_stats import LoopMonitor
@@ -47,6 +49,8 @@ from wick.stores.sqlite import Sqlite
 from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")
+
+CLUSTER = "cluster"  # kind of records
 
 
 class Service:
@@ -74,6 +78,7 @@ class Service:
         self.store = cast(Store, RedactingStore(open_store(settings), self.secrets))
         self.thread_loader = ThreadLoader(self.store)
         self.authenticator = Authenticator(verifier, BrowserSessions(self.records, clock), self.tickets)
+        self.live = open_live(settings)
         self.bus = EventBus()
         self.usage = UsageLedger(self.records)
         self.registry = AgentRegistry(settings, self.records, self.store, self.bus, self.secrets)
@@ -81,7 +86,7 @@ class Service:
             self.registry.register_tool(tool)
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
             self.registry.register_agent(id, agent)
-        self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
+        self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics, self.live)
         self.runs.executor.capacity = settings.capacity
         self._recovery = RunRecovery(self.runs)
         self._expiry = ThreadExpiry(self.runs.threads, settings.retention.threads)
@@ -90,6 +95,7 @@ class Service:
         self._started = False
         self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
+        self.metrics.live_connected.set_function(lambda: float(not self.live.problem))
         self.metrics.instances.set_function(self.registry.count_instances)
         self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
 
@@ -118,6 +124,8 @@ class Service:
                     lines += await run_in_thread(lambda: describe_protection(backend.protection), "finding a sandbox")
         elif any(template.has_auto_model for template in await self.registry.list_templates(LOCAL_USER)):
             lines.append(("model", await run_in_thread(describe_auto, "finding a model")))
+        if self.live.is_shared:
+            lines.append(("live", f"{self.live.name}: {self.live.problem or 'connected'}"))
         problems = await self.registry.find_problems(LOCAL_USER)
         return lines + [
             ("trouble", f"the agent {id!r} cannot be used: {problem}")
@@ -151,6 +159,9 @@ class Service:
         """
         for place in (self.store, self.records):
             await check_store(place)
+        if self.live.is_shared:
+            await self.live.start(self.settings.live_cluster or await load_cluster_name(self.records))
+            self.bus.connect(self.live)
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
             await join(
@@ -193,6 +204,7 @@ class Service:
         self.loop_monitor.stop()
         await self.terminals.close_all()
         await self.registry.stop()
+        await self.live.close()
         await self.authenticator.verifier.close()
         if (leave := getattr(self.store, "leave", None)) is not None:
             await leave()
@@ -226,6 +238,12 @@ async def check_store(place: Any) -> None:
         if error.code not in ("locked", "full", "read_only"):
             raise
         logger.warning("the server starts, and waits for its database: %s", error)
+
+
+async def load_cluster_name(records: Records) -> str:
+    """Return the name that the servers of one database share. The first server creates it."""
+    await records.put(CLUSTER, "", "name", {"name": token_hex(8)}, new=True)
+    return str((await records.get(CLUSTER, "", "name") or {}).get("name", ""))
 
 
 def open_records(settings: Settings) -> Records:

@@ -24,8 +24,10 @@ ENVIRONMENT = {
     "WICK_DATA": "data",
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
+    "WICK_LIVE": "live",
 }
 MEMORY = "memory"  # value of `store`
+LIVE_SCHEMES = ("nats://", "tls://")  # of addresses in `live`
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FILE = "server.yaml"  # in the data folder
@@ -102,6 +104,13 @@ class Settings(_SettingsModel):
     store: str = Field(default="sqlite", repr=False)  # sqlite, memory, or postgresql://…
     store_schema: str = "wick"  # the schema in Postgres
     capacity: int = Field(default=0, ge=0)  # runs at once on this server; 0 for no limit. Others wait, or run elsewhere
+    # how servers reach each other: nats://…, postgres or local; with Postgres as the store, postgres is the default
+    live: str = Field(default="", repr=False)
+    live_credentials: Path | None = None  # a file with NATS credentials, or with an nkey
+    live_ca: Path | None = None  # the certificates of the authority that signed the one of NATS
+    live_cluster: str = Field(
+        default="", pattern=r"^[A-Za-z0-9_-]{0,60}$"
+    )  # a name; servers with the same one are peers
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
     static: Path | None = None  # a folder of pages, in place of the web interface
@@ -117,6 +126,13 @@ class Settings(_SettingsModel):
     @property
     def on_postgres(self) -> bool:
         return self.store.startswith(("postgres://", "postgresql://", "host="))
+
+    @property
+    def live_kind(self) -> Literal["local", "postgres", "nats"]:
+        """The kind of the live plane."""
+        if self.live.startswith(LIVE_SCHEMES):
+            return "nats"
+        return "postgres" if self.on_postgres and self.live != "local" else "local"
 
     @property
     def has_provider(self) -> bool:
@@ -144,7 +160,21 @@ class Settings(_SettingsModel):
                 raise ConfigError(f"store is {known}, not {given!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
+        self._check_live()
         return self
+
+    def _check_live(self) -> None:
+        known = self.live in ("", "local", "postgres")
+        if not known and not all(url.strip().startswith(LIVE_SCHEMES) for url in self.live.split(",")):
+            given = f"{scheme}://…" if (scheme := find_scheme(self.live)) else self.live  # may contain a password
+            raise ConfigError(f"live is an address nats://… or tls://…, `postgres` or `local`, not {given!r}")
+        if self.live == "postgres" and not self.on_postgres:
+            raise ConfigError("live: postgres needs Postgres as the store; set store to its address, or remove live")
+        if self.live_kind == "nats" and self.store in ("sqlite", MEMORY):
+            raise ConfigError(
+                f"live connects the servers of one store, and a server with the store {self.store} is alone; set store "
+                "to postgresql://…, or remove live"
+            )
 
 
 def is_loopback(host: str) -> bool:

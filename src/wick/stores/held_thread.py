@@ -272,6 +272,10 @@ class HeldThread:
         self.renew_at = self._loop.time() + seconds / 3
         LeaseRenewals.of(store).add(self)
 
+    def expect_inbox(self) -> None:
+        """Read the inbox at the next step, although the watch of the store has not reported an item."""
+        self._inbox.is_stale = True
+
     def has_consumed(self, position: int) -> bool:
         """Return True if the inbox item at a position is in the log."""
         return position in self._consumed

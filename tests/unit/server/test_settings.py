@@ -100,3 +100,27 @@ def test_hosts_are_those_of_this_machine_and_those_that_are_named(tmp_path: Path
 
 def test_a_program_can_set_every_file_setting() -> None:
     assert ServerOptions.__annotations__.keys() == Settings.model_fields.keys()
+
+
+def test_the_live_plane_follows_the_store(tmp_path: Path) -> None:
+    database = "postgresql://db/wick"
+    assert load(tmp_path).live_kind == "local"
+    assert load(tmp_path, store=database).live_kind == "postgres"
+    assert load(tmp_path, store=database, live="local").live_kind == "local"
+    several = load(tmp_path, store=database, environment={"WICK_LIVE": "nats://ada:secret@one:4222, tls://two"})
+    assert several.live_kind == "nats" and "secret" not in repr(several)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"live": "nats://host"}, "a server with the store sqlite is alone"),
+        ({"live": "postgres"}, "needs Postgres as the store"),
+        ({"live": "redis://ada:secret@host", "store": "postgresql://db/wick"}, "not 'redis://…'"),
+        ({"live": "nats://a,http://b", "store": "postgresql://db/wick"}, "live is an address nats://"),
+        ({"live_cluster": "a.b"}, "live_cluster"),
+    ],
+)
+def test_wrong_live_planes_are_refused(tmp_path: Path, given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, **given)

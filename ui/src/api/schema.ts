@@ -2621,6 +2621,10 @@ export interface components {
             filesystem?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /** Snapshots */
+            snapshots?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
             /** Skills */
             skills?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];

@@ -60,6 +60,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "mcp": {"mcp": "mcp", "jsonschema": "jsonschema"},
     "local": {"xllamacpp": "xllamacpp"},
     "postgres": {"psycopg": "psycopg", "psycopg-pool": "psycopg_pool"},
+    "nats": {"nats-py": "nats"},
     "prices": {"genai-prices": "genai_prices"},
     "vertex": {"pyjwt": "jwt"},
     "slides": {"python-pptx": "pptx"},
@@ -74,6 +75,7 @@ EXTRA_PURPOSES = {
     "mcp": "tools of MCP servers",
     "local": "local GGUF models",
     "postgres": "threads in Postgres",
+    "nats": "the live plane of several servers over NATS",
     "prices": "prices of models",
     "vertex": "keys of Google's service accounts",
     "slides": "PowerPoint export of slides",
@@ -119,6 +121,7 @@ def iter_checks(
             yield "the models", lambda: ask_models(model)
         yield "the data folder", lambda: check_data_folder(data)
         yield "the port", lambda: check_port(data, port)
+        yield "the live plane", lambda: check_live(data)
 
 
 # -- packages and programs ------------------------------------------------------------------------------------------
@@ -394,3 +397,34 @@ def check_port(data: str | None, port: int | None) -> Iterator[Check]:
         yield Check("server", "port", "missing", says, "another program may be using it; try wick serve --port 8001")
     else:
         yield Check("server", "port", "ok", f"{host}:{port_number} is free")
+
+
+def check_live(data: str | None) -> Iterator[Check]:
+    """Check that the live plane of the settings is reachable, if it is NATS."""
+    folder = Path(data) if data else data_folder()
+    configured = (folder / "server.yaml").is_file() or "WICK_LIVE" in os.environ
+    if not configured or _missing_packages(EXTRAS["server"]):
+        return
+    try:
+        if (check := asyncio.run(_connect_live(data))) is not None:
+            yield check
+    except WickError as error:
+        yield Check("server", "live plane", "wrong", str(error), "fix `live` in the settings")
+
+
+async def _connect_live(data: str | None) -> Check | None:
+    from wick.server.live.selection import open_live
+    from wick.server.settings import load_settings  # slow to import
+
+    settings = load_settings({"data": data})
+    if settings.live_kind != "nats":
+        return None
+    live = open_live(settings)
+    await live.start("doctor")
+    try:
+        if not live.problem:
+            return Check("server", "live plane", "ok", "NATS is connected")
+        do = "start NATS, or fix `live`; until then streams of runs on other servers lack deltas"
+        return Check("server", "live plane", "missing", to_one_line(f"NATS is disconnected: {live.problem}", 300), do)
+    finally:
+        await live.close()

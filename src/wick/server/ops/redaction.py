@@ -49,8 +49,10 @@ def known_secrets(settings: Settings, local: str, environment: Mapping[str, str]
 def named_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the secrets that an operator chose, each with the name of its setting or variable."""
     yield "token", settings.token
-    if "://" in settings.store:
-        yield "store", unquote(urlsplit(settings.store).password or "")
+    for name, address in (("store", settings.store), *(("live", url) for url in settings.live.split(","))):
+        if "://" in address:
+            parts = urlsplit(address.strip())
+            yield name, unquote(parts.password or (parts.username or "" if name == "live" else ""))
     yield from named_variables(environment)
 
 

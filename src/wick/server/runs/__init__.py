@@ -26,7 +26,7 @@ from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.api.types import RunStatus
 from wick.capabilities.sessions import Choice, Sessions
-from wick.constants import STALLED_SECONDS
+from wick.constants import LIVE_REPLY_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, InvalidArgs, StoreError
 from wick.messages import Message
 from wick.operations import Result
@@ -35,6 +35,7 @@ from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError, not_found
+from wick.server.live import LiveConnection
 from wick.server.media import check_media
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
@@ -43,6 +44,7 @@ from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor
 from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
 from wick.server.runs.hub import RunHub
+from wick.server.runs.live_messages import HolderRequest, encode_message, holder_subject
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
@@ -153,11 +155,13 @@ class Runs:
         usage: UsageLedger,
         limits: QuotaLimiter,
         metrics: Metrics,
+        live: LiveConnection | None = None,
     ) -> None:
         self.store, self.records, self.registry, self.limits = store, records, registry, limits
-        self.sessions, self.followers = Sessions(store), RunFollowers(store, records, metrics)
+        self.live = live if live is not None and live.is_shared else None  # None if there are no other servers
+        self.sessions, self.followers = Sessions(store), RunFollowers(store, records, metrics, self.live)
         self.threads = UserThreads(store, limits)
-        self.executor = RunExecutor(store, records, registry, usage, metrics, self.followers.board)
+        self.executor = RunExecutor(store, records, registry, usage, metrics, self.followers.board, self.live)
         self.stopping = False
 
     # -- sending messages ---------------------------------------------------------------------------------------------
@@ -253,6 +257,7 @@ class Runs:
                 position = head.queued
             else:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
+                self._notify_inbox(head)
             last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
             created = None if lease is None else replace(head, leased=False)
@@ -272,6 +277,12 @@ class Runs:
                 if self.executor.find(user.id, head.id) is None:  # the run was not started
                     await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
+
+    def _notify_inbox(self, head: Summary) -> None:
+        """Tell the server that performs the run of a thread to read its inbox."""
+        if self.live is not None and head.run and self.executor.find(head.owner, head.id) is None:
+            request = HolderRequest(action="read_inbox", owner=head.owner)
+            self.live.publish(holder_subject(head.run), encode_message(request))
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
 
@@ -450,13 +461,21 @@ class Runs:
         self.executor.cancelling.add((user.id, id))  # prevents a resume if the next step fails
         if not await self._cancel_pending(info):
             self.executor.cancelling.discard((user.id, id))
-            await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
+            await self._request_cancel(user.id, id)
             watching = self.store.watch(info.owner, info.thread)
             with suppress(TimeoutError):  # wait briefly until another server has cancelled it
                 async with asyncio.timeout(NOTICE_SECONDS), closing_stream(watching) as news:
                     async for _ in news:
                         if (await self.store.head(info.owner, info.thread)).run != info.id:
+                            await self.records.delete(CANCEL, user.id, id)
                             return
+
+    async def _request_cancel(self, owner: str, run: str) -> None:
+        """Ask another server to cancel a run: by a record, which a server that resumes the run finds, and a message."""
+        await self.records.put(CANCEL, owner, run, {}, until=time() + CANCEL_SECONDS)
+        if self.live is not None:
+            request = encode_message(HolderRequest(action="cancel", owner=owner))
+            await self.live.request(holder_subject(run), request, LIVE_REPLY_SECONDS)
 
     async def _cancel_pending(self, info: RunInfo) -> bool:
         """Cancel a run that no server performs; return False if one does."""
@@ -488,6 +507,7 @@ class Runs:
         if args is not None and asked is not None and choice != "deny":
             await self._check_args(user, head, asked, args)
         await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
+        self._notify_inbox(head)
         if "agent" not in head.meta:
             return  # a thread of the command line: its lease holder resumes it
         if choice == "allow_always" and asked is not None:
@@ -532,7 +552,7 @@ class Runs:
             self.executor.cancel(mine)
             await asyncio.wait((mine.task,))
         elif head.run and head.leased:
-            await self.records.put(CANCEL, user.id, head.run, {}, until=time() + CANCEL_SECONDS)
+            await self._request_cancel(user.id, head.run)
         await self.threads.delete(user, thread)
 
     async def stop(self, grace: float) -> None:
@@ -540,6 +560,7 @@ class Runs:
         self.stopping = True
         await self.executor.stop(grace)
         self.followers.board.close()
+        await self.followers.feeds.close()
 
 
 def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:

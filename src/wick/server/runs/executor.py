@@ -24,14 +24,16 @@ from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.templates import EVERYONE
 from wick.server.auth.identity import User
 from wick.server.errors import DAMAGED
+from wick.server.live import LivePlane
 from wick.server.ops.metrics import OTHER, Metrics
 from wick.server.ops.redaction import RedactingEmitter, redact_entry
 from wick.server.records import Records
 from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
+from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import hold, release_lease
+from wick.stores.held_thread import HeldThread, hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
@@ -85,9 +87,10 @@ class RunExecutor:
         usage: UsageLedger,
         metrics: Metrics,
         board: HubDirectory,
+        live: LivePlane | None = None,
     ) -> None:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
-        self.metrics, self.board = metrics, board
+        self.metrics, self.board, self.live = metrics, board, live
         self.running: dict[tuple[str, str], ActiveRun] = {}
         self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
@@ -142,6 +145,16 @@ class RunExecutor:
         if running is not None and running.run is run:
             running.lease_held = True
             self.board.publish(run.user, running.hub)
+            held = run.thread.writer
+            if self.live is not None and isinstance(held, HeldThread):
+                running.hub.outlet = LiveOutlet(
+                    self.live,
+                    running.hub,
+                    run.user,
+                    held.lease.fence,
+                    cancel=partial(self.cancel, running),
+                    read_inbox=held.expect_inbox,
+                )
 
     async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
         """Perform a run to its end. The outcome is recorded first, then sent to readers once."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from math import inf
 from time import monotonic
 
@@ -14,10 +14,12 @@ from wick.constants import HEARTBEAT_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError, public_text
 from wick.events import Failed, Resync
 from wick.protocols import News, Store
+from wick.server.live import LivePlane
 from wick.server.ops.metrics import Metrics
 from wick.server.records import Records
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
 from wick.server.runs.hub import RunHub, StreamReader
+from wick.server.runs.live_feed import FeedReader, RunFeeds
 from wick.server.runs.record import KIND, RunInfo
 
 logger = logging.getLogger("wick.server")
@@ -34,7 +36,7 @@ class HubDirectory:
         self.closed = False
         self._hubs: dict[tuple[str, str], RunHub] = {}
         self._expected: dict[tuple[str, str], RunHub] = {}  # hubs of runs whose lease is not acquired yet
-        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
+        self._waiting: dict[tuple[str, str], set[Callable[[], None]]] = {}  # functions that wake followers
 
     def expect(self, owner: str, hub: RunHub) -> None:
         """Announce a run that is about to start here. Readers follow the log until its lease is acquired."""
@@ -49,15 +51,17 @@ class HubDirectory:
         """Switch the readers of a run to its hub, after its lease is acquired."""
         self._expected.pop((owner, hub.thread.id), None)
         self._hubs[owner, hub.thread.id] = hub
-        for waiting in self._waiting.get((owner, hub.thread.id), ()):
-            waiting.set()
+        self._wake(owner, hub)
 
     def remove(self, owner: str, hub: RunHub) -> None:
         for hubs in (self._hubs, self._expected):
             if hubs.get((owner, hub.thread.id)) is hub:
                 del hubs[owner, hub.thread.id]
-        for waiting in self._waiting.get((owner, hub.thread.id), ()):
-            waiting.set()  # an expected run does not start
+        self._wake(owner, hub)  # an expected run does not start
+
+    def _wake(self, owner: str, hub: RunHub) -> None:
+        for wake in self._waiting.get((owner, hub.thread.id), ()):
+            wake()
 
     def find(self, info: RunInfo) -> RunHub | None:
         hub = self._hubs.get((info.owner, info.thread))
@@ -65,46 +69,54 @@ class HubDirectory:
 
     async def wait_published(self, info: RunInfo, seconds: float) -> RunHub | None:
         """Return the hub of a run. If the run is about to start here, wait until it holds its lease."""
-        key, waiting = (info.owner, info.thread), asyncio.Event()
+        waiting = asyncio.Event()
         if self.closed or not self.is_expected(info):
             return self.find(info)
-        self._waiting.setdefault(key, set()).add(waiting)
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(waiting.wait(), seconds)
-        finally:
-            self._remove_waiting(key, waiting)
+        with self._waken(info, waiting.set), suppress(TimeoutError):
+            await asyncio.wait_for(waiting.wait(), seconds)
         return self.find(info)
 
-    def _remove_waiting(self, key: tuple[str, str], waiting: asyncio.Event) -> None:
-        self._waiting[key].discard(waiting)
-        if not self._waiting[key]:
-            del self._waiting[key]
+    @contextmanager
+    def _waken(self, info: RunInfo, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` when a run of a thread starts here, or an expected one does not."""
+        key = info.owner, info.thread
+        self._waiting.setdefault(key, set()).add(wake)
+        try:
+            yield
+        finally:
+            self._waiting[key].discard(wake)
+            if not self._waiting[key]:
+                del self._waiting[key]
 
     def close(self) -> None:
         """Wake all waiting followers: the server stops."""
         self.closed = True
-        for events in self._waiting.values():
-            for waiting in events:
-                waiting.set()
+        for waiting in self._waiting.values():
+            for wake in waiting:
+                wake()
 
-    async def wait_change(self, info: RunInfo, news: asyncio.Future[News], seconds: float) -> None:
-        """Wait until a thread has changed, a run of it starts here, or the time has passed."""
-        key, waiting = (info.owner, info.thread), asyncio.Event()
-        self._waiting.setdefault(key, set()).add(waiting)
-        begins = asyncio.ensure_future(waiting.wait())
-        try:
-            await asyncio.wait((news, begins), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            begins.cancel()
-            self._remove_waiting(key, waiting)
+    async def wait_change(self, info: RunInfo, reader: StreamReader, seconds: float) -> None:
+        """Wait until a reader is woken, a run of the thread starts here, or about this time has passed."""
+        if self.find(info) is not None or self.closed:
+            return
+        with self._waken(info, reader.wake):
+            await reader.wait(seconds)
 
 
 class RunFollowers:
     """Follows runs on behalf of the clients of one server."""
 
-    def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = HEARTBEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        records: Records,
+        metrics: Metrics,
+        live: LivePlane | None = None,
+        *,
+        beat: float = HEARTBEAT_SECONDS,
+    ) -> None:
         self.store, self.records, self.metrics, self.beat, self.board = store, records, metrics, beat, HubDirectory()
+        self.feeds = RunFeeds(live)
         self.readers = 0
         metrics.streams_open.set_function(lambda: self.readers)
 
@@ -127,6 +139,7 @@ class RunFollowers:
                         return
         finally:
             self.readers -= 1
+            reader.close()
 
     async def _read_sources(self, info: RunInfo, reader: StreamReader) -> Batches:
         """Yield frames from the hub while the run is performed here, else from the log.
@@ -159,31 +172,35 @@ class RunFollowers:
                 return
 
     async def _follow_log(self, info: RunInfo, reader: StreamReader) -> Batches:
-        """Yield frames from the log until the run has ended or is performed here."""
+        """Yield frames from the log until the run has ended or is performed here.
+
+        While another server performs the run and can be reached, its transient frames come between those of the log.
+        """
         position, watching = _LogPosition(info), self.store.watch(info.owner, info.thread)
+        feed = self.feeds.join(info, reader.wake)
         news: asyncio.Future[News] | None = None
         try:
             while self.board.find(info) is None:
-                async for batch in self.store.read(info.owner, info.thread, after=position.at):
-                    frames: list[Frame] = []
-                    for row in batch:
-                        frames += position.builder.build_frames(row, reader.position)
-                        position.at = row["seq"]
-                    if frames:
-                        reader.advance(frames)
+                if position.bound == inf:
+                    async for frames in self._read_log(position, reader, inf):
                         yield frames
-                if (last := await self._final_frames(info, position, reader)) is not None:
-                    yield [*last]
-                    return
+                    if (last := await self._final_frames(info, position, reader)) is not None:
+                        yield [*last]
+                        return
                 if self.board.closed:
                     return
-                news = news or asyncio.ensure_future(anext(watching))
-                await self.board.wait_change(info, news, self.beat)
-                if news.done():
-                    news.result()
-                    news = None
-                else:
+                if news is None:
+                    news = asyncio.ensure_future(anext(watching))
+                    news.add_done_callback(lambda _: reader.wake())
+                if not feed and not news.done():
+                    await self.board.wait_change(info, reader, self.beat)
+                if not feed and not news.done():
                     yield []
+                async for frames in self._read_feed(feed, position, reader):
+                    yield frames
+                if news.done():
+                    feed.check_log(news.result().last)
+                    news = None
         except StopAsyncIteration:
             return  # the store is closing
         except StoreError as error:
@@ -191,10 +208,50 @@ class RunFollowers:
                 raise
             yield [transient_frame(Failed(info.id, thread_id=info.thread, code="not_found", message=str(error)))]
         finally:
+            feed.close()
             if news is not None:
                 await cancel_and_wait((news,))
             with suppress(StoreError):
                 await watching.aclose()  # type: ignore[attr-defined]
+
+    async def _read_log(self, position: _LogPosition, reader: StreamReader, bound: float) -> Batches:
+        """Yield the frames of new log entries, up to the entry `bound`."""
+        info = position.info
+        if bound <= position.at:
+            return
+        limit = None if bound == inf else int(bound) - position.at
+        async for batch in self.store.read(info.owner, info.thread, after=position.at, limit=limit):
+            frames: list[Frame] = []
+            for row in batch:
+                frames += position.builder.build_frames(row, reader.position)
+                position.at = row["seq"]
+            if frames:
+                reader.advance(frames)
+                yield frames
+
+    async def _read_feed(self, feed: FeedReader, position: _LogPosition, reader: StreamReader) -> Batches:
+        """Yield the queued live frames, each after the log entries before it."""
+        live: list[Frame] = []
+        for at, frame in feed.take():
+            position.bound = at
+            if at < position.at:  # the log was read further: a frame from before that is not sent
+                position.is_ahead = True
+                continue
+            if position.is_ahead:  # the open reply may continue: get it again from its beginning
+                position.is_ahead = False
+                if at < inf:
+                    feed.rejoin(resync=False)
+                    break
+            if position.at < at < inf:
+                if live:
+                    yield live
+                    live = []
+                async for frames in self._read_log(position, reader, at):
+                    yield frames
+            if frame is not None:
+                live.append(frame)
+        if live:
+            yield live
 
     async def _final_frames(self, info: RunInfo, position: _LogPosition, reader: StreamReader) -> list[Frame] | None:
         """Return the last frames of a finished run that the reader has not seen, or None if it has not ended."""
@@ -218,4 +275,6 @@ class _LogPosition:
     """The position up to which a log was turned into frames."""
 
     def __init__(self, info: RunInfo) -> None:
-        self.builder, self.at = FrameBuilder(info.thread, info.id), info.begin
+        self.info, self.builder, self.at = info, FrameBuilder(info.thread, info.id), info.begin
+        self.bound: float = inf  # place of the live frames, up to which the log is read
+        self.is_ahead = False  # live frames were dropped, since the log was read further

@@ -15,28 +15,20 @@ from typing import Any, Literal
 
 from wick.constants import READER_BYTES, READER_FRAMES, REPLAY_FRAMES
 from wick.events import (
-    ApprovalRequest,
-    ApprovalResponse,
-    ChatModelEnd,
-    ChatModelRestart,
-    ChatModelStart,
-    ChatModelStream,
     Done,
     Event,
     Failed,
     Resync,
-    StateChange,
-    ToolEnd,
-    ToolStart,
 )
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
+from wick.server.runs.live_messages import APPROVAL_EVENTS, LOGGED_EVENTS
+from wick.server.runs.live_outlet import LiveOutlet
+from wick.server.runs.open_message import OpenMessage
 from wick.server.runs.record import RunInfo
 from wick.stores.held_thread import HeldThread
 from wick.threads import Thread
 from wick.threads.state import Entry
 
-LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
-APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
 EntryRow = Mapping[str, Any]
 HubEnd = Literal["", "told", "elsewhere", "stopped"]  # running; ended; performed by another server; the server stops
 
@@ -123,8 +115,8 @@ class RunHub:
         self._over = asyncio.Event()
         self.keeper: HeldThread | None = None
         self._readers: set[StreamReader] = set()
-        self._open: list[str] | None = None  # pieces of the message that the model is writing
-        self._start: Event | None = None  # the start event of that message
+        self.message = OpenMessage()  # the message that the model is writing
+        self.outlet: LiveOutlet | None = None  # for readers at other servers
         self._last: Event | None = None
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
 
@@ -143,8 +135,11 @@ class RunHub:
             return
         if self.keeper is None or self.keeper.last_written > self._sent:
             self.flush()
-        if not self.end and self._track_event(event) and self._readers:
-            self._broadcast(transient_frame(event))
+        if not self.end and self._track_event(event):
+            if self._readers:
+                self._broadcast(transient_frame(event))
+            if self.outlet is not None:
+                self.outlet.send(event)
 
     def _track_event(self, event: Event) -> bool:
         """Update the message that the model is writing; return True if the event is sent as a transient frame.
@@ -155,23 +150,15 @@ class RunHub:
             return False
         if event.run_id != self.run:
             return True
-        if isinstance(event, LOGGED_EVENTS):
-            return False
-        if isinstance(event, ChatModelStart):
-            self._open, self._start = [], event
-        elif isinstance(event, ChatModelRestart):
-            if self._open is None:
-                return False
-            self._open = [event.content]
-        elif isinstance(event, ChatModelStream) and event.kind == "text" and self._open is not None:
-            self._open.append(event.delta)
-        return True
+        return not isinstance(event, LOGGED_EVENTS) and self.message.track(event)
 
     def flush(self) -> None:
         """Send the saved entries, up to the end of the run, which `finish` sends."""
-        saved = self._count_saved()
+        saved, before = self._count_saved(), self._sent
         while self._sent < saved and not self._is_final(self.thread.entries[self._sent]):
             self._send_next()
+        if self.outlet is not None and self._sent > before:
+            self.outlet.send(None)
 
     def set_keeper(self, keeper: object) -> None:
         """Set the held thread, which knows how many entries are saved."""
@@ -198,7 +185,7 @@ class RunHub:
         elif self._active and not self._finished:
             self._finished = self._is_final(entry)
             if entry.kind == "message" and entry.data.role == "assistant":
-                self._open = None
+                self.message.close()
         if self._readers:
             self._build_frames()
 
@@ -209,6 +196,11 @@ class RunHub:
             self._built += 1
             for frame in self._builder.build_frames(self._hide(entry.to_json())):
                 self._broadcast(frame)
+
+    @property
+    def sent(self) -> int:
+        """The number of log entries that readers were sent."""
+        return self._sent
 
     @property
     def has_started(self) -> bool:
@@ -239,6 +231,8 @@ class RunHub:
             self._ending = transient_frame(last) if pause is None else pause
             self._broadcast(self._ending)
         self.end = end
+        if self.outlet is not None:
+            self.outlet.close()
         self._over.set()
         for reader in self._readers:
             reader.wake()
@@ -293,8 +287,5 @@ class RunHub:
     def _attach(self, reader: StreamReader) -> None:
         """Attach a reader to live events, starting with the current message from its beginning."""
         self._readers.add(reader)
-        if self._open:
-            self._open = ["".join(self._open)]
-            reader.offer(transient_frame(ChatModelRestart(self.run, content=self._open[0])))
-        elif self._open is not None and self._start is not None:  # it was sent while the reader still followed the log
-            reader.offer(transient_frame(self._start))
+        if (event := self.message.joining_event(self.run)) is not None:
+            reader.offer(transient_frame(event))

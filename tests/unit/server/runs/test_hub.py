@@ -108,7 +108,7 @@ async def test_a_late_subscriber_gets_the_open_message() -> None:
     reading = asyncio.create_task(read_early())
     model.words.put_nowait("Hello ")
     model.words.put_nowait("wor")
-    while not going.hub._open or len(going.hub._open) < 2:
+    while going.hub.message.text != "Hello wor":
         await asyncio.sleep(0.001)
     joining = asyncio.create_task(heard(going.hub))
     await asyncio.sleep(0.01)
@@ -124,7 +124,7 @@ async def test_a_late_subscriber_gets_the_open_message() -> None:
 async def test_a_reader_that_joins_before_the_first_text_gets_the_start() -> None:
     model = Slow()
     going = Going(model)
-    while going.hub._open is None:
+    while not going.hub.message.is_open:
         await asyncio.sleep(0.001)
     joining = asyncio.create_task(heard(going.hub))
     await asyncio.sleep(0.01)
@@ -144,7 +144,7 @@ async def test_a_slow_subscriber_is_notified_and_gets_all_durable_events(monkeyp
         await anext(batches)  # joined
         for number in range(50):
             model.words.put_nowait(f"{number} ")
-        await _until(lambda: going.hub._open is not None and len(going.hub._open) >= 50)
+        await _until(lambda: (going.hub.message.text or "").endswith("49 "))
         async for batch in batches:
             found += batch
             if found and found[-1].event.event == "on_chat_model_restart":
