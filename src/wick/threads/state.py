@@ -124,14 +124,7 @@ def fold(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
     if (fold_data := _FOLDS.get(entry.kind)) is not None:
         fold_data(state, entry.data)
     elif entry.kind == "rewind":
-        to = entry.data["to"]
-        if type(to) is not int or not 0 <= to < entry.seq:
-            raise ValueError(f"there is no entry {to!r} to go back to")
-        earlier = fold_entries(state.thread, select_effective(log, to))
-        earlier.approvals.answers = {}  # an answer is valid only at its place in the log
-        state.messages[:], state.hashes = earlier.messages, []
-        state.compacted, state.values = earlier.compacted, earlier.values
-        state.calls, state.approvals, state.runs = earlier.calls, earlier.approvals, earlier.runs
+        _fold_rewind(state, entry, log)
 
 
 def fold_entries(thread: str, entries: Iterable[Entry], log: Sequence[Entry] = ()) -> ThreadState:
@@ -154,6 +147,18 @@ def select_effective(log: Sequence[Entry], at: int) -> list[Entry]:
             at -= 1
     effective.reverse()
     return effective
+
+
+def _fold_rewind(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
+    """Restore an earlier state, without its answers: an answer is valid only at its place in the log."""
+    to = entry.data["to"]
+    if type(to) is not int or not 0 <= to < entry.seq:
+        raise ValueError(f"there is no entry {to!r} to go back to")
+    earlier = fold_entries(state.thread, select_effective(log, to))
+    earlier.approvals.answers = {}
+    state.messages[:], state.hashes = earlier.messages, []
+    state.compacted, state.values = earlier.compacted, earlier.values
+    state.calls, state.approvals, state.runs = earlier.calls, earlier.approvals, earlier.runs
 
 
 def _fold_message(state: ThreadState, message: Message) -> None:
