@@ -75,7 +75,7 @@ INTERNAL = {  # members that only the engine uses; those of a base class also co
     "Message": "cache digest",
     "Messages": "view",
     "Subagent": "wanted own",
-    "Cassette": "holds_schema refuses",
+    "Cassette": "holds_schema unsupported_reason",
 }
 GROUPS = {
     "Agents": ["Agent", "Result", "Stream", "Limits", "Thread"],
