@@ -40,7 +40,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
 
 
 def test_every_flag_is_explained() -> None:
-    flags = [name for option in command.params if isinstance(option, click.Option) for name in option.opts]
+    flags = [
+        name
+        for option in command.params
+        if isinstance(option, click.Option) and not option.hidden
+        for name in option.opts
+    ]
     for flag in flags:
         assert f"`{flag}`" in SETTINGS, flag
 
