@@ -27,7 +27,7 @@ from wick._internal.frozen import digest
 from wick._internal.paths import data_folder
 from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
-from wick.decisions import Block
+from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.hooks import after, before
 from wick.operations import Run, ToolUse
@@ -41,6 +41,7 @@ from wick.workspace.snapshots.restore import RestoreReport
 from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE
 
 TAKEN, FAILED, RESTORED = "snapshot", "snapshot_failed", "files_restored"  # names of events
+MOVED = "workspace_restored"  # the event of a missing workspace that was restored
 CHANGING = ("shell", "write")  # kinds of tools that can change files of the workspace
 HISTORIES = 64  # open histories of workspaces in one process
 LISTED = 20  # paths in an event
@@ -101,6 +102,23 @@ class Snapshots(Capability):
             )
         folder = self._folder or str(data_folder() / "snapshots" / digest(os.fsencode(os.path.realpath(root)))[:24])
         return _open_history(folder, root, self.exclude)
+
+    # -- moving -------------------------------------------------------------------------------------------------------
+
+    @before(Run)
+    async def restore_missing(self, run: Run) -> Ask | None:
+        """Restore the files of a workspace that is missing; ask the user if that is not possible."""
+        if run.parent is not None:
+            return None
+        try:
+            restored = await run_in_thread(lambda: restore_missing_workspace(self.history, run.thread), "restore")
+        except BackendError as error:
+            if error.code == "unsupported":
+                return None
+            return Ask(f"The files of this workspace are missing: {error}. Continue in an empty folder?")
+        if restored is not None:
+            run.record(MOVED, restored=len(restored.restored), left=dict([*restored.left.items()][:LISTED]))
+        return None
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
@@ -232,6 +250,25 @@ class Snapshots(Capability):
             return "a subagent has tools of its own"
         is_own = str(getattr(tool.fn, "__module__", "")).startswith("wick.capabilities.")
         return "" if is_own else "it is code outside of the workspace"
+
+
+def restore_missing_workspace(history: SnapshotHistory, thread: Thread) -> RestoreReport | None:
+    """Restore the last snapshot of a workspace whose folder is missing, or new and empty.
+
+    Return None if the folder is there, or if neither the history nor the thread has a snapshot with files. Raise a
+    BackendError if the files cannot be restored: a run must not continue in an empty folder.
+    """
+    if os.path.isdir(history.root) and os.listdir(history.root):
+        return None
+    logged = [entry.data["data"] for entry in thread.entries if entry.kind == "event" and entry.data["name"] == TAKEN]
+    if not history.last():
+        if logged and logged[-1]["files"]:
+            raise BackendError(f"snapshot {str(logged[-1]['id'])[:12]} is not on this server", "not_found")
+        return None
+    id = history.find_missing()
+    if not id or not history.manifest(id).files:
+        return None
+    return history.restore_missing(id)
 
 
 @lru_cache(maxsize=HISTORIES)

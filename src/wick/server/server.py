@@ -68,6 +68,7 @@ class ServerOptions(TypedDict, total=False):
     store_schema: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
+    snapshots: str | os.PathLike[str] | None
     static: str | os.PathLike[str] | None
     grace: float
 

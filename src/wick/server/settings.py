@@ -103,6 +103,7 @@ class Settings(_SettingsModel):
     store_schema: str = "wick"  # the schema in Postgres
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
+    snapshots: Path | None = None  # the folder of snapshots, shared by several servers; by default in `data`
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     _file: Path | None = PrivateAttr(default=None)
