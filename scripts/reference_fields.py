@@ -6,6 +6,17 @@ A key is a name, or `Schema.name` where the name means something else in that sc
 from __future__ import annotations
 
 FIELDS = {
+    "FileDiff.diff": "the changed lines as a unified diff; empty for folders",
+    "entry": "the logged entry of the restoration; the entry before it undoes the undo",
+    "UndoReport.left": "paths that were left as they are, with the reason",
+    "not_undone": "tool uses whose effects stay",
+    "UndoReport.restored": "the restored paths",
+    "FileDiff.kind": "`created`, `deleted`, `changed` or `mode`",
+    "UndoPreview.changes": "the changes that an undo makes",
+    "UndoPreview.at": "when the snapshot was taken, in seconds since 1970",
+    "UndoPreview.seq": "the entry after which the files had this state",
+    "UndoReport.seq": "the entry after which the files had this state",
+    "OutsideToolUse.reason": "why its effects may not be undone",
     "action": "`stop` or `restart`",
     "agent": "the agent",
     "agent_id": "the id of the agent",

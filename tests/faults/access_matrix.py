@@ -57,6 +57,7 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/approvals/{id}"): {"choice": "deny"},
     ("POST", "/runs/{id}/cancel"): {},
     ("PATCH", "/threads/{id}"): {"title": "x"},
+    ("POST", "/threads/{id}/files/restore"): {"seq": 0},
     ("POST", "/threads/{id}/fork"): {},
     ("POST", "/threads/{id}/messages"): SAY,
     ("POST", "/threads/{id}/rewind"): {"to": 1},

@@ -818,3 +818,37 @@ class UsageReport(ResponseModel):
 
     rows: list[UsageRow]
     total: UsageTotals
+
+
+class FileDiff(ResponseModel):
+    """A change that an undo makes, with the changed lines as a unified diff."""
+
+    path: str
+    kind: Literal["created", "deleted", "changed", "mode"]
+    diff: str
+
+
+class OutsideToolUse(ResponseModel):
+    """A tool use whose effects an undo does not revert, and the reason."""
+
+    seq: int
+    tool: str
+    reason: str
+
+
+class UndoPreview(ResponseModel):
+    """The changes that restoring the files of a moment would make, and the tool uses that are not undone."""
+
+    seq: int
+    at: float
+    changes: list[FileDiff]
+    not_undone: list[OutsideToolUse]
+
+
+class UndoReport(ResponseModel):
+    """The paths that were restored, and those that were left as they are, with the reason."""
+
+    seq: int
+    entry: int
+    restored: list[str]
+    left: dict[str, str]

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.paths import data_folder
 from wick._internal.worker_threads import run_in_thread
 from wick.capability import Capability
-from wick.decisions import Block
+from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.hooks import after, before
 from wick.operations import Run, ToolUse
@@ -35,13 +35,16 @@ from wick.protocols import Backend
 from wick.threads import Thread
 from wick.threads.state import Entry
 from wick.tools import Tool
+from wick.workspace.os_errors import to_backend_error
 from wick.workspace.snapshots.compare import FileChange
 from wick.workspace.snapshots.history import Snapshot, SnapshotHistory
 from wick.workspace.snapshots.restore import RestoreReport
 from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE
 
+T = TypeVar("T")
+
 TAKEN, FAILED, RESTORED = "snapshot", "snapshot_failed", "files_restored"  # names of events
-CHANGING = ("shell", "write")  # kinds of tools that can change files of the workspace
+MOVED = "workspace_restored"  # the event of a missing workspace that was restored
 HISTORIES = 64  # open histories of workspaces in one process
 LISTED = 20  # paths in an event
 
@@ -102,12 +105,30 @@ class Snapshots(Capability):
         folder = self._folder or str(data_folder() / "snapshots" / digest(os.fsencode(os.path.realpath(root)))[:24])
         return _open_history(folder, root, self.exclude)
 
+    # -- moving -------------------------------------------------------------------------------------------------------
+
+    @before(Run)
+    async def restore_missing(self, run: Run) -> Ask | None:
+        """Restore the files of a workspace that is missing; ask the user if that is not possible."""
+        root = str(getattr(self.backend, "host_folder", ""))
+        if run.parent is not None or not root or not await run_in_thread(lambda: _is_empty(root), "snapshots"):
+            return None
+        try:
+            restored = await self._call_history(lambda: restore_missing_workspace(self.history, run.thread))
+        except BackendError as error:
+            if error.code != "not_found" and not _find_logged_files(run.thread):
+                return None  # nothing shows that there were files
+            return Ask(f"The files of this workspace are missing: {error}. Continue in an empty folder?")
+        if restored is not None:
+            run.record(MOVED, restored=len(restored.restored), left=dict([*restored.left.items()][:LISTED]))
+        return None
+
     # -- taking -------------------------------------------------------------------------------------------------------
 
     @before(ToolUse, priority=-inf)
     async def take_before(self, use: ToolUse) -> Block | None:
         """Take a snapshot before a tool that can change files."""
-        if use.tool is None or use.tool.read_only or use.tool.kind not in CHANGING:
+        if use.tool is None or not can_change_files(use.tool):
             return None
         state: _RunState = use.run.scratch.setdefault(self, _RunState())
         async with state.lock:  # a parallel tool waits for the snapshot, too
@@ -127,9 +148,8 @@ class Snapshots(Capability):
         if state is None or state.has_failed:
             return
         if not await self._record_snapshot(run, state, "end", ""):
-            history = self.history
-            await run_in_thread(history.save_index, "snapshot")
-            await run_in_thread(history.delete_old_daily, "snapshot")
+            await self._call_history(lambda: self.history.save_index())
+            await self._call_history(lambda: self.history.delete_old_daily())
 
     async def _record_snapshot(self, run: Run, state: _RunState, when: str, call: str) -> str:
         """Take a snapshot and log it; return the reason if there is none, which is logged once in a run."""
@@ -148,7 +168,14 @@ class Snapshots(Capability):
 
     async def take(self) -> Snapshot:
         """Take a snapshot of the workspace now; raise a BackendError if that is not possible."""
-        return await run_in_thread(lambda: self.history.take(), "snapshot")
+        return await self._call_history(lambda: self.history.take())
+
+    async def _call_history(self, work: Callable[[], T]) -> T:
+        """Run a function in a worker thread; raise a BackendError if the folder of snapshots cannot be used."""
+        try:
+            return await run_in_thread(work, "snapshots")
+        except OSError as error:
+            raise to_backend_error(error, self._folder or "the folder of snapshots") from error
 
     # -- undo ---------------------------------------------------------------------------------------------------------
 
@@ -188,7 +215,7 @@ class Snapshots(Capability):
     ) -> Sequence[tuple[FileChange, str]]:
         """Return the changes that `restore` would make, each with its changed lines. The files do not change."""
         _, id = self.find_snapshot(thread, seq)
-        return await run_in_thread(lambda: self.history.compare(id, paths), "diff")
+        return await self._call_history(lambda: self.history.compare(id, paths))
 
     async def restore(self, thread: Thread, seq: int, paths: Sequence[str] | None = None) -> RestoreReport:
         """Restore the files of the moment after the entry `seq`, or the selected paths, and log it.
@@ -198,7 +225,7 @@ class Snapshots(Capability):
         if thread.busy:
             raise BackendError(f"a run of thread {thread.id} is running; cancel it, then undo", "conflict")
         entry, id = self.find_snapshot(thread, seq)
-        before, report = await run_in_thread(lambda: self.history.restore(id, paths), "restore")
+        before, report = await self._call_history(lambda: self.history.restore(id, paths))
         left = dict([*report.left.items()][:LISTED])
         data = {"to": seq, "snapshot": entry.seq, "id": id, "before": before.id, "left": left}
         selected = {} if paths is None else {"paths": [*paths]}
@@ -230,8 +257,44 @@ class Snapshots(Capability):
             return "it uses the network"
         if tool.kind == "agent":
             return "a subagent has tools of its own"
-        is_own = str(getattr(tool.fn, "__module__", "")).startswith("wick.capabilities.")
-        return "" if is_own else "it is code outside of the workspace"
+        if tool.kind == "mcp":
+            return "an MCP server is outside of the workspace"
+        return "it is code outside of the workspace" if can_change_files(tool) else ""
+
+
+def can_change_files(tool: Tool) -> bool:
+    """Return True unless a tool only reads, only uses the network, or is one of wick without files, such as todos."""
+    if tool.read_only or tool.kind in ("read", "network"):
+        return False
+    return bool(tool.kind) or not str(getattr(tool.fn, "__module__", "")).startswith("wick.capabilities.")
+
+
+def restore_missing_workspace(history: SnapshotHistory, thread: Thread) -> RestoreReport | None:
+    """Restore the last snapshot of a workspace whose folder is missing, or new and empty.
+
+    Return None if the folder is there, or if neither the history nor the thread has a snapshot with files. Raise a
+    BackendError if the files cannot be restored: a run must not continue in an empty folder.
+    """
+    if not _is_empty(history.root):
+        return None
+    if not history.last():
+        if id := _find_logged_files(thread):
+            raise BackendError(f"snapshot {id[:12]} is not on this server", "not_found")
+        return None
+    id = history.find_missing()
+    if not id or not history.manifest(id).files:
+        return None
+    return history.restore_missing(id)
+
+
+def _is_empty(root: str) -> bool:
+    return not os.path.isdir(root) or not os.listdir(root)
+
+
+def _find_logged_files(thread: Thread) -> str:
+    """Return the id of the last snapshot in the log if it has files, or an empty text."""
+    logged = [entry.data["data"] for entry in thread.entries if entry.kind == "event" and entry.data["name"] == TAKEN]
+    return str(logged[-1]["id"]) if logged and logged[-1]["files"] else ""
 
 
 @lru_cache(maxsize=HISTORIES)

@@ -42,6 +42,7 @@ COMMANDS = {
     "serve": "Serve agents over HTTP, with a web interface.",
     "skills": "List the skills of an agent, and create one.",
     "threads": "List, show, fork, export and delete threads.",
+    "undo": "Undo the changes of files since a moment of a thread.",
 }
 
 

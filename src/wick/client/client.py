@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
 from typing import Any, Literal, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from wick.api.types import (
@@ -38,6 +38,8 @@ from wick.api.types import (
     ThreadInfo,
     ThreadPage,
     ThreadRun,
+    UndoPreview,
+    UndoReport,
     UsageReport,
 )
 from wick.client.connection import ServerConnection
@@ -158,6 +160,18 @@ class Client:
         """Reset a thread to its state after the entry `to`."""
         reply = await self._http.call("POST", f"/threads/{_quote_part(thread_id)}/rewind", json={"to": to})
         return ThreadDetail.model_validate(reply)
+
+    async def file_changes(self, thread_id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoPreview:
+        """Return the changes that restoring the files of the moment after an entry would make."""
+        query = urlencode([*([("seq", str(seq))] if seq is not None else []), *(("path", path) for path in paths)])
+        reply = await self._http.call("GET", f"/threads/{_quote_part(thread_id)}/files?{query}")
+        return UndoPreview.model_validate(reply)
+
+    async def restore_files(self, thread_id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoReport:
+        """Restore the files of the moment after an entry, by default before the last turn."""
+        body = {"seq": seq, "paths": [*paths]}
+        path = f"/threads/{_quote_part(thread_id)}/files/restore"
+        return UndoReport.model_validate(await self._http.call("POST", path, json=body))
 
     async def export(self, thread_id: str, format: Literal["json", "markdown"] = "json") -> str:
         """Return the log of a thread as JSON, or its messages as Markdown."""

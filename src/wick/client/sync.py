@@ -167,6 +167,8 @@ class SyncClient:
     delete_thread = _blocking(Client.delete_thread)
     fork = _blocking(Client.fork)
     rewind = _blocking(Client.rewind)
+    file_changes = _blocking(Client.file_changes)
+    restore_files = _blocking(Client.restore_files)
     export = _blocking(Client.export)
     thread_runs = _blocking(Client.thread_runs)
     replay = _blocking(Client.replay)

@@ -74,6 +74,7 @@ class ServerOptions(TypedDict, total=False):
     live_cluster: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
+    snapshots: str | os.PathLike[str] | None
     static: str | os.PathLike[str] | None
     grace: float
     drain_delay: float

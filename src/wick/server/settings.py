@@ -113,6 +113,7 @@ class Settings(_SettingsModel):
     )  # a name; servers with the same one are peers
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
+    snapshots: Path | None = None  # the folder of snapshots, shared by several servers; by default in `data`
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works

@@ -134,6 +134,39 @@ def test_commands_without_a_sandbox_may_leave_the_machine(snapshots: Snapshots, 
     assert "network" in snapshots.list_outside_uses(thread, 0, shell)[0].reason
 
 
+async def test_a_folder_of_snapshots_that_cannot_be_used_is_reported(backend: Local, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = await run_agent(Snapshots(backend, folder=tmp_path / "file" / "snapshots"), write("a", "1"), "done")
+    (failed,) = events(result.thread, FAILED)
+    assert "is not a folder" in str(failed["reason"])
+    assert result.text == "done"
+
+
+async def test_a_workspace_that_is_missing_is_restored_and_an_emptied_one_is_not(
+    tmp_path: Path, snapshots: Snapshots, backend: Local
+) -> None:
+    thread = (await run_agent(snapshots, write("a", "1"), "done")).thread
+    (Path(backend.workdir) / "a").unlink()
+    await run_agent(snapshots, "still empty", thread=thread)
+    assert os.listdir(backend.workdir) == []
+    other = Local(tmp_path / "other", sandbox="none")
+    await run_agent(Snapshots(other, folder=tmp_path / "snapshots"), "restored", thread=thread)
+    assert os.listdir(other.workdir) == ["a"]
+    await other.stop()
+
+
+async def test_a_run_asks_before_it_continues_in_an_empty_folder(
+    tmp_path: Path, snapshots: Snapshots, backend: Local
+) -> None:
+    thread = (await run_agent(snapshots, write("a", "1"), "done")).thread
+    other = Local(tmp_path / "other", sandbox="none")
+    result = await run_agent(Snapshots(other, folder=tmp_path / "elsewhere"), thread=thread)
+    assert result.outcome == "stopped"  # no user can answer the question
+    assert "is not on this server" in result.reason
+    assert os.listdir(other.workdir) == []
+    await other.stop()
+
+
 def test_options_are_checked(backend: Local) -> None:
     with pytest.raises(ConfigError, match="needs a backend"):
         Snapshots(Local)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ export type SkillList = Schemas["SkillList"];
 export type AvailableTool = Schemas["AvailableTool"];
 export type Trace = Schemas["RunTrace"];
 export type Reasons = Schemas["CallReasons"];
+export type UndoPreview = Schemas["UndoPreview"];
 export type UsageReport = Schemas["UsageReport"];
 export type UsageRow = Schemas["UsageRow"];
 export type Permissions = Schemas["PermissionsInfo"];
@@ -83,6 +84,10 @@ export const threads = {
       body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) },
     }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
+  fileChanges: (id: string, seq: number) =>
+    call<UndoPreview>("GET", buildPath`/threads/${id}/files` + buildQuery({ seq })),
+  restoreFiles: (id: string, seq: number, paths: string[]) =>
+    call<Schemas["UndoReport"]>("POST", buildPath`/threads/${id}/files/restore`, { body: { seq, paths } }),
   say: (id: string, messages: MessageIn[], key: string) =>
     call<Schemas["QueuedMessage"]>("POST", buildPath`/threads/${id}/messages`, {
       body: { messages },

@@ -965,6 +965,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/threads/{id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Preview
+         * @description Return the changes that restoring the files of a moment would make. No file changes.
+         */
+        get: operations["preview_threads__id__files_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{id}/files/list": {
         parameters: {
             query?: never;
@@ -1099,6 +1119,26 @@ export interface paths {
          * @description Export a slides document to a PowerPoint file, with native tables and charts.
          */
         post: operations["export_slides_agents__id__slides_export_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/threads/{id}/files/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore
+         * @description Restore the files of a moment. A snapshot is taken first, so that this can be undone.
+         */
+        post: operations["restore_threads__id__files_restore_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2058,6 +2098,21 @@ export interface components {
             truncated: boolean;
         };
         /**
+         * FileDiff
+         * @description A change that an undo makes, with the changed lines as a unified diff.
+         */
+        FileDiff: {
+            /** Path */
+            path: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "created" | "deleted" | "changed" | "mode";
+            /** Diff */
+            diff: string;
+        };
+        /**
          * FileEntry
          * @description One entry of a folder.
          */
@@ -2103,6 +2158,22 @@ export interface components {
             path: string;
         };
         /**
+         * FileRestore
+         * @description The moment and the paths to restore. Without an entry, the files before the last turn.
+         */
+        FileRestore: {
+            /**
+             * Seq
+             * @description restore the files of the moment after this entry
+             */
+            seq?: number | null;
+            /**
+             * Paths
+             * @description files and folders to restore; empty for all
+             */
+            paths?: string[];
+        };
+        /**
          * FileWrite
          * @description A file to write. An existing file is replaced.
          */
@@ -2146,6 +2217,12 @@ export interface components {
              * @default
              */
             agent_id?: string;
+            /**
+             * Files
+             * @description also restore the files of that moment; see `POST /threads/{id}/files/restore`
+             * @default false
+             */
+            files?: boolean;
         };
         /**
          * Grant
@@ -2746,6 +2823,18 @@ export interface components {
             guards: components["schemas"]["HookRing"][];
         };
         /**
+         * OutsideToolUse
+         * @description A tool use whose effects an undo does not revert, and the reason.
+         */
+        OutsideToolUse: {
+            /** Seq */
+            seq: number;
+            /** Tool */
+            tool: string;
+            /** Reason */
+            reason: string;
+        };
+        /**
          * PermissionsInfo
          * @description The permissions of an agent; `mode` applies if no rule matches, and is null for an agent without permissions.
          */
@@ -2855,6 +2944,12 @@ export interface components {
         Rewind: {
             /** To */
             to: number;
+            /**
+             * Files
+             * @description also restore the files of that moment; see `POST /threads/{id}/files/restore`
+             * @default false
+             */
+            files?: boolean;
         };
         /**
          * RuleInfo
@@ -3610,6 +3705,36 @@ export interface components {
              * @default []
              */
             children?: components["schemas"]["TraceSpan"][];
+        };
+        /**
+         * UndoPreview
+         * @description The changes that restoring the files of a moment would make, and the tool uses that are not undone.
+         */
+        UndoPreview: {
+            /** Seq */
+            seq: number;
+            /** At */
+            at: number;
+            /** Changes */
+            changes: components["schemas"]["FileDiff"][];
+            /** Not Undone */
+            not_undone: components["schemas"]["OutsideToolUse"][];
+        };
+        /**
+         * UndoReport
+         * @description The paths that were restored, and those that were left as they are, with the reason.
+         */
+        UndoReport: {
+            /** Seq */
+            seq: number;
+            /** Entry */
+            entry: number;
+            /** Restored */
+            restored: string[];
+            /** Left */
+            left: {
+                [key: string]: string;
+            };
         };
         /**
          * UnreadMessage
@@ -5983,6 +6108,51 @@ export interface operations {
             };
         };
     };
+    preview_threads__id__files_get: {
+        parameters: {
+            query?: {
+                /** @description an entry; without one, the moment before the last turn */
+                seq?: number | null;
+                /** @description a file or folder; repeat it for several */
+                path?: string[];
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UndoPreview"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_files_agents__id__files_list_get: {
         parameters: {
             query?: {
@@ -6283,6 +6453,50 @@ export interface operations {
                 };
                 content: {
                     "application/vnd.openxmlformats-officedocument.presentationml.presentation": string;
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    restore_threads__id__files_restore_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FileRestore"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UndoReport"];
                 };
             };
             /** @description The request was refused; see the error. */

@@ -13,6 +13,7 @@ import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
 import { splitSettled } from "./blocks";
 import { CallCard } from "./CallCard";
+import { UndoFiles } from "./UndoFiles";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
@@ -39,11 +40,18 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
 
 function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
+  const thread = useApp((state) => state.thread);
+  const hasSnapshots = useApp((state) =>
+    Boolean(state.agents.find((one) => one.agent_id === state.agent)?.hooks.includes("snapshots")),
+  );
+  const [undoing, setUndoing] = useState(false);
   return (
     <div className={styles.actions}>
       <Action icon="pen" name="Edit" off={running} act={edit} />
       <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
       <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
+      {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
+      {undoing && <UndoFiles thread={thread} seq={said.seq} close={() => setUndoing(false)} />}
       <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
       <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
     </div>

@@ -65,3 +65,14 @@ function shortenContext(all: Line[], around: number): Line[] {
   }
   return made;
 }
+
+/** The lines of a unified diff, without its head. */
+export function readUnified(text: string): Line[] {
+  const kinds: Record<string, Line["kind"]> = { "-": "gone", "+": "new", " ": "same" };
+  return splitLines(text)
+    .filter((line) => !/^(---|\+\+\+) [ab]\//.test(line))
+    .map((line) => {
+      const kind = kinds[line[0] ?? ""];
+      return kind ? { kind, text: line.slice(1) } : { kind: "skipped", text: line };
+    });
+}

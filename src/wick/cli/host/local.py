@@ -32,7 +32,10 @@ from wick.api.types import (
     OperationRings,
     ReplayReport,
     SkillList,
+    UndoPreview,
+    UndoReport,
 )
+from wick.api.undo import preview_undo, undo_files
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
@@ -50,6 +53,7 @@ from wick.hook_programs.trust import format_trust_command
 from wick.hooks import Hook
 from wick.protocols import Backend, Summary
 from wick.replay import replay
+from wick.stores.held_thread import hold
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
@@ -262,6 +266,26 @@ class LocalHost(LocalThreads):
         where = str(head.meta.get("folder", self.folder))
         if head.run and where != str(self.folder):  # its approvals would be applied in this folder
             raise ConfigError(f"thread {head.id} has an unfinished run in {where}; use --folder {where}")
+
+    async def preview_undo(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoPreview:
+        agent = await self._find_undo_agent(id)
+        return await preview_undo(agent, await self.sessions.load(id), seq, paths)
+
+    async def undo_files(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoReport:
+        agent, thread = await self._find_undo_agent(id), Thread(id)
+        async with hold(self.store, LOCAL, thread, wait=False):
+            return await undo_files(agent, thread, seq, paths)
+
+    async def _find_undo_agent(self, id: str) -> Agent:
+        """Return the agent of a thread; raise if its files are in another folder or on a server."""
+        head = await self.store.head(LOCAL, id)
+        if "agent" in head.meta:
+            raise ConfigError(f"thread {id} belongs to a server; use --server URL")
+        where = str(head.meta.get("folder", self.folder))
+        if where != str(self.folder):
+            raise ConfigError(f"the files of thread {id} are in {where}; use --folder {where}")
+        self._select_agent_of(head)
+        return self._current_agent()
 
     async def delete_if_empty(self, thread: str) -> None:
         """Delete a thread without entries, left by a run that could not start."""

@@ -25,6 +25,8 @@ from wick.api.types import (
     SkillList,
     ThreadDetail,
     ThreadInfo,
+    UndoPreview,
+    UndoReport,
 )
 from wick.events import Event
 from wick.hooks import Hook
@@ -125,6 +127,12 @@ class AgentHost(Protocol):
     async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
 
     async def delete_thread(self, id: str) -> None: ...
+
+    async def preview_undo(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoPreview:
+        """Return the changes of an undo to the moment after an entry; before the last turn by default."""
+
+    async def undo_files(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoReport:
+        """Restore the files of that moment."""
 
     # questions
 

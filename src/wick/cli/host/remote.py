@@ -17,6 +17,8 @@ from wick.api.types import (
     SkillList,
     ThreadDetail,
     ThreadInfo,
+    UndoPreview,
+    UndoReport,
 )
 from wick.cli.host.protocol import RunOutcome
 from wick.client import Client, RunStream, ServerError
@@ -156,6 +158,12 @@ class RemoteHost:
 
     async def delete_thread(self, id: str) -> None:
         await self.client.delete_thread(id)
+
+    async def preview_undo(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoPreview:
+        return await self.client.file_changes(id, seq, paths)
+
+    async def undo_files(self, id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoReport:
+        return await self.client.restore_files(id, seq, paths)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

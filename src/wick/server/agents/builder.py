@@ -150,6 +150,9 @@ class AgentBuilder:
             if key not in self._budgets:
                 self._budgets[key] = Budget(**budget)
             given["budget"] = self._budgets[key]
+        if snapshots := config.options.get("snapshots"):
+            folder = str(self.workspaces.snapshot_folder(instance.user_id, template.id))
+            known = {**known, "snapshots": {"folder": folder, **({} if snapshots is True else snapshots)}}
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )

@@ -80,8 +80,11 @@ class AgentRegistry:
             (settings.file, "the server's settings"),
             (None if not jwks or jwks.startswith("https://") else Path(jwks), "the keys of sign-ins"),
             (page_folder(settings.static), "the page of the server"),
+            (settings.snapshots, "the snapshots of the server"),
         )
-        self.workspaces = Workspaces(settings.data, records, named_files, settings.config, settings.quotas)
+        self.workspaces = Workspaces(
+            settings.data, records, named_files, settings.config, settings.quotas, settings.snapshots
+        )
         self.toolbox = ToolRegistry(records)
         self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets))
         self._code_templates: dict[str, AgentTemplate] = {}

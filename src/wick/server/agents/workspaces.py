@@ -64,9 +64,11 @@ class Workspaces:
         private: ProcessFiles | None = None,
         config: Path | None = None,
         quotas: Quotas | None = None,
+        snapshots: Path | None = None,
     ) -> None:
         self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
+        self._snapshots = (snapshots or data / "snapshots").absolute()
         self._private = private_files(self.data) if private is None else private
         self.named_files = ProcessFiles()  # files that the templates name
         self.server = self.realm = ""
@@ -103,6 +105,10 @@ class Workspaces:
     def folder(self, user: str, agent: str) -> Path:
         """Return the workspace folder of a user's agent on the host."""
         return self.data / "workspaces" / user / agent
+
+    def snapshot_folder(self, user: str, agent: str) -> Path:
+        """Return the folder of the snapshots of a workspace."""
+        return self._snapshots / user / agent
 
     def backend_options(self, template: AgentTemplate, overrides: Overrides, user: str) -> dict[str, Any] | None:
         """Return the backend options of a user's agent, or None if it has no workspace."""
@@ -155,8 +161,8 @@ class Workspaces:
 
     async def delete_files(self, template: AgentTemplate, user: str) -> None:
         """Delete the files of a user's agent: its folder, and the volume of its container."""
-        folder = self.folder(user, template.id)
-        await run_in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
+        for folder in (self.folder(user, template.id), self.snapshot_folder(user, template.id)):
+            await run_in_thread(lambda folder=folder: rmtree(folder, ignore_errors=True), "delete")  # type: ignore[misc]
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
                 engine = (await run_in_thread(_import_docker, "containers")).Engine(row.data["engine"])

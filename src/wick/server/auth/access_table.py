@@ -80,6 +80,8 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("PATCH", "/threads/{id}", "user"),
     ("GET", "/threads/{id}/calls/{call_id}/why", "user"),
     ("GET", "/threads/{id}/export", "user"),
+    ("GET", "/threads/{id}/files", "user"),
+    ("POST", "/threads/{id}/files/restore", "user"),
     ("POST", "/threads/{id}/fork", "user"),
     ("POST", "/threads/{id}/messages", "user"),
     ("POST", "/threads/{id}/rewind", "user"),

@@ -30,6 +30,7 @@ from wick.server.routes import (
     threads,
     tools,
     trace,
+    undo,
     usage,
     why,
 )
@@ -62,6 +63,7 @@ ROUTERS: tuple[APIRouter, ...] = tuple(
         threads,
         tools,
         trace,
+        undo,
         usage,
         why,
     )

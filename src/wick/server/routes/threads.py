@@ -20,6 +20,7 @@ from wick.server.errors import ApiError
 from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
+from wick.server.routes.undo import restore_files
 from wick.server.schemas import (
     OWN_META,
     MessageRequest,
@@ -49,12 +50,18 @@ class Fork(StrictModel):
     at: int | None = Field(None, ge=0, le=2**53)
     title: str = Field("", max_length=500)
     agent_id: str = Field("", max_length=200, description="the agent that continues it; that of the thread by default")
+    files: bool = Field(
+        False, description="also restore the files of that moment; see `POST /threads/{id}/files/restore`"
+    )
 
 
 class Rewind(StrictModel):
     """The entry to which a thread is rewound."""
 
     to: int = Field(ge=0, le=2**53)
+    files: bool = Field(
+        False, description="also restore the files of that moment; see `POST /threads/{id}/files/restore`"
+    )
 
 
 @router.get("")
@@ -127,12 +134,16 @@ async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadInfo:
     """Fork a thread: copy it up to an entry."""
     if body.agent_id:
         await wick.registry.get_agent(caller, body.agent_id)
+    if body.files and body.at is not None:
+        await restore_files(wick, caller, id, body.at, [])
     return make_thread_info(await wick.runs.fork(caller, id, body.at, body.title, body.agent_id))
 
 
 @router.post("/{id}/rewind", response_model=ThreadDetail)
 async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Request) -> Response:
     """Rewind a thread to its state after an entry. Later entries stay in the log, but are not part of the thread."""
+    if body.files:
+        await restore_files(wick, caller, id, body.to, [])
     await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
     return await one(id, caller, wick, request)
 

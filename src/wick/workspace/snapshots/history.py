@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,7 @@ from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE, ScanIndex, ScanResult
 from wick.workspace.snapshots.trees import Manifest, iterate_blobs, load_manifest
 
 DAY = 86_400.0
+PLACE = "user.wick.place"  # an extended attribute of a workspace folder, lost when the folder is deleted
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,20 @@ class SnapshotHistory:
                 file.write(row)
                 file.flush()
                 os.fsync(file.fileno())
+        if self._read_file("place").decode("utf-8", "replace") != (place := self.identify_root(create=True)):
+            self._write_file("place", place.encode())
         return taken
+
+    def identify_root(self, *, create: bool = False) -> str:
+        """Return a text that identifies the workspace folder, and not another one at the same path."""
+        with suppress(OSError, AttributeError):  # without extended attributes
+            return os.getxattr(self.root, PLACE).decode("utf-8", "replace")
+        info, token = os.stat(self.root), token_hex(16)
+        if create:
+            with suppress(OSError, AttributeError):
+                os.setxattr(self.root, PLACE, token.encode())
+                return token
+        return f"{platform.node()} {info.st_dev} {info.st_ino}"
 
     def _scan(self, root: RootedFolder) -> ScanResult:
         generation = self._read_generation()
@@ -141,6 +156,12 @@ class SnapshotHistory:
             report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, current, wanted, paths))
             return before, report
 
+    def find_missing(self) -> str:
+        """Return the last snapshot if the root folder is another one than then, and empty; or an empty text."""
+        place = self._read_file("place").decode("utf-8", "replace")
+        is_missing = not os.path.isdir(self.root) or (not os.listdir(self.root) and self.identify_root() != place)
+        return self.last() if is_missing else ""
+
     def restore_missing(self, id: str) -> RestoreReport:
         """Restore a snapshot into the root folder, which must be missing or empty."""
         os.makedirs(self.root, exist_ok=True)
@@ -148,7 +169,9 @@ class SnapshotHistory:
             if os.listdir(root.fd):
                 raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
             wanted, scanned = load_manifest(self.blobs, id), self._scan(root)
-            return restore_changes(root, self.blobs, compare_snapshots(self.blobs, scanned.manifest, wanted))
+            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, scanned.manifest, wanted))
+            self._take(root)
+            return report
 
     def last(self) -> str:
         """Return the id of the last snapshot, or an empty text."""
