@@ -245,6 +245,62 @@ async def test_without_nats_streams_follow_the_log(cluster: Cluster) -> None:
     assert found[-1]["data"]["data"]["text"] == "Again"
 
 
+class Held:
+    """A model that says a word, and ends its reply when the test allows it."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self.can_end = asyncio.Event()
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        yield TextDelta("Hello")
+        await self.can_end.wait()
+        yield Finish()
+
+
+@pytest.mark.parametrize("live", ["nats", "postgres", "local"])
+async def test_clients_see_runs_that_two_servers_race_for(tmp_path: Path, live: str) -> None:
+    """Both servers start each run. With a live plane, no run ends before its client has seen its first word."""
+    model, total = Held(), 8
+    with run_nats() as nats:
+        options = {"store": "postgres", "store_schema": postgres_server().schema(), "grace": 0.0}
+        options |= {"agents": {"held": Agent(model, name="held")}, "live": nats.url if live == "nats" else live}
+        async with (
+            host_server(tmp_path / "a", **options) as first,
+            host_server(tmp_path / "b", **options) as second,
+            open_client(first) as here,
+        ):
+            runs = [server.service.runs for server in (first, second)]
+            start = runs[0].executor.start
+
+            def race(user: Any, info: Any, *more: Any) -> None:
+                runs[1].executor.start(user, info, runs[1]._start_next_run)
+                asyncio.get_running_loop().call_later(int(info.thread[3:]) / 400, start, user, info, *more)
+
+            runs[0].executor.start = race  # type: ignore[method-assign]
+            user = (await get_json(here, "/auth/me"))["id"]
+
+            async def follow(number: int) -> list[dict[str, Any]]:
+                await runs[0].store.create(user, f"th_{number}", meta={"agent": "held"})
+                found: list[dict[str, Any]] = []
+                message = user_message("Go.", f"th_{number}")
+                async with here.post("/agents/held/stream", json=message) as response:
+                    if live != "local":
+                        await read_until(response, found, "Hello")
+                        seen.append(number)
+                        if len(seen) == total:
+                            model.can_end.set()
+                    return found + await read_events(response)
+
+            seen: list[int] = []
+            if live == "local":
+                asyncio.get_running_loop().call_later(1, model.can_end.set)
+            streams = await asyncio.gather(*map(follow, range(total)))
+    assert all(frames[-1]["data"]["data"]["text"] == "Hello" for frames in streams)
+    assert all(list_ids(frames) for frames in streams)
+
+
 async def _has_problem(server: InProcessServer) -> bool:
     return bool(server.service.live.problem)
 

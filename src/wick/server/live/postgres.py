@@ -103,6 +103,7 @@ class PostgresLive:
         self._filled.set()
 
     async def _send_outbox(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        await connection.execute("SET synchronous_commit TO off")  # a NOTIFY needs no sync of the disk
         self._report_connected("outbox")
         while True:
             await self._filled.wait()

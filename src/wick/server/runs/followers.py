@@ -25,6 +25,7 @@ from wick.server.runs.record import KIND, RunInfo
 logger = logging.getLogger("wick.server")
 
 FOLLOW_PAUSE = 0.5  # seconds between two attempts to read a log
+EXPECT_SECONDS = 0.1  # for a run that starts here to acquire its lease; another server may have it
 
 Batches = AsyncGenerator[list[Frame], None]
 
@@ -149,7 +150,7 @@ class RunFollowers:
         """
         give_up = inf
         while True:
-            hub = await self.board.wait_published(info, FOLLOW_PAUSE)  # saves reading a log that is still empty
+            hub = await self.board.wait_published(info, EXPECT_SECONDS)  # saves reading a log that is still empty
             source = self._follow_log(info, reader) if hub is None else hub.stream(reader, self.beat)
             try:
                 async with aclosing(source) as batches:

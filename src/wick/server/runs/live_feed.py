@@ -110,6 +110,7 @@ class RunFeed:
         self._at: float = inf  # place of the last frame; infinite without a lease holder
         self._early: list[LiveBatch] | None = []  # received before the snapshot; None while the feed is joined
         self._is_resync = False  # readers have missed frames
+        self._is_closed = False
         self._log_end = self._late_end = 0  # the last entry of the log: as readers know it, and at the last check
         self._refresh_now = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -129,6 +130,7 @@ class RunFeed:
 
     async def close(self) -> None:
         """Unsubscribe. The lease holder stops to publish when nobody asks again."""
+        self._is_closed = True  # `wait_for` of Python 3.11 may swallow the cancellation
         self._unsubscribe()
         if self._timer is not None:
             self._timer.cancel()
@@ -162,7 +164,7 @@ class RunFeed:
 
     async def _refresh(self) -> None:
         """Ask the lease holder for the state of the run again and again. The reply also shows that it is alive."""
-        while True:
+        while not self._is_closed:
             self._refresh_now.clear()
             if self._early is not None:
                 self._early = []  # the snapshot contains those that arrived before the request
@@ -177,8 +179,10 @@ class RunFeed:
                 await self._await_batches(snapshot.number)
             if self._late_end > self._at:  # the reply is from a server that has lost the lease
                 self._leave()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._refresh_now.wait(), LIVE_REFRESH_SECONDS)
+            if not self._is_closed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LIVE_REFRESH_SECONDS):
+                        await self._refresh_now.wait()
 
     async def _await_batches(self, number: int) -> None:
         """Wait for batches that were sent before a reply. If they do not arrive, they are lost."""

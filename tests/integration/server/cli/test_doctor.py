@@ -17,6 +17,7 @@ import pytest
 
 from cli.command import COMMAND, ROOT, CommandResult
 from cli.forked_command import ForkedWick
+from nats_server import run_nats
 from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
@@ -246,6 +247,19 @@ def test_a_port_that_is_taken(wick: ForkedWick) -> None:
         taken.listen()
         row = told(wick("doctor", "--json", "--port", str(taken.getsockname()[1])))["port"]
     assert row["state"] == "missing" and "wick serve --port" in row["do"]
+
+
+def test_the_live_plane(wick: ForkedWick) -> None:
+    def check(live: str) -> dict[str, Any]:
+        wick.write("data/server.yaml", f"store: postgresql://nowhere/wick\nlive: {live}\n")
+        return told(wick("doctor", "--json", "--data", "data", "--port", free_port()))
+
+    with run_nats() as nats:
+        assert check(nats.url)["live plane"]["state"] == "ok"
+        nats.kill()
+        row = check(f"nats://ada:secret-password@127.0.0.1:{nats.port}")["live plane"]
+    assert row["state"] == "missing" and "start NATS" in row["do"] and "secret" not in json.dumps(row)
+    assert "live plane" not in check("postgres")
 
 
 def test_bad_input_is_a_sentence(wick: ForkedWick) -> None:
