@@ -26,7 +26,7 @@ from wick.server.auth.access_table import ACCESS
 
 PEOPLE = ("ada",) * 15 + ("bob", "olga", "olga", "root", "")
 # Admin requests there are obeyed, including programs and addresses; others are refused.
-OBEYED = ("/agents/", "/agents/{id}/hooks", "/replay")
+OBEYED = ("/agents/", "/agents/{id}/hooks", "/replay", "/drain")
 METHODS = (
     "GET",
     "POST",

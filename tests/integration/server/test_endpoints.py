@@ -21,6 +21,8 @@ TOOL = {
 # endpoint, method, body, status: in the order in which they are done
 TABLE: list[tuple[str, str, Any, int]] = [
     ("/health", "GET", None, 200),
+    ("/health/live", "GET", None, 200),
+    ("/health/ready", "GET", None, 200),
     ("/agents/", "GET", None, 200),
     ("/agents", "GET", None, 200),
     ("/agents/", "POST", {"agent_id": "one", "model": "demo", "backend": "local"}, 201),

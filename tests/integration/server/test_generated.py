@@ -14,9 +14,9 @@ from server_process import TOKENS, run_server
 EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
 PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# A stream that lasts as long as its reader; and the switch to an engine, without which all later
-# next is a 503, as it should be.
-LEFT_OUT = r"^/agents/(events|\{id\}/backend)$"
+# A stream that lasts as long as its reader; the switch to an engine, and draining: after them all later requests are a
+# 503, as they should be.
+LEFT_OUT = r"^(/agents/(events|\{id\}/backend)|/drain)$"
 SECONDS = 3_000 if os.environ.get("WICK_FULL") else 110
 NO_DICE = "--s" + "eed"  # the same requests every time
 

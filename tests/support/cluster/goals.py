@@ -69,6 +69,11 @@ def percentile(values: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
 
+def show_progress(event: str) -> None:
+    """Print an event with its time."""
+    print(f"  {time.strftime('%H:%M:%S')} {event}", flush=True)
+
+
 @asynccontextmanager
 async def loaded_cluster(
     options: Options, count: int, script: RunScript, *, by_proxy: bool = False, agent: Mapping[str, Any] | None = None
@@ -78,6 +83,7 @@ async def loaded_cluster(
         options.folder, count, source=options.source, share=options.share, settings=options.settings, agent=agent
     )
     await cluster.start()
+    show_progress(f"{count} servers are ready")
     turns: Iterator[str] = cycle([machine.url for machine in cluster.machines])
     load = Load((lambda: cluster.proxy_url) if by_proxy else (lambda: next(turns)), script)
     try:
@@ -89,6 +95,7 @@ async def loaded_cluster(
 async def finish_load(cluster: Cluster, load: Load) -> list[Figure]:
     """Wait for the runs of a load, and return the figures of its tally."""
     await load.finish(END_SECONDS)
+    show_progress(f"{len(load.runs)} runs were started, {len(load.open_runs)} of them have no end")
     return tally_figures(await tally_load(load, cluster.read_lines("ledger"), cluster.machines[0].url))
 
 
@@ -114,7 +121,8 @@ async def measure_failover(options: Options) -> list[Figure]:
             others = [shares[machine.address] for machine in cluster.machines if machine is not victim]
             moved += sum(others)
             uneven.append(100 * (max(others) - min(others)) / max(1, sum(others)))
-            print(f"  round {number + 1}: {len(affected)} runs moved to {others}, p99 {percentile(delays, 0.99):.1f} s")
+            p99 = percentile(delays, 0.99)
+            show_progress(f"round {number + 1}: {len(affected)} runs moved, {others}, p99 {p99:.1f} s")
             victim.start()
             await victim.wait_ready()
             cluster.limit_cpus()
@@ -303,16 +311,22 @@ async def measure_all_faults(options: Options) -> list[Figure]:
         load.start(options.runs)
         await asyncio.sleep(3)
         moved = 0
-        for victim in cluster.machines[: options.rounds]:
+        victims = cluster.machines[: options.rounds]
+        for victim in victims:
             moved += len(runs_of(cluster, load, victim))
             victim.kill()
             victim.start()
+        show_progress(f"{len(victims)} servers are killed")
+        for victim in victims:
             await victim.wait_ready()
         await stop_postgres(options.seconds)(cluster)
+        show_progress("Postgres was away")
         await cut_off_server(options.seconds)(cluster)
         await asyncio.sleep(2)
+        show_progress("a server was cut off")
         before = sum(load.failures.values())
         await restart_all(cluster)
+        show_progress("all servers are restarted")
         failed = sum(load.failures.values()) - before
         figures = await finish_load(cluster, load)
         missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
