@@ -10,6 +10,7 @@ import builtins
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from math import inf
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -28,15 +29,19 @@ from wick.stores.postgres_queries import (
     EXPIRE,
     FIRST_EXPIRY,
     HOLDER,
+    INBOX,
     NOW,
+    RELEASE,
     RENEW_ALL,
     SUMMARY,
     copy_thread,
     create_thread,
     explain_failed_append,
+    fetch_inbox,
     fetch_rows,
     find_thread,
     hit_from_row,
+    inbox_from_columns,
     read_batch,
     summary_from_row,
     update_inbox_and_questions,
@@ -46,7 +51,7 @@ from wick.stores.watchers import follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
 LEAVE_SECONDS = 5.0
-MILESTONES = ("run_start", "run_end", "asked", "answered", "rewind")  # entries that all watches are notified of at once
+MILESTONES = ("asked", "answered", "rewind")  # entries that all watches are notified of at once
 
 
 class Postgres:
@@ -70,7 +75,7 @@ class Postgres:
 
     @property
     def _notifier(self) -> ThreadNotifier:
-        return self._pools.get_current()[0].notifier
+        return self._pools.get_notifier()
 
     async def check(self) -> None:
         """Connect, bring the schema up to date, and check that each table can be read; a StoreError if not."""
@@ -140,8 +145,8 @@ class Postgres:
             "UPDATE threads SET title = coalesce(%s, title), meta = coalesce(%s, meta) WHERE owner = %s AND id = %s "
             f"RETURNING {SUMMARY}"
         )
+        rows.check_names(owner, id)
         async with self._pools.connection(writes=True) as connection:
-            await find_thread(connection, owner, id, "key")
             for row in await fetch_rows(connection, query, (named, about, owner, id)):
                 return summary_from_row(row)
         raise rows.not_found_error(id)
@@ -225,7 +230,10 @@ class Postgres:
                     await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
             if not done:
                 return await explain_failed_append(connection, owner, id, prepared, expect, fence)
-        is_milestone = any(entry["kind"] in MILESTONES for entry in entries)
+        is_milestone = any(
+            entry["kind"] in MILESTONES or (entry["kind"] == "run_start" and entry["data"].get("resumed"))
+            for entry in entries
+        )
         self._notifier.report_append((owner, id), News(prepared.last, done[0][1]), is_milestone)
         return prepared.last
 
@@ -233,12 +241,11 @@ class Postgres:
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.check_number("where to begin", after), limit
-        async with self._pools.connection(writes=False) as connection:
-            (key,) = await find_thread(connection, owner, id, "key")
-        while left is None or left > 0:
+        key, last = None, inf
+        while done < last and (left is None or left > 0):
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             async with self._pools.connection(writes=False) as connection:
-                found = await read_batch(connection, id, key, done, most)
+                key, last, found = await read_batch(connection, owner, id, key, done, most)
             if not found:
                 return
             yield found
@@ -266,7 +273,8 @@ class Postgres:
         about, bodies = rows.encode_new_thread(owner, id, new)
         query = (
             f"UPDATE threads SET fence = nextval('fences'), holder = %s, until = {NOW} + %s "
-            f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until, {SUMMARY}"
+            f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') "
+            f"RETURNING fence, until, {INBOX}, {SUMMARY}"
         )
         async with (
             self._pools.connection(writes=True) as connection,
@@ -276,12 +284,15 @@ class Postgres:
                 await create_thread(connection, owner, id, "", about)
             for body in bodies:
                 await self._enqueue_item(connection, owner, id, "message", body)
-            other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
-            ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
-            for fence, until, *row in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
-                head = summary_from_row(row)
+            rows.check_names(owner, id)
+            found, other, left = await fetch_rows(connection, query, (holder, seconds, owner, id, "")), "", 0.0
+            if not found:
+                other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
+                if not rows.is_live_holder(other):  # its lease can be taken over at once
+                    found = await fetch_rows(connection, query, (holder, seconds, owner, id, other))
+            for fence, until, *row in found:
                 self._notifier.add_lease((owner, id))
-                return Lease(fence, holder, until, head, None if head.queued else ())
+                return Lease(fence, holder, until, summary_from_row(row[5:]), inbox_from_columns(id, row[:5]))
         raise rows.held_error(id, other or "another process", left)
 
     async def claim(
@@ -333,10 +344,11 @@ class Postgres:
             f"UPDATE threads SET until = {NOW} + %s WHERE owner = %s AND id = %s AND fence = %s AND holder <> '' "
             "RETURNING holder, until"
         )
+        rows.check_names(owner, id)
         async with self._pools.connection(writes=True) as connection:
-            await find_thread(connection, owner, id, "key")
             for holder, until in await fetch_rows(connection, query, given):
                 return Lease(fence, holder, until)
+            await find_thread(connection, owner, id, "key")
         raise rows.fenced_error(id)
 
     async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> builtins.list[Lease | None]:
@@ -353,15 +365,14 @@ class Postgres:
         return [renewed.get(lease) for lease in leases]
 
     async def release(self, owner: str, id: str, fence: int) -> Summary:
-        given = (owner, id, rows.check_number("a fence", fence))
+        given = {"owner": owner, "id": id, "fence": rows.check_number("a fence", fence)}
+        rows.check_names(owner, id)
         async with self._pools.connection(writes=True) as connection:
-            await find_thread(connection, owner, id, "key")
-            await connection.execute(
-                "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
-            )
-            head = summary_from_row(await find_thread(connection, owner, id, SUMMARY))
+            found = await fetch_rows(connection, RELEASE, given)
         self._notifier.remove_lease((owner, id))
-        return head
+        if not found:
+            raise rows.not_found_error(id)
+        return summary_from_row(found[0])
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
@@ -369,25 +380,29 @@ class Postgres:
         bodies = rows.encode_messages(messages, key)
         async with self._pools.connection(writes=True) as connection:
             if len(bodies) == 1 and not key:
-                news = await self._enqueue_item(connection, owner, id, "message", bodies[0])
-                self._notifier.report_change((owner, id), news)
+                news, has_holder = await self._enqueue_item(connection, owner, id, "message", bodies[0])
+                self._notifier.report_enqueue((owner, id), news, has_holder)
                 return news.inbox
             async with connection.transaction():
                 (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
                 query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
                 for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
                     return int(before)  # enqueued earlier under this idempotency key
-                news = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
+                added = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies]
+                news, has_holder = added[-1]
                 if key:
                     await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, news.inbox))
-        self._notifier.report_change((owner, id), news)
+        self._notifier.report_enqueue((owner, id), news, has_holder)
         return news.inbox
 
-    async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> News:
+    async def _enqueue_item(
+        self, connection: Connection, owner: str, id: str, kind: str, body: bytes
+    ) -> tuple[News, bool]:
+        """Add an item to an inbox; return the position of the thread, and whether it may have a lease holder."""
         rows.check_names(owner, id)
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.inbox_checksum(kind, body)}
-        for position, last in await fetch_rows(connection, ENQUEUE, given):
-            return News(last, position)
+        for position, last, has_holder in await fetch_rows(connection, ENQUEUE, given):
+            return News(last, position), has_holder
         raise rows.not_found_error(id)
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
@@ -400,29 +415,28 @@ class Postgres:
                 raise rows.no_question_error(id, question)
             if found[0][0] != "open":
                 raise rows.answered_error(id, question)
-            news = await self._enqueue_item(connection, owner, id, "answer", body)
+            news, has_holder = await self._enqueue_item(connection, owner, id, "answer", body)
             given = (news.inbox, key, question)
             await connection.execute(
                 "UPDATE questions SET state = 'answered', position = %s WHERE thread = %s AND id = %s", given
             )
             query = f"UPDATE threads SET asking = asking - 1, expires = {FIRST_EXPIRY} WHERE key = %s"
             await connection.execute(query, (key,))
-        self._notifier.report_change((owner, id), news)
+        self._notifier.report_enqueue((owner, id), news, has_holder)
         return news.inbox
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
-        query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = %s ORDER BY position"
         async with self._pools.connection(writes=False) as connection:
-            (key,) = await find_thread(connection, owner, id, "key")
-            return [rows.inbox_item_from_row(id, row) for row in await fetch_rows(connection, query, (key,))]
+            return await fetch_inbox(connection, owner, id)
 
     async def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         home, watchers = self._pools.get_current()
 
-        async def now() -> News:
-            async with self._pools.connection(writes=False) as connection:
-                await find_thread(connection, owner, id, "key")
+        async def now() -> News | None:
+            rows.check_names(owner, id)
             await home.start_listening()
+            if home.is_closed:
+                return None
             home.notifier.request_changes([(owner, id)])
             async with self._pools.connection(writes=False) as connection:
                 news = await fetch_news(connection, (owner, id))

@@ -17,6 +17,7 @@ from wick.stores.postgres_pool import Connection
 from wick.stores.postgres_queries import HOLDER, NOW, SEEN_SECONDS, SERVER, SUMMARY, fetch_rows, summary_from_row
 from wick.stores.process_identity import has_ended
 
+START_SECONDS = 0.5  # in which the server that has received a message starts its run
 UNLIMITED = 1000  # the weight of a server without a capacity
 
 # `found` are the threads with a lease, and those that need a server. A thread that waits for an answer is only in it
@@ -29,10 +30,11 @@ WITH clock AS MATERIALIZED (
     SELECT id, CASE capacity WHEN 0 THEN {UNLIMITED} ELSE capacity END AS weight FROM servers, clock
     WHERE seen > now - {SEEN_SECONDS} AND NOT draining
 ), found AS MATERIALIZED (
-    SELECT key, fence, {SERVER} AS server, {HOLDER} AS holder, run, asking, queued, expires, owner, id, last, meta
+    SELECT key, fence, {SERVER} AS server, {HOLDER} AS holder,
+        run, asking, queued, expires, owner, id, last, meta, updated
     FROM threads WHERE holder <> '' OR queued > 0 OR (run <> '' AND asking = 0)
     UNION ALL
-    SELECT key, fence, NULL, '', run, asking, queued, expires, owner, id, last, meta
+    SELECT key, fence, NULL, '', run, asking, queued, expires, owner, id, last, meta, updated
     FROM threads, clock WHERE asking > 0 AND expires <= now AND NOT (holder <> '' OR queued > 0)
 ), held AS MATERIALIZED (
     SELECT server, substring(holder from '^.*:') AS process, holder LIKE ANY (%(ended)s::text[]) AS ended
@@ -40,6 +42,7 @@ WITH clock AS MATERIALIZED (
 ), resumable AS MATERIALIZED (
     SELECT key, fence FROM found, clock
     WHERE (holder = '' OR holder LIKE ANY (%(ended)s::text[])) AND (run <> '' OR queued > 0)
+        AND (queued = 0 OR updated <= now - %(delay)s)
         AND (asking = 0 OR expires <= now OR EXISTS (
             SELECT 1 FROM inbox WHERE inbox.thread = found.key AND inbox.kind = 'answer'))
         AND meta::json -> 'agent' IS NOT NULL AND meta::json -> 'parent' IS NULL
@@ -77,6 +80,7 @@ async def claim_threads(
         "server": server,
         "capacity": capacity,
         "seconds": seconds,
+        "delay": START_SECONDS if server else 0.0,
         "ended": [],
         "owners": [head.owner for head in skip],
         "ids": [head.id for head in skip],

@@ -20,6 +20,7 @@ from wick.stores.watchers import ThreadKey, ThreadWatchers, merge_news
 WINDOW_SECONDS = 0.01  # for which changes are collected
 RETRY_SECONDS = 1.0  # after which changes are sent again that could not be sent
 INTEREST_SECONDS = 75.0  # for which the interest of another process is remembered; it is renewed at each resync
+MAX_UNSENT = 10_000  # threads
 
 Notice = tuple[str, str]  # channel and payload
 
@@ -36,7 +37,8 @@ class ThreadNotifier:
         self._changes: dict[ThreadKey, News | None] = {}  # to be sent; None: deleted
         self._interests: set[ThreadKey] = set()  # to be sent
         self._wanted: dict[ThreadKey, float] = {}  # by other processes, until a time
-        self._leased: dict[ThreadKey, News | None] = {}  # leased here, with the appends that were not sent
+        self._leased: set[ThreadKey] = set()  # by this process
+        self._unsent: dict[ThreadKey, News] = {}  # changes that no other process has asked for
         self._task: asyncio.Task[None] | None = None
 
     # -- changes of this process --------------------------------------------------------------------------------------
@@ -46,28 +48,42 @@ class ThreadNotifier:
         self._watchers.notify(key, news)
         before = self._changes.get(key)
         self._changes[key] = merge_news(before, news) if before is not None and news is not None else news
-        if key in self._leased:
-            self._leased[key] = None
+        self._unsent.pop(key, None)
         self._start_sending()
 
     def report_append(self, key: ThreadKey, news: News, is_milestone: bool) -> None:
         """Notify the watches of this process of an append; those of others only if they have asked, or at a milestone.
 
-        A milestone is the start or the end of a run, or a question. It reaches processes that do not know the lease
-        holder yet.
+        A milestone is a resumed run, or a question. It reaches processes that do not know the lease holder yet.
         """
-        if is_milestone or not self.is_listening or key not in self._leased or self._is_wanted(key):
+        if is_milestone or key not in self._leased:
             self.report_change(key, news)
         else:
-            self._watchers.notify(key, news)
-            self._leased[key] = news
+            self._report_if_wanted(key, news)
+
+    def report_enqueue(self, key: ThreadKey, news: News, has_holder: bool) -> None:
+        """Notify the lease holder of an inbox item. Without one, the next holder reads the inbox."""
+        if has_holder and key not in self._leased:
+            self.report_change(key, news)
+        else:
+            self._report_if_wanted(key, news)
+
+    def _report_if_wanted(self, key: ThreadKey, news: News) -> None:
+        if not self.is_listening or self._wanted.get(key, 0.0) > monotonic():
+            self.report_change(key, news)
+            return
+        self._watchers.notify(key, news)
+        self._unsent[key] = news
+        if len(self._unsent) > MAX_UNSENT:
+            del self._unsent[next(iter(self._unsent))]
 
     def add_lease(self, key: ThreadKey) -> None:
-        self._leased.setdefault(key, None)
+        self._leased.add(key)
 
     def remove_lease(self, key: ThreadKey) -> None:
         """Send the appends that were not sent: the next lease holder does not know them."""
-        if (unsent := self._leased.pop(key, None)) is not None:
+        self._leased.discard(key)
+        if (unsent := self._unsent.get(key)) is not None:
             self.report_change(key, unsent)
 
     # -- changes of other processes -----------------------------------------------------------------------------------
@@ -88,11 +104,8 @@ class ThreadNotifier:
         now = monotonic()
         self._wanted = {key: until for key, until in self._wanted.items() if until > now}
         self._wanted[owner, id] = now + INTEREST_SECONDS
-        if (unsent := self._leased.get((owner, id))) is not None:  # appended before the interest was known
+        if (unsent := self._unsent.get((owner, id))) is not None:  # changed before the interest was known
             self.report_change((owner, id), unsent)
-
-    def _is_wanted(self, key: ThreadKey) -> bool:
-        return self._wanted.get(key, 0.0) > monotonic()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ class LoopPool:
         self._size = size
         self.notifier = ThreadNotifier(channel_name(schema), watchers, self._send_notices)
         self.pool: Pool | None = None
+        self.is_closed = False  # a later call of the store has another pool
         self._open_lock = asyncio.Lock()
         self._pool_holder: AsyncGenerator[Pool, None] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -131,19 +132,23 @@ class LoopPool:
         try:
             yield pool
         finally:
-            with suppress(psycopg.Error, PoolTimeout):
-                await self.notifier.close()
+            await self.notifier.close()
             self.pool = None
             await self.stop_listening()
             await pool.close()
 
     async def close(self) -> None:
+        await self.notifier.close()
+        self.is_closed = True
+        await self.stop_listening()
         if self._pool_holder is not None:
             await self._pool_holder.aclose()
 
     # -- news -------------------------------------------------------------------------------------------------------
 
     async def _send_notices(self, notices: Sequence[Notice]) -> None:
+        if self.is_closed:
+            return
         channels, payloads = zip(*notices, strict=True)
         query = "SELECT pg_notify(channel, payload) FROM unnest(%s::text[], %s::text[]) AS notice (channel, payload)"
         try:
@@ -160,6 +165,8 @@ class LoopPool:
 
     async def start_listening(self) -> None:
         """Start the listener and wait until it receives notifications."""
+        if self.is_closed:
+            return
         if self._listener is None or self._listener.done():
             self._listening.clear()
             self._listener = asyncio.create_task(self._run_listener(), name="wick postgres listener")
@@ -229,6 +236,15 @@ class LoopPools:
             watchers = ThreadWatchers()
             self._by_loop[loop] = LoopPool(*self._options, watchers), watchers
         return self._by_loop[loop]
+
+    def get_notifier(self) -> ThreadNotifier:
+        """Return the notifier of this event loop. If the store was closed since, it sends nothing."""
+        found = self._by_loop.get(asyncio.get_running_loop())
+        if found is not None:
+            return found[0].notifier
+        closed = LoopPool(*self._options, ThreadWatchers())
+        closed.is_closed = True
+        return closed.notifier
 
     @asynccontextmanager
     async def connection(self, *, writes: bool) -> AsyncIterator[Connection]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wick.protocols import Hit, Summary
+from wick.protocols import Hit, Queued, Summary
 from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
@@ -40,12 +40,12 @@ SELECT key, inbox FROM t
 ENQUEUE = f"""
 WITH t AS (
     UPDATE threads SET inbox = inbox + 1, queued = queued + 1, updated = {NOW}
-    WHERE owner = %(owner)s AND id = %(id)s RETURNING key, last, inbox, updated
+    WHERE owner = %(owner)s AND id = %(id)s RETURNING key, last, inbox, updated, holder <> '' AS held
 ), i AS (
     INSERT INTO inbox (thread, position, kind, at, data, sum)
     SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
 )
-SELECT inbox, last FROM t
+SELECT inbox, last, held FROM t
 """
 
 # A thread that another transaction has locked is left out: it must not delay the renewal of all other leases.
@@ -60,6 +60,13 @@ UPDATE threads SET until = {NOW} + %(seconds)s FROM held WHERE threads.key = hel
 RETURNING owner, id, fence, holder, until
 """
 
+# One statement returns the thread as it is afterwards, also if the lease was lost.
+RELEASE = f"""
+UPDATE threads SET holder = CASE fence WHEN %(fence)s THEN '' ELSE holder END,
+    until = CASE fence WHEN %(fence)s THEN 0 ELSE until END
+WHERE owner = %(owner)s AND id = %(id)s RETURNING {SUMMARY}
+"""
+
 EXPIRE = f"""
 WITH old AS (
     SELECT key FROM threads t WHERE updated <= {NOW} - %(idle)s AND run = '' AND asking = 0 AND queued = 0
@@ -71,15 +78,20 @@ WITH old AS (
 DELETE FROM threads USING old WHERE threads.key = old.key RETURNING owner, id
 """
 
+# The key is given after the first batch: a thread that was deleted and created again is another one.
 BATCH = """
-SELECT t.last, e.seq, e.kind, e.at, e.data, e.sum FROM threads t LEFT JOIN LATERAL (
+SELECT t.key, t.last, e.seq, e.kind, e.at, e.data, e.sum FROM threads t LEFT JOIN LATERAL (
     SELECT * FROM (
         SELECT *, sum(octet_length(data)) OVER (ORDER BY seq) - octet_length(data) AS before FROM (
-            SELECT seq, kind, at, data, sum FROM entries WHERE thread = %(key)s AND seq > %(after)s
+            SELECT seq, kind, at, data, sum FROM entries WHERE thread = t.key AND seq > %(after)s
             ORDER BY seq LIMIT %(most)s) AS next) AS sized
     WHERE before < %(bytes)s) AS e ON true
-WHERE t.key = %(key)s ORDER BY e.seq
+WHERE t.owner = %(owner)s AND t.id = %(id)s AND t.key = coalesce(%(key)s::bigint, t.key) ORDER BY e.seq
 """
+INBOX = ", ".join(  # of a thread, as columns of its row
+    f"ARRAY(SELECT i.{column} FROM inbox i WHERE i.thread = key ORDER BY i.position)"
+    for column in ("position", "kind", "at", "data", "sum")
+)
 
 
 async def fetch_rows(connection: Connection, query: str, given: Any) -> list[Any]:
@@ -92,6 +104,18 @@ async def find_thread(connection: Connection, owner: str, id: str, columns: str,
     for row in await fetch_rows(connection, query, (owner, id)):
         return row
     raise rows.not_found_error(id)
+
+
+async def fetch_inbox(connection: Connection, owner: str, id: str) -> list[Queued]:
+    rows.check_names(owner, id)
+    query = (
+        "SELECT i.position, i.kind, i.at, i.data, i.sum FROM threads t LEFT JOIN inbox i ON i.thread = t.key "
+        "WHERE t.owner = %s AND t.id = %s ORDER BY i.position"
+    )
+    found = await fetch_rows(connection, query, (owner, id))
+    if not found:
+        raise rows.not_found_error(id)
+    return [rows.inbox_item_from_row(id, row) for row in found if row[0] is not None]
 
 
 def summary_from_row(row: Sequence[Any]) -> Summary:
@@ -185,15 +209,23 @@ async def update_inbox_and_questions(
     )
 
 
-async def read_batch(connection: Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
-    given = {"key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
+async def read_batch(
+    connection: Connection, owner: str, id: str, key: int | None, after: int, most: int
+) -> tuple[int, int, list[dict[str, Any]]]:
+    """Return the key of a thread, the number of its last entry, and some entries."""
+    rows.check_names(owner, id)
+    given = {"owner": owner, "id": id, "key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
     found = await fetch_rows(connection, BATCH, given)
     if not found:
         raise rows.not_found_error(id)
-    last, some = found[0][0], [row[1:] for row in found if row[1] is not None]
+    key, last, some = found[0][0], found[0][1], [row[2:] for row in found if row[2] is not None]
     if not some and after < last:
         raise rows.corrupt_error(id, after + 1, "it is missing")
-    return [rows.entry_from_row(id, after + number, row) for number, row in enumerate(some, 1)]
+    return key, last, [rows.entry_from_row(id, after + number, row) for number, row in enumerate(some, 1)]
+
+
+def inbox_from_columns(id: str, columns: Sequence[Sequence[Any]]) -> list[Queued]:
+    return [rows.inbox_item_from_row(id, row) for row in zip(*columns, strict=True)]
 
 
 def hit_from_row(row: Sequence[Any], word: str) -> Hit:

@@ -94,11 +94,11 @@ class ThreadWatchers:
 
 
 async def follow_thread(
-    watchers: ThreadWatchers, key: ThreadKey, now: Callable[[], Awaitable[News]]
+    watchers: ThreadWatchers, key: ThreadKey, now: Callable[[], Awaitable[News | None]]
 ) -> AsyncGenerator[News, None]:
-    """Yield the news of a thread now, and after each change."""
+    """Yield the news of a thread now, and after each change. None ends it: the store is closed."""
     with watchers.open(key) as watch:
-        news: News | None = await now()
+        news = await now()
         while news is not None:
             yield news
             news = await watch.wait_newer(news)
