@@ -16,7 +16,7 @@ from wick.hooks import before
 from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Lease, Page, Store, Summary
-from wick.stores.held_thread import hold, iter_threads, load
+from wick.stores.held_thread import hold, iter_threads, iter_unfinished, load
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
@@ -93,6 +93,10 @@ class Sessions(Capability):
     async def threads(self, *, owner: str = LOCAL, **options: Any) -> Page:
         """Return a page of an owner's threads, the latest first; see `Store.list`."""
         return await self.store.list(owner, **options)
+
+    def iter_unfinished(self) -> AsyncIterator[Summary]:
+        """Iterate over all threads of all owners with an open run or queued messages, to resume them after a crash."""
+        return iter_unfinished(self.store)
 
     async def fork(self, id: str, at: int, *, owner: str = LOCAL, new_id: str = "") -> Summary:
         """Create a thread that starts with the entries of this one up to `at`."""

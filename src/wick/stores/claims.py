@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from time import time
 from typing import cast
@@ -10,7 +10,7 @@ from typing import cast
 from wick.errors import StoreError
 from wick.protocols import ClaimingStore, Lease, Store, Summary
 from wick.stores import rows
-from wick.stores.held_thread import load
+from wick.stores.held_thread import iter_unfinished, load
 from wick.stores.process_identity import holder_name, holder_prefix
 
 PAGE = 500
@@ -30,7 +30,7 @@ class ThreadClaims:
         if hasattr(self._store, "claim"):
             return await cast(ClaimingStore, self._store).claim(holder, capacity, skip=skip)
         unchanged, leases, listed = rows.unchanged_states(skip), list[Lease](), set[tuple[str, str]]()
-        async for head in self._list_unfinished():
+        async for head in iter_unfinished(self._store, skip_holder=holder_prefix(), limit=PAGE):
             listed.add((head.owner, head.id))
             if len(leases) >= capacity or head.leased or not rows.can_claim(head, unchanged):
                 continue
@@ -42,14 +42,6 @@ class ThreadClaims:
                     raise
         self._expiry = {key: known for key, known in self._expiry.items() if key in listed}
         return leases
-
-    async def _list_unfinished(self) -> AsyncIterator[Summary]:
-        cursor = None
-        while cursor != "":
-            page = await self._store.unfinished(cursor=cursor or "", limit=PAGE, skip_holder=holder_prefix())
-            for head in page.threads:
-                yield head
-            cursor = page.next
 
     async def _can_resume(self, head: Summary) -> bool:
         """Return True unless a thread waits for an answer. It is read only when it has changed."""

@@ -65,6 +65,16 @@ async def iter_threads(
         cursor = page.next
 
 
+async def iter_unfinished(store: Store, *, skip_holder: str = "", limit: int = PAGE) -> AsyncIterator[Summary]:
+    """Yield the threads of all owners with an open run or queued messages, page by page; see `Store.unfinished`."""
+    cursor: str | None = None
+    while cursor != "":
+        page = await store.unfinished(cursor=cursor or "", limit=limit, skip_holder=skip_holder)
+        for head in page.threads:
+            yield head
+        cursor = page.next
+
+
 @asynccontextmanager
 async def hold(
     store: Store,

@@ -11,7 +11,7 @@ from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, Too
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
 from wick.protocols import Store
-from wick.stores.held_thread import HeldThread
+from wick.stores.held_thread import PAGE, HeldThread
 
 ran: list[str] = []
 
@@ -281,6 +281,19 @@ async def test_expired_questions_are_found(store: Store, monkeypatch: pytest.Mon
     result = await agent(store, "Never mind.", hooks=[confirm]).run(thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     assert await sessions.lapsed() == []
+
+
+async def test_unfinished_threads_are_listed_over_all_pages(store: Store) -> None:
+    async def queue_message(owner: str, id: str) -> tuple[str, str]:
+        await store.create(owner, id)
+        await store.enqueue(owner, id, user("go").to_json())
+        return owner, id
+
+    await agent(store, "Done.").run("go", thread="th_done")
+    await run_to_question(store)
+    queued = await asyncio.gather(*(queue_message(f"user{n % 3}", f"th_{n}") for n in range(PAGE)))
+    found = [(head.owner, head.id) async for head in Sessions(store).iter_unfinished()]
+    assert sorted(found) == sorted([("local", "th_1"), *queued])
 
 
 async def test_a_run_may_wait_for_its_answer(store: Store) -> None:
