@@ -12,7 +12,7 @@ import pytest
 
 from nats_server import NatsServer, run_nats
 from postgres import shared_server as postgres_server
-from server_agents import Gate, list_ids, sample_agents, user_message
+from server_agents import Gate, get_json, list_ids, sample_agents, user_message
 from server_process import InProcessServer, host_server, open_client, read_events, read_frames, wait_until
 from wick import Agent
 from wick.protocols import Delta, Finish, Request, TextDelta
