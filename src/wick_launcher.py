@@ -20,10 +20,10 @@ NEEDED = frozenset(
     (
         "aiohappyeyeballs aiohttp aiosignal annotated-doc annotated-types anyio attrs cffi click cryptography "
         "fastapi frozenlist genai-prices google-re2 h11 httpcore2 httptools httpx2 idna jsonschema "
-        "jsonschema-specifications lxml markdown-it-py mcp mcp-types mdurl multidict opentelemetry-api "
+        "jsonschema-specifications lxml markdown-it-py mcp mcp-types mdurl multidict nats-py nkeys opentelemetry-api "
         "opentelemetry-sdk opentelemetry-semantic-conventions orjson pillow prometheus-client "
         "prompt-toolkit propcache psycopg psycopg-binary psycopg-pool pycparser pydantic pydantic-core pygments "
-        "pyjwt python-multipart python-pptx pyyaml referencing rich rpds-py sse-starlette starlette tree-sitter "
+        "pyjwt pynacl python-multipart python-pptx pyyaml referencing rich rpds-py sse-starlette starlette tree-sitter "
         "tree-sitter-bash truststore typing-extensions typing-inspection uvicorn uvloop wcwidth websockets wick-agent "
         "xllamacpp xlsxwriter yarl"
     ).split()

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
@@ -194,6 +194,8 @@ class _Attempts(Generic[R]):
         if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
             return None, self.op.result_rules.reconcile(snapshot, answer)
         if answer is None or isawaitable(answer):
+            if iscoroutine(answer):
+                answer.close()  # the error below replaces Python's warning about it
             what = "nothing" if answer is None else "an awaitable"
             raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
         if not isinstance(answer, DECISIONS):

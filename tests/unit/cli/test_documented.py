@@ -44,7 +44,8 @@ def test_a_command_and_its_options_are_in_the_page(name: str) -> None:
     if len(name.split()) > 2:
         assert re.search(rf"`{re.escape(name)}\b", own), f"the page does not speak of `{name}`"
     told = own + section("Common options")
-    options = [opt for one in ALL[name].params if isinstance(one, click.Option) for opt in one.opts]
+    shown = [one for one in ALL[name].params if isinstance(one, click.Option) and not one.hidden]
+    options = [opt for one in shown for opt in one.opts]
     missing = [option for option in options if not re.search(rf"`[^`\n]*(?<![\w-]){re.escape(option)}(?![\w-])", told)]
     assert not missing, f"the page says nothing of {', '.join(missing)} of `{name}`"
 
