@@ -98,7 +98,7 @@ def print_table(goal: str, figures: list[goals.Figure]) -> None:
 
 def start_inside(arguments: list[str]) -> int:
     """Run this program in private namespaces of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="wick-cluster-"))
+    folder = Path(tempfile.mkdtemp(prefix="wick-cluster-", dir="/tmp"))  # TMPDIR may be private; Postgres has its user
     os.environ["WICK_CLUSTER_PID"] = str(os.getpid())
     return run_in_private_namespaces([sys.executable, __file__, *arguments], folder)
 
