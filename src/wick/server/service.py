@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-from wick import __version__
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
@@ -135,7 +135,7 @@ class Service:
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
             await join(
-                __version__,
+                version("wick-agent"),
                 self.settings.capacity,
                 lambda: len(self.runs.executor.running),
                 lambda: self.runs.stopping or not self._recovery.is_claiming,

@@ -74,7 +74,12 @@ async def hold(
         finally:
             if thread.writer is held:
                 thread.writer = None
-            await asyncio.shield(held.release())
+            releasing = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
+            try:
+                await asyncio.shield(releasing)
+            except asyncio.CancelledError:
+                await asyncio.wait((releasing,))  # the store may be closed after a cancelled run
+                raise
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
