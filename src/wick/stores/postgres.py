@@ -10,7 +10,6 @@ import builtins
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from math import inf
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -243,11 +242,11 @@ class Postgres:
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.check_number("where to begin", after), limit
-        key, last = None, inf
-        while done < last and (left is None or left > 0):
+        key = None
+        while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             async with self._pools.connection(writes=False) as connection:
-                key, last, found = await read_batch(connection, owner, id, key, done, most)
+                key, found = await read_batch(connection, owner, id, key, done, most)
             if not found:
                 return
             yield found
