@@ -37,6 +37,7 @@ T = TypeVar("T")
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
 PAGE = 100  # threads
+WATCH_SECONDS = 1.0  # for the watch of an inbox to start
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
 
@@ -101,7 +102,12 @@ async def hold(
         finally:
             if thread.writer is held:
                 thread.writer = None
-            await asyncio.shield(held.release())
+            releasing = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
+            try:
+                await asyncio.shield(releasing)
+            except asyncio.CancelledError:
+                await asyncio.wait((releasing,))  # the store may be closed after a cancelled run
+                raise
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
@@ -174,11 +180,17 @@ class HeldInbox:
         self._known = max((item.position for item in self._items), default=0)
         self.is_stale = items is None
         self._watch_task: asyncio.Task[None] | None = None
+        self._reported = asyncio.Event()  # the watch has started, or ended
 
     async def fetch(self) -> Sequence[Queued]:
-        """Return the items. The first call starts the watch."""
+        """Return the items. The first call starts the watch; the next one waits until the watch has started."""
         if self._watch_task is None:
             self._watch_task = asyncio.create_task(self._watch(), name=f"inbox of {self._id}")
+        elif not self._reported.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_SECONDS):
+                    await self._reported.wait()
+            self.is_stale = self.is_stale or not self._reported.is_set()
         if self.is_stale or self._watch_task.done():  # without a watch, every call reads
             self.is_stale = False  # before the read: an item that arrives meanwhile may not be in it
             try:
@@ -189,11 +201,16 @@ class HeldInbox:
         return self._items
 
     async def _watch(self) -> None:
-        with suppress(StoreError):
+        try:
             async with closing_stream(self._store.watch(self._owner, self._id)) as all_news:
                 async for news in all_news:
                     if news.inbox > self._known:
                         self._known, self.is_stale = news.inbox, True
+                    self._reported.set()
+        except StoreError:
+            pass  # every call reads
+        finally:
+            self._reported.set()
 
     async def close(self) -> None:
         task, self._watch_task = self._watch_task, None  # break the cycle task → traceback → frame → self

@@ -10,7 +10,6 @@ import builtins
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from math import inf
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -46,6 +45,7 @@ from wick.stores.postgres_queries import (
     summary_from_row,
     update_inbox_and_questions,
 )
+from wick.stores.postgres_search import ensure_search_index, like_pattern
 from wick.stores.process_identity import server_id
 from wick.stores.watchers import follow_thread
 
@@ -83,6 +83,7 @@ class Postgres:
             for table in ("threads", "entries", "questions", "inbox", "blobs", "keyed"):
                 await fetch_rows(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
             await fill_expiry(connection)
+            await ensure_search_index(connection)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
@@ -241,11 +242,11 @@ class Postgres:
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.check_number("where to begin", after), limit
-        key, last = None, inf
-        while done < last and (left is None or left > 0):
+        key = None
+        while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             async with self._pools.connection(writes=False) as connection:
-                key, last, found = await read_batch(connection, owner, id, key, done, most)
+                key, found = await read_batch(connection, owner, id, key, done, most)
             if not found:
                 return
             yield found
@@ -258,11 +259,11 @@ class Postgres:
         query = (
             "SELECT t.id, t.title, e.seq, e.kind, e.at, e.data, e.sum FROM threads t "
             "JOIN entries e ON e.thread = t.key WHERE t.owner = %s AND e.text IS NOT NULL "
-            f"{'AND strpos(e.text, %s) > 0 ' * len(wanted)}"
+            f"{'AND e.text LIKE %s ' * len(wanted)}"
             "ORDER BY e.at DESC, e.seq DESC LIMIT %s"
         )
         async with self._pools.connection(writes=False) as connection:
-            found = await fetch_rows(connection, query, (owner, *wanted, limit))
+            found = await fetch_rows(connection, query, (owner, *map(like_pattern, wanted), limit))
         return [hit_from_row(row, wanted[0]) for row in found]
 
     # -- leases -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from wick.protocols import Lease, Summary
 from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 from wick.stores.postgres_queries import HOLDER, NOW, SEEN_SECONDS, SERVER, SUMMARY, fetch_rows, summary_from_row
+from wick.stores.postgres_search import like_pattern
 from wick.stores.process_identity import has_ended
 
 START_SECONDS = 0.5  # in which the server that has received a message starts its run
@@ -94,15 +95,11 @@ async def claim_threads(
             if fence is not None:
                 head = summary_from_row(row)
                 leases.append(Lease(fence, holder, until, head, None if head.queued else ()))
-        ended = [_escape_pattern(process) + "%" for process in found[0][0] if has_ended(f"{process}x")]
+        ended = [like_pattern(process)[1:] for process in found[0][0] if has_ended(f"{process}x")]
         given["capacity"] = capacity - len(leases)
         if not ended or given["capacity"] <= 0:
             return leases
         given["ended"] = given["ended"] + ended
-
-
-def _escape_pattern(text: str) -> str:
-    return text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
 
 
 async def fill_expiry(connection: Connection) -> None:

@@ -211,8 +211,8 @@ async def update_inbox_and_questions(
 
 async def read_batch(
     connection: Connection, owner: str, id: str, key: int | None, after: int, most: int
-) -> tuple[int, int, list[dict[str, Any]]]:
-    """Return the key of a thread, the number of its last entry, and some entries."""
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the key of a thread, and some of its entries."""
     rows.check_names(owner, id)
     given = {"owner": owner, "id": id, "key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
     found = await fetch_rows(connection, BATCH, given)
@@ -221,7 +221,7 @@ async def read_batch(
     key, last, some = found[0][0], found[0][1], [row[2:] for row in found if row[2] is not None]
     if not some and after < last:
         raise rows.corrupt_error(id, after + 1, "it is missing")
-    return key, last, [rows.entry_from_row(id, after + number, row) for number, row in enumerate(some, 1)]
+    return key, [rows.entry_from_row(id, after + number, row) for number, row in enumerate(some, 1)]
 
 
 def inbox_from_columns(id: str, columns: Sequence[Sequence[Any]]) -> list[Queued]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,10 +14,18 @@ import psycopg
 import pytest
 
 from postgres import PostgresServer, new_server, shared_server
-from store_fixtures import assert_refused, entry_numbers, hold_thread, make_entries, make_entry, read_entries
+from store_fixtures import (
+    assert_refused,
+    entry_numbers,
+    hold_thread,
+    make_entries,
+    make_entry,
+    read_entries,
+    text_entry,
+)
 from wick.errors import StoreError
 from wick.protocols import News
-from wick.stores import postgres_pool
+from wick.stores import postgres_pool, postgres_search, rows
 from wick.stores.postgres import Postgres
 
 FIXTURES = Path(__file__).parents[3] / "support" / "stores" / "fixtures"
@@ -264,6 +273,54 @@ async def test_threads_of_every_version_open(fixture: Path, store: Postgres, sch
     assert (head.title, head.run, head.asking, head.queued, head.meta) == ("Mine", "r1", 1, 1, {"agent": "a"})
     assert [item.data for item in await store.inbox("ada", "t")] == [{"role": "user", "content": "And?"}]
     assert (await store.lease("ada", "t", "me", 60)).fence > 1
+
+
+# -- searches -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_a_search_finds_the_messages_that_contain_the_words(
+    store: Postgres, schema: str, indexed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random texts of characters that patterns give a meaning to, with and without the index."""
+    if not indexed:
+        monkeypatch.setattr(postgres_search, "INDEX", "threads_pkey")  # as if it were there
+    await store.check()
+    made = await ask(
+        f"SELECT indexname FROM pg_indexes WHERE schemaname = '{schema}' AND indexdef LIKE '%gin_trgm_ops%'"
+    )
+    assert made == ([(postgres_search.INDEX,)] if indexed else [])
+    draw = random.Random(1)
+    texts = ["".join(draw.choices("ab%_\\'ßé ", k=draw.randint(1, 12))) for _ in range(200)]
+    mine = await hold_thread(store)
+    await mine.append(*(text_entry(seq, "user", text) for seq, text in enumerate(texts, 1)))
+    for _ in range(60):
+        words = ["".join(draw.choices("ab%_\\'é", k=draw.randint(1, 4))) for _ in range(draw.randint(1, 2))]
+        wanted = {seq for seq, text in enumerate(texts, 1) if all(word in rows.fold_text(text) for word in words)}
+        assert {hit.seq for hit in await store.search("ada", " ".join(words), limit=500)} == wanted, words
+
+
+async def test_a_search_uses_the_index(store: Postgres, schema: str) -> None:
+    mine = await hold_thread(store)
+    await mine.append(*(text_entry(seq, "user", f"message {seq} is long") for seq in range(1, 2001)))
+    await store.check()  # the table is not empty: the index is created while others may write
+    query = f"EXPLAIN SELECT 1 FROM {schema}.entries WHERE text IS NOT NULL AND text LIKE '%age 1234 is%'"
+    plan = await ask(query, f"{shared_server().conninfo} options='-c enable_seqscan=off'")
+    assert any("entries_text_trigrams" in str(line) for line in plan), plan
+
+
+async def test_without_the_extension_searches_scan_and_the_log_says_so(
+    store: Postgres, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.create("ada", "t")
+    user = f"plain_{schema}"
+    await ask(f"CREATE ROLE {user} LOGIN; GRANT ALL ON SCHEMA {schema} TO {user}")
+    await ask(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}")
+    plain = Postgres(shared_server().conninfo.replace("user=postgres", f"user={user}"), schema=schema)
+    await plain.check()  # it may not create an index on the table of another user
+    assert "searches scan all messages of a user" in caplog.text
+    assert await plain.search("ada", "words") == []
+    await plain.close()
 
 
 def test_without_the_client_library_the_error_names_the_package() -> None:
