@@ -89,7 +89,7 @@ def test_the_plain_page_streams_stops_and_shows_errors(browser: Browser, tmp_pat
 
 
 def test_a_chat_streams_asks_and_survives_a_reload(browser: Browser, tmp_path: Path) -> None:
-    write_app(HOW_TO / "chat-backend.md", tmp_path, blocks=2)
+    write_app(HOW_TO / "chat-backend.md", tmp_path, blocks=1)
     with run_uvicorn(tmp_path) as (url, _), open_app(browser, url) as page:
         page.get_by_label("Message").fill("Refund order 7.")
         page.get_by_role("button", name="Send").click()

@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "how-to" / "chat-backend.md"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_app(PAGE, tmp_path, blocks=2)
+    write_app(PAGE, tmp_path, blocks=1)
     return tmp_path
 
 
@@ -89,6 +89,8 @@ def test_a_question_is_answered_and_a_reader_reconnects(folder: Path) -> None:
         assert ada.post(path, {"choice": "allow"}) == (202, None)
         rest = read_until(events, "done")
         assert rest[-1][1]["data"]["text"] == "I refunded 80 euros to ada."
+        history = json.loads(ada.request("GET", "/messages").read())["messages"]
+        assert [message["role"] for message in history] == ["user", "assistant"]
         status, body = ada.post(path, {"choice": "allow"})
         assert status == 404 and "no open question" in body["detail"]
 
@@ -117,6 +119,32 @@ def test_a_killed_process_resumes_and_a_stopped_one_ends(folder: Path) -> None:
     assert "Application shutdown complete" in (folder / "uvicorn.log").read_text()
 
 
+FAILING = """
+from app import create_app
+from wick import FunctionModel
+from wick.errors import ModelError
+
+
+def fail(request):
+    busy = request.messages[-1].text == "busy"
+    raise ModelError("db7.internal is not reachable", retryable=busy, retry_after=1e6 if busy else None)
+
+
+app = create_app(FunctionModel(fail), "./data")
+"""
+
+
+def test_a_customer_reads_sentences_instead_of_errors(folder: Path) -> None:
+    (folder / "failing.py").write_text(FAILING)
+    with run_uvicorn(folder, "failing:app") as (url, _), ChatClient(url) as page, ChatClient(url) as ada:
+        events = page.read_events()
+        for text, sentence in (("hello", "That did not work. Our team"), ("busy", "The assistant is busy. Please")):
+            ada.post("/messages", {"text": text})
+            error = read_until(events, "error")[-1][1]["data"]["error"]
+            assert error["code"] == "model_error" and error["message"].startswith(sentence)
+    assert "db7.internal" in (folder / "uvicorn.log").read_text()
+
+
 def test_the_program_is_short() -> None:
     lines = [line for line in stories(PAGE)[0].blocks[0].code.splitlines() if line.strip()]
-    assert len(lines) <= 80
+    assert len(lines) <= 100

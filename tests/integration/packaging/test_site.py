@@ -197,7 +197,7 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "postgres": "guide/stores",
     "proxy": "how-to/company-proxy",
     "pydantic": "how-to/structured-output",
-    "react": "how-to/stream-to-browser",
+    "react": "how-to/stream-to-react",
     "record": "how-to/record-model-replies",
     "retry": "guide/resilience",
     "streaming": "guide/events",
