@@ -52,6 +52,8 @@ ModelLike = Model | str | Mapping[str, Any]  # a model, its name, or a dict with
 
 R = TypeVar("R", covariant=True)  # the type of an operation's result
 
+ANSWERED = "answered"  # in the notes of a step that calls no model, because the run has its answer
+
 
 class _HasRun:
     """An object with a `run`. A `Run` returns itself from a property instead of storing a reference.

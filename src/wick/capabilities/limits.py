@@ -12,7 +12,7 @@ from wick.constants import MAX_STEPS
 from wick.decisions import Stop
 from wick.errors import ConfigError
 from wick.hooks import Hook, before
-from wick.operations import Run, Step, ToolUse
+from wick.operations import ANSWERED, Run, Step, ToolUse
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +20,9 @@ logger = logging.getLogger(__name__)
 class Limits(Capability):
     """Limits the steps, tokens, seconds, dollars and tool calls of one run. None means no limit.
 
-    Limits are checked before each step, `tool_calls` before each tool use. A model call with an unknown price does not
-    count towards `cost`; a warning is logged.
+    Limits are checked before each step, except the one that only reports an accepted structured answer. `tool_calls`
+    is checked before each tool use. A model call with an unknown price does not count towards `cost`; a warning is
+    logged.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Limits(Capability):
     @before(Step)
     def check(self, step: Step) -> Stop | None:
         run, taken = step.run, step.run.scratch[self]
+        if ANSWERED in step.notes:
+            return None
         if self.cost is not None and taken.add_charges(run) >= self.cost:
             return Stop(f"budget: the run may cost ${self.cost:f}, and has cost ${taken.dollars:f}")
         if self.steps is not None and step.number > self.steps:

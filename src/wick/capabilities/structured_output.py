@@ -21,13 +21,14 @@ from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, InvalidArgs, ModelError
 from wick.hooks import Next, after, before, wrap
 from wick.messages import Message
-from wick.operations import ModelCall, Output, Run, Step, ToolUse
+from wick.operations import ANSWERED, ModelCall, Output, Run, Step, ToolUse
 from wick.protocols import holds_schema
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
 ANSWER = "answer"  # the kind of these tools; children do not inherit them
-INNERMOST = -100.0  # after other hooks have set the model and the tools
+INNER = -99.0  # after hooks that set the model and the tools; outside of Budget, so that a skipped call is not reserved
+OUTERMOST = 100.0  # before Limits checks the step
 ACCEPTED = "Accepted."
 REFUSED = (400, 422)  # status codes of providers for an unsupported schema
 FINISHED = ("completed", "finish reason")
@@ -119,7 +120,14 @@ class StructuredOutput(Capability, Generic[Output]):
             if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
                 state.recall(form, run.thread.values["outputs"][form.name])
 
-    @before(ModelCall, priority=INNERMOST)
+    @before(Step, priority=OUTERMOST)
+    def mark_answered(self, step: Step) -> None:
+        """Note that the model is not called in this step, so that limits do not stop a run that has its answer."""
+        state = step.run.scratch.get(self)
+        if state is not None and not step.pending and self._is_unreported(step.run, state):
+            step.notes[ANSWERED] = True
+
+    @before(ModelCall, priority=INNER)
     def add_schema(self, call: ModelCall) -> None:
         """Add the schema to the request: as the provider's response format, or as tools."""
         state = call.run.scratch.get(self)
@@ -141,17 +149,17 @@ class StructuredOutput(Capability, Generic[Output]):
             )
             call.system = "\n\n".join(filter(None, (call.system, hint)))
 
-    @wrap(ModelCall, priority=INNERMOST)
+    @wrap(ModelCall, priority=INNER)
     async def ask(self, call: ModelCall, next: Next[Message]) -> Message:
         """Skip the model call if the answer is complete; fall back to tools if the provider refuses the schema."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
             return await next(call)
+        if self._is_unreported(call.run, state):
+            state.is_reported = True
+            answer = state.stored if self.several else state.stored[KEY]
+            return Message("assistant", json.dumps(answer, ensure_ascii=False))
         if self._is_complete(state):
-            if not state.is_reported and call.run.thread.messages[-1].role == "tool":
-                state.is_reported = True
-                answer = state.stored if self.several else state.stored[KEY]
-                return Message("assistant", json.dumps(answer, ensure_ascii=False))
             state.reset()  # new user input needs a new answer
         try:
             return await next(call)
@@ -220,6 +228,10 @@ class StructuredOutput(Capability, Generic[Output]):
 
     def _is_complete(self, state: _AnswerState) -> bool:
         return len(state.given) >= (len(self.forms) if self.need == "all" else 1)
+
+    def _is_unreported(self, run: Run, state: _AnswerState) -> bool:
+        """Return True if the answer is complete, and is the next assistant message in place of a reply."""
+        return self._is_complete(state) and not state.is_reported and run.thread.messages[-1].role == "tool"
 
     async def _accept_text(self, run: Run, state: _AnswerState, text: str) -> None:
         """Accept an answer given as text; raise InvalidArgs if it is not valid."""

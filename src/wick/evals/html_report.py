@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from wick.evals.report import EvalCaseResult, EvalCaseRow, EvalReport, describe_check
+from wick.evals.report import UNKNOWN_COST, EvalCaseResult, EvalCaseRow, EvalReport, describe_check, format_spending
 
 STYLE = """\
 :root { color-scheme: light dark; --line: #d0d5dd; --muted: #52596a; --pass: #0a6b2d; --fail: #b3201a; --bg: #fff;
@@ -76,11 +76,13 @@ def _render_totals(report: EvalReport) -> str:
             f'<span class="{"fail" if one.failed else "pass"}">{one.passed} of {one.passed + one.failed}</span>',
             f"{one.score:.2f}",
             f"{one.tokens:,}",
-            _format_cost(one.cost),
+            "—" if one.cost is None else f"${one.cost:.4f}",
         )
         for one in report.variants
     ]
-    return _render_table("Variants", ("Variant", "Agent", "Passed", "Score", "Tokens", "Cost"), rows)
+    table = _render_table("Variants", ("Variant", "Agent", "Passed", "Score", "Tokens", "Cost"), rows)
+    unknown = any(one.cost is None for one in report.variants)
+    return f'{table}<p class="muted">{escape(UNKNOWN_COST)}</p>' if unknown else table
 
 
 def _render_regressions(report: EvalReport) -> Iterable[str]:
@@ -109,16 +111,12 @@ def _render_cases(report: EvalReport) -> str:
 def _render_cell(result: EvalCaseResult | None) -> str:
     if result is None:
         return '<span class="muted">not run</span>'
-    figures = f"{result.score:.2f} · {result.tokens:,} tokens · {_format_cost(result.cost)}"
+    figures = " · ".join([f"{result.score:.2f}", *format_spending(result)])
     return f'{_render_verdict(result.passed)} <span class="muted">{figures}</span>'
 
 
 def _render_verdict(passed: bool) -> str:
     return '<span class="pass">✓ pass</span>' if passed else '<span class="fail">✗ fail</span>'
-
-
-def _format_cost(cost: float | None) -> str:
-    return "cost unknown" if cost is None else f"${cost:.4f}"
 
 
 def _render_details(report: EvalReport, number: int, case: EvalCaseRow) -> str:
@@ -149,8 +147,9 @@ def _render_result(name: str, result: EvalCaseResult) -> str:
         decided = escape(f"{'asked, ' if call.asked else ''}{call.decision}{by}{reason}")
         calls += f"<li><code>{escape(call.tool)} {args}</code> {decided}<pre>{escape(call.output)}</pre></li>"
     outcome = escape(f"{result.outcome}{f' ({result.reason})' if result.reason != result.outcome else ''}")
+    figures = ", ".join([outcome, f"{result.steps} steps", *format_spending(result)])
     return (
         f"<h3>{escape(name)}: {_render_verdict(result.passed)}</h3>"
-        f'<p class="muted">{outcome}, {result.steps} steps, {result.tokens:,} tokens, {_format_cost(result.cost)}</p>'
+        f'<p class="muted">{figures}</p>'
         f"<ul>{checks}</ul>" + (f"<ol>{calls}</ol>" if calls else "") + f"<pre>{escape(result.text)}</pre>"
     )

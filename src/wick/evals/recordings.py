@@ -98,7 +98,7 @@ class Replay:
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
     redactor: TextRedactor = field(default_factory=TextRedactor)
     requests: list[RequestFingerprint] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)  # requests that differ from the recorded ones
+    changed: dict[str, int] = field(default_factory=dict)  # parts that differ, with the first such request
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
     new_replies: list[EvalReply] = field(default_factory=list)
     new_results: list[RecordedResult] = field(default_factory=list)
@@ -125,10 +125,9 @@ class Replay:
         return self.replies[chosen]
 
     def _compare(self, index: int, reply: EvalReply) -> None:
-        if reply.request is not None and (
-            differs := describe_difference(reply.request, self.requests[-1], self.compared)
-        ):
-            self.changed.append(f"request {index + 1}: {', '.join(differs)}")
+        if reply.request is not None:
+            for part in describe_difference(reply.request, self.requests[-1], self.compared):
+                self.changed[part] = min(index + 1, self.changed.get(part, index + 1))
 
     def find_result(self, use: ToolUse) -> RecordedResult | None:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""

@@ -13,6 +13,12 @@ from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
 from wick.evals.transcript import Decided, EvalTranscript
 
+# They fail a case, but are not in its score: it is the same while a case is recorded and when it is replayed.
+REPLAY_CHECKS = ("recording", "requests", "judge recording", "judge requests")
+
+
+UNKNOWN_COST = "Costs without a figure are unknown: the price of the model is not known."
+
 
 class _ReportModel(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
@@ -113,8 +119,9 @@ class EvalReport(_ReportModel):
 
 
 def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -> EvalCaseResult:
-    """Return the result of a case. Its score is the mean of the scores of its checks."""
-    score = sum(check.score for check in checks) / len(checks) if checks else 1.0
+    """Return the result of a case. Its score is the mean of its checks, without those that only a replay has."""
+    scores = [check.score for check in checks if check.name not in REPLAY_CHECKS] or [check.score for check in checks]
+    score = sum(scores) / len(scores) if scores else 1.0
     return EvalCaseResult(
         passed=all(check.passed for check in checks),
         score=round(score, 4),
@@ -176,10 +183,17 @@ def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> Ev
 
 
 def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> list[EvalRegression]:
-    """Return the cases that fail, although they pass with the first variant or in a baseline report."""
+    """Return the cases that fail, although they pass with the first variant or in a baseline report.
+
+    A case that fails in the baseline, too, is a known failure and not a regression.
+    """
     found, first = list[EvalRegression](), report.variants[0].name if report.variants else ""
+    known = find_known_failures(report, baseline)
     failed = [
-        (case, name, result) for case in report.cases for name, result in case.results.items() if not result.passed
+        (case, name, result)
+        for case in report.cases
+        for name, result in case.results.items()
+        if not result.passed and (case.id, name) not in known
     ]
     for case, name, result in failed:
         reference = case.results.get(first)
@@ -193,9 +207,11 @@ def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> 
     return found
 
 
-def count_new_failures(report: EvalReport, baseline: EvalReport) -> int:
-    """Return the number of failing results that do not fail in a baseline: regressions, and new cases that fail."""
-    return len(_select_results(report, passed=False) - _select_results(baseline, passed=False))
+def find_known_failures(report: EvalReport, baseline: EvalReport | None) -> set[tuple[str, str]]:
+    """Return the cases and variants that fail in a report and in its baseline."""
+    if baseline is None:
+        return set()
+    return _select_results(report, passed=False) & _select_results(baseline, passed=False)
 
 
 def _select_results(report: EvalReport, *, passed: bool) -> set[tuple[str, str]]:
@@ -213,6 +229,11 @@ def _make_regression(
 def describe_check(check: EvalCheck) -> str:
     """Return a check as one line."""
     return f"{check.name}: {check.detail}" if check.detail else check.name
+
+
+def format_spending(one: EvalCaseResult | EvalVariantSummary) -> list[str]:
+    """Return the tokens of a result or of a variant, and its cost in dollars if it is known."""
+    return [f"{one.tokens:,} tokens", *([] if one.cost is None else [f"${one.cost:.4f}"])]
 
 
 def read_report(path: Path) -> EvalReport:

@@ -48,7 +48,9 @@ def score_recording(replay: Replay) -> list[EvalCheck]:
         problems.append(f"{replay.unused} of {len(replay.replies)} recorded replies were not needed")
     checks = [_make_check("recording", problems)]
     if any(reply.request is not None for reply in replay.replies):
-        checks.append(_make_check("requests", replay.changed))
+        parts = [part if first == 1 else f"{part} (from request {first})" for part, first in replay.changed.items()]
+        changed = [f"{', '.join(parts)} changed since the recording; record again with --record"] if parts else []
+        checks.append(_make_check("requests", changed))
     return checks
 
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from difflib import unified_diff
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from wick._internal.redaction import KEY_FORMS, PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
 from wick.errors import ConfigError, ModelError
 from wick.messages import Part
-from wick.models import resolve
-from wick.models.scripted import TURN
+from wick.models import resolve, scripted
 from wick.protocols import Delta, Finish, Model, Request
 from wick.testing.cassette_format import (
     Json,
@@ -134,6 +134,8 @@ class Cassette:
             self._load()
         if session.cassettes is not None:
             session.cassettes.append(self)
+        if scripted.watched is not None:  # a replay requests nothing from it; `check` reports unused replies
+            scripted.watched = [other for other in scripted.watched if other is not model]
 
     def __repr__(self) -> str:
         return f"<Cassette {self.path}>"
@@ -195,7 +197,7 @@ class Cassette:
         is_complete = False
         try:
             for number, delta in enumerate(decode_events(self._texts.restore(found.events))):
-                if number % TURN == 0:
+                if number % scripted.TURN == 0:
                     await asyncio.sleep(0)  # yield to other tasks
                 is_complete = is_complete or isinstance(delta, Finish)
                 yield delta
@@ -326,8 +328,10 @@ class Cassette:
             return f"{self.path} has no replies; {again}"
         closest = max(self.unused or self._replies, key=lambda other: _likeness(reply.request, other.request))
         recorded, sent = (dump_yaml(request).splitlines() for request in (closest.request, reply.request))
-        lines = [*unified_diff(recorded, sent, n=1, lineterm="")][2:]
-        shown = [line[:_DIFF_CHARS] for line in lines if not line.startswith("@@")]
+        lines = [line for line in [*unified_diff(recorded, sent, n=1, lineterm="")][2:] if not line.startswith("@@")]
+        shown = [
+            line[:_DIFF_CHARS] for line, next in pairwise([*lines, ""]) if line[0] != " " or _is_parent(line, next)
+        ]
         rest = [f"… and {len(shown) - _DIFF_LINES} more lines"] if len(shown) > _DIFF_LINES else []
         diff = "\n".join(["- recorded", "+ sent now", *shown[:_DIFF_LINES], *rest])
         return (
@@ -341,6 +345,12 @@ def _name_spec(model: str | Mapping[str, Any] | Model | None) -> str:
     if isinstance(model, Mapping):
         return ":".join(str(model[key]) for key in ("provider", "model") if model.get(key))
     return model if isinstance(model, str) else model.name if model is not None else ""
+
+
+def _is_parent(line: str, next: str) -> bool:
+    """Return True if an unchanged line of a YAML diff has the changed line below it as a field or item."""
+    indents = [len(text) - len(text[1:].lstrip()) for text in (line, next)]
+    return next[:1] in ("+", "-") and indents[0] < indents[1]
 
 
 def _likeness(request: Json, other: Json) -> tuple[int, int]:

@@ -73,7 +73,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     except Exception as error:
         changed = [problem for cassette in session.cassettes or () for problem in cassette.changed]
         if isinstance(error, ModelError) and str(error) in changed:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         for problem in changed[:1]:
             error.add_note(problem)
         raise
@@ -81,7 +81,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         for model in (*(scripted.watched or ()), *(session.cassettes or ())):
             model.check()
     except AssertionError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     return result
 
 
@@ -113,6 +113,6 @@ def cassette(request: pytest.FixtureRequest) -> NewCassette:
         try:
             return Cassette(path, model, replace={**folders, **(replace or {})})
         except ConfigError as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
 
     return create

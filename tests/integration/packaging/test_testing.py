@@ -84,6 +84,18 @@ def test_failed():
     assert "assert 1 == 2" in printed  # a failed test reports its failure, and not unused replies
 
 
+def test_a_scripted_model_in_a_cassette_may_stay_unused(tmp_path: Path) -> None:
+    source = """
+from wick import Agent, Scripted
+
+def test_it(cassette):
+    assert Agent(cassette(Scripted("one", name="acme:one"))).run_sync("go").text == "one"
+"""
+    for options in (["--wick-record"], [], ["--wick-record"]):
+        became, printed = outcomes(tmp_path, source, *options)
+        assert became == {"test_it": "PASSED"}, printed
+
+
 RECORDED = """
 import pytest
 from wick import Agent, tool
@@ -145,6 +157,7 @@ def test_cassettes_are_recorded_and_played(tmp_path: Path) -> None:
     assert "1 of the 2 replies in" in printed
     assert "FAILED test_it.py::TestGroup::test_two_models - Failed: request 1 has no recorded reply in" in printed
     assert "FAILED test_it.py::test_several - Failed: 1 of the 2 replies in" in printed
+    assert "During handling of the above exception" not in printed
     assert "Traceback" not in printed and "loop.py" not in printed and "def test_" not in printed
 
     assert {*outcomes(tmp_path, changed, "--wick-record")[0].values()} == {"PASSED"}

@@ -28,6 +28,7 @@ from wick import (
     Run,
     Scripted,
     Step,
+    Stop,
     Thread,
     ToolCall,
     ToolUse,
@@ -36,6 +37,7 @@ from wick import (
     guard,
     user,
 )
+from wick.capabilities.budget import Budget
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
@@ -249,12 +251,6 @@ async def test_output_that_is_not_json_is_invalid() -> None:
     result = await Agent(model, hooks=[StructuredOutput(Measured)]).run("go")
     assert "it cannot be kept as JSON" in tool_results(result)[0]
     assert result.output == Measured(value=1)
-
-
-async def test_a_limit_that_is_reached_then_does_not_take_the_answer_away() -> None:
-    model = Scripted(answer(number=7))
-    result = await Agent(model, hooks=[StructuredOutput(Invoice), Limits(1)]).run("go")
-    assert (result.outcome, result.reason, result.output) == ("stopped", "step limit", Invoice(number=7))
 
 
 @given(st.lists(st.text() | JSON.map(json.dumps), min_size=4, max_size=4))
@@ -583,3 +579,32 @@ class Odd(BaseModel):
 def test_invalid_options_are_refused(schema: Any, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         StructuredOutput(schema, **options)
+
+
+# -- budgets and limits -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_budget_first", [True, False])
+async def test_no_budget_is_reserved_for_the_call_that_the_answer_replaces(is_budget_first: bool) -> None:
+    budget, model = Budget(tokens=1_200, reserve=400), Scripted(ToolCall("1", "final_answer", {"city": "Bern"}))
+    hooks = [budget, StructuredOutput(CITY)] if is_budget_first else [StructuredOutput(CITY), budget]
+    result = await Agent(model, hooks=hooks).run("x" * 2_000)
+    assert (result.outcome, result.value) == ("completed", {"city": "Bern"})
+    assert budget.reserved.tokens == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(1), Limits(tokens=1)])
+async def test_a_run_that_has_its_answer_is_not_stopped_by_limits(limits: Limits) -> None:
+    model = Scripted(ToolCall("1", "final_answer", {"city": "Bern"}))
+    result = await Agent(model, hooks=[limits, StructuredOutput(CITY)]).run("go")
+    assert (result.outcome, result.value) == ("completed", {"city": "Bern"})
+
+
+async def test_limits_stop_a_run_that_continues_after_its_answer() -> None:
+    @after(Step)
+    def go_on(step: Step) -> Continue | None:
+        return Continue("Check it.") if isinstance(step.result, Stop) else None
+
+    model = Scripted(ToolCall("1", "final_answer", {"city": "Bern"}))
+    result = await Agent(model, hooks=[Limits(2), StructuredOutput(CITY), go_on]).run("go")
+    assert (result.outcome, result.reason) == ("stopped", "step limit")

@@ -12,10 +12,10 @@ import pytest
 
 import eval_shop
 from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, refund, run_cases
-from wick import Agent, Tool, tool
+from wick import Agent, FunctionModel, Tool, tool
 from wick.errors import ConfigError
 from wick.evals.recordings import Recordings
-from wick.evals.report import count_new_failures, find_regressions, read_report
+from wick.evals.report import find_known_failures, find_regressions, read_report
 from wick.evals.runner import EvalOptions, run_suite
 
 FOLDER = Path(eval_shop.__file__).parent
@@ -105,9 +105,12 @@ async def test_a_failure_says_what_changed() -> None:
     recordings = await record()
     assert "the system prompt" in (await find_failures(change_prompt(Random(1)), recordings))["requests"]
     described = replace(lookup, description="Look up.")
-    assert "request 1: the tool lookup;" in (await find_failures(_with_lookup(described), recordings))["requests"]
+    changed = (await find_failures(_with_lookup(described), recordings))["requests"]
+    assert changed.split("; ") == ["the tool lookup changed since the recording", "record again with --record"] * 2
     failures = await find_failures(agent.without_hooks("check_amount"), recordings)
-    assert failures["blocked"] == "refund was not blocked" and failures["requests"] == "request 2: the messages"
+    assert failures["blocked"] == "refund was not blocked" and (
+        failures["requests"] == "the messages (from request 2) changed since the recording; record again with --record"
+    )
 
 
 async def test_a_baseline_tolerates_known_failures() -> None:
@@ -117,8 +120,28 @@ async def test_a_baseline_tolerates_known_failures() -> None:
     after = await run_cases({**SMALL, "expect": {"text": "Sorry"}}, wrong, {**wrong, "id": "new"})
     found = find_regressions(after, before)
     assert [(one.case, one.against) for one in found] == [("small", "baseline")]  # the baseline has no case "new"
-    assert (count_new_failures(after, before), count_new_failures(before, before)) == (2, 0)
+    assert find_known_failures(after, before) == {("large", "base")}
     assert found[0].detail == "text: 'Sorry' is missing: 'Done: 20 dollars.'"
+
+
+async def test_a_failure_that_the_baseline_has_is_not_a_regression_against_another_variant() -> None:
+    variants = {"base": "eval_shop:agent", "unguarded": "eval_shop:unguarded"}
+    before = await run_suite(make_suite(variants=variants), EvalOptions(folder=FOLDER))
+    assert [(one.case, one.variant) for one in before.regressions] == [("large", "unguarded")]
+    after = await run_suite(make_suite(variants=variants), EvalOptions(folder=FOLDER, baseline=before))
+    assert after.regressions == [] and find_known_failures(after, before) == {("large", "unguarded")}
+
+
+async def test_the_score_is_the_same_when_a_case_is_recorded_and_replayed() -> None:
+    eval_shop.planted = Agent(FunctionModel(lambda request: "Hello."))  # type: ignore[attr-defined]
+    case = {"id": "hello", "input": "Hello!", "expect": {"text": "Sorry", "max_steps": 9}}
+    suite = make_suite(case, variants={"base": "eval_shop:planted"})
+    options = EvalOptions(folder=FOLDER, record=True)
+    recorded = await run_suite(suite, options)
+    replayed = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=options.recordings))
+    first, second = (report.cases[0].results["base"] for report in (recorded, replayed))
+    assert {check.name for check in second.checks} - {check.name for check in first.checks} == {"recording", "requests"}
+    assert first.score == second.score == 0.6667
 
 
 async def test_long_arguments_and_details_are_shortened() -> None:

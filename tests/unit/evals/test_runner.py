@@ -340,7 +340,7 @@ async def test_requests_of_recorded_replies_are_recorded(tmp_path: Path) -> None
     assert [len(one.requests) for one in recordings.values()] == [3, 2]
     changed = make_suite(variants={"base": {"agent": "eval_shop:agent", "system_prompt": "You are rude."}})
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
-    assert failed_checks(report)["requests"].startswith("request 1: the system prompt; request 2:")
+    assert failed_checks(report)["requests"].startswith("the system prompt changed since")
     changed.requests = ["tools", "messages"]
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
     assert not report.failed

@@ -387,9 +387,17 @@ async def test_each_part_of_a_request_counts(change: str, tmp_path: Path) -> Non
         await stream_deltas(Cassette(tmp_path / "it.yaml"), request)
 
 
+async def test_a_diff_shows_no_unchanged_line_that_is_not_a_parent(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    await stream_deltas(record(path, "Hello."), model_request(user("one"), user("two"), user("three")))
+    with pytest.raises(ModelError) as failed:
+        await stream_deltas(Cassette(path), model_request(user("one"), user("2"), user("three")))
+    assert "- recorded\n+ sent now\n-- user: two\n+- user: '2'\nIf the change" in str(failed.value)
+
+
 async def test_a_long_diff_is_cut(tmp_path: Path) -> None:
     await stream_deltas(record(tmp_path / "it.yaml", "Hello."), model_request(system="one\n" * 99))
-    with pytest.raises(ModelError, match="… and 176 more lines") as failed:
+    with pytest.raises(ModelError, match="… and 175 more lines") as failed:
         await stream_deltas(Cassette(tmp_path / "it.yaml"), model_request(system="two\n" * 99))
     assert len(str(failed.value).splitlines()) < 32
 

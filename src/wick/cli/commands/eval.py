@@ -23,7 +23,15 @@ from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
 from wick.evals.recordings import read_recordings, recordings_path, write_recordings
 from wick.evals.redaction import TextRedactor
-from wick.evals.report import EvalCaseResult, EvalReport, count_new_failures, describe_check, read_report
+from wick.evals.report import (
+    UNKNOWN_COST,
+    EvalCaseResult,
+    EvalReport,
+    describe_check,
+    find_known_failures,
+    format_spending,
+    read_report,
+)
 from wick.evals.runner import EvalOptions, SuiteRunner
 from wick.evals.storage import check_report_name, store_report
 from wick.evals.suite import EvalSuite, load_suite
@@ -102,7 +110,7 @@ def run(
     if as_json:
         click.echo(report.to_json(), nl=False)
     else:
-        print_report(report)
+        print_report(report, options.baseline)
     if save:
         store_report(data_folder(), save, report)
     sys.exit(_exit_code(report, options.baseline))
@@ -138,7 +146,7 @@ def _select_parts(
 def _exit_code(report: EvalReport, baseline: EvalReport | None) -> int:
     if report.partial:
         return INTERRUPTED
-    return FAILED if (report.failed if baseline is None else count_new_failures(report, baseline)) else DONE
+    return FAILED if report.failed > len(find_known_failures(report, baseline)) else DONE
 
 
 @contextmanager
@@ -228,19 +236,23 @@ def import_cases(
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def print_report(report: EvalReport) -> None:
+def print_report(report: EvalReport, baseline: EvalReport | None = None) -> None:
     """Print a table of cases and variants, the totals, and the reasons of failures."""
     names = [variant.name for variant in report.variants]
-    regressed = {(found.case, found.variant) for found in report.regressions}
+    known = find_known_failures(report, baseline)
+    verdicts = {(found.case, found.variant): "REGRESSED" for found in report.regressions}
+    verdicts |= dict.fromkeys(known, "known failure")
     rows = [
-        (case.id, *(_format_cell(case.results.get(name), (case.id, name) in regressed) for name in names))
+        (case.id, *(_format_cell(case.results.get(name), verdicts.get((case.id, name), "FAIL")) for name in names))
         for case in report.cases
     ]
     totals = tuple(
-        f"{one.passed}/{one.passed + one.failed} pass, {one.score:.2f}, {one.tokens:,} tokens, {format_cost(one.cost)}"
+        ", ".join([f"{one.passed}/{one.passed + one.failed} pass", f"{one.score:.2f}", *format_spending(one)])
         for one in report.variants
     )
     print_table(("case", *names), [*rows, ("total", *totals)])
+    if any(one.cost is None for one in report.variants):
+        click.echo(UNKNOWN_COST)
     failures = [
         f"{case.id}, {name}: {describe_check(check)}"
         for case in report.cases
@@ -254,17 +266,15 @@ def print_report(report: EvalReport) -> None:
         click.echo(f"… and {len(failures) - SHOWN_FAILURES:,} more; see --output or --html", err=True)
     if report.partial:
         click.echo(f"partial: {report.finished:,} of {report.planned:,} results", err=True)
-    elif report.regressions:
-        click.echo(format_count(len(report.regressions), "regression"), err=True)
+        return
+    regressed = {(found.case, found.variant) for found in report.regressions}  # one may have two references
+    for count, noun in ((len(regressed), "regression"), (len(known), "known failure")):
+        if count:
+            click.echo(format_count(count, noun), err=True)
 
 
-def _format_cell(result: EvalCaseResult | None, regressed: bool) -> str:
+def _format_cell(result: EvalCaseResult | None, failure: str) -> str:
+    """Return the verdict and the figures of a result; `failure` is the verdict of one that does not pass."""
     if result is None:
         return "not run"
-    verdict = "pass" if result.passed else "REGRESSED" if regressed else "FAIL"
-    return f"{verdict} {result.score:.2f}, {result.tokens:,} tokens, {format_cost(result.cost)}"
-
-
-def format_cost(cost: float | None) -> str:
-    """Return a cost in dollars, or that it is not known."""
-    return "cost unknown" if cost is None else f"${cost:.4f}"
+    return ", ".join([f"{'pass' if result.passed else failure} {result.score:.2f}", *format_spending(result)])

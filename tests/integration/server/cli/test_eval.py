@@ -35,8 +35,9 @@ def report_of(wick: ForkedWick, *words: str) -> Any:
 def test_a_suite_that_passes_exits_with_0(wick: ForkedWick) -> None:
     done = wick("eval", "run", "suite.yaml")
     assert (done.code, done.err) == (0, "")
-    header, small, _, total = (line.split() for line in done.out.splitlines())
+    header, small, _, total, note = (line.split() for line in done.out.splitlines())
     assert header == ["case", "base"] and small[:3] == ["small", "pass", "1.00,"] and total[:2] == ["total", "2/2"]
+    assert done.out.count("unknown") == 1 and note[-2:] == ["not", "known."]
 
 
 def test_variants_are_side_by_side_and_a_regression_exits_with_1(wick: ForkedWick) -> None:
@@ -44,7 +45,7 @@ def test_variants_are_side_by_side_and_a_regression_exits_with_1(wick: ForkedWic
     done = wick("eval", "run", "suite.yaml", "-o", "out/report.json", "--html", "report.html", "--save", "nightly")
     assert done.code == 1
     large = next(line for line in done.out.splitlines() if line.startswith("large"))
-    assert "pass 1.00" in large and "REGRESSED 0.67" in large
+    assert "pass 1.00" in large and "REGRESSED 0.50" in large
     assert done.err == "large, unguarded: blocked: refund was not blocked\n1 regression\n"
     report = EvalReport.model_validate_json((wick.folder / "out" / "report.json").read_text())
     assert [one.name for one in report.variants] == ["base", "unguarded"]
@@ -64,7 +65,9 @@ def test_the_same_suite_twice_gives_the_same_bytes(wick: ForkedWick) -> None:
 def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
     wick.write("suite.yaml", json.dumps({**SUITE, "variants": {"base": "shop:unguarded"}}))
     assert wick("eval", "run", "suite.yaml", "--output", "old.json").code == 1
-    assert wick("eval", "run", "suite.yaml", "--baseline", "old.json").code == 0
+    done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
+    assert done.code == 0 and "known failure 0.50" in done.out and done.err.endswith("\n1 known failure\n")
+    assert "REGRESSED" not in done.out and "regression" not in done.err
     wick.write("suite.yaml", json.dumps({**SUITE, "expect": {"max_steps": 1}}))
     done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
     assert done.code == 1 and "1 regression\n" in done.err
@@ -77,7 +80,7 @@ def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     path = wick.folder / "shop.py"
     path.write_text(path.read_text().replace("You are support.", "You are the support."))
     done = wick("eval", "run", "suite.yaml")
-    assert done.code == 1 and "small, base: requests: request 1: the system prompt;" in done.err
+    assert done.code == 1 and "small, base: requests: the system prompt changed since the recording; record" in done.err
 
 
 def test_offline_no_model_is_called(wick: ForkedWick) -> None:
