@@ -45,7 +45,7 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.program": ["program"],
     "wick.protocols": ["Model", "Request", "Usage", "Backend", "Store"],
     "wick.replay": ["replay", "Report"],
-    "wick.server": ["Server"],
+    "wick.server": ["Server", "User"],
     "wick.stores.in_memory": ["InMemory"],
     "wick.stores.postgres": ["Postgres"],
     "wick.stores.sqlite": ["Sqlite"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Lock
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -14,14 +14,14 @@ from time import perf_counter, time
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from wick._internal.frozen import FrozenDict, freeze
+from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick.constants import ASK_SECONDS
 from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
 from wick.threads import ThreadWriter
-from wick.why import DispatchState, Why, diff_values
+from wick.why import DispatchState, describe_answer
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +45,9 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
     given[question.hash] = answer  # also valid for later attempts
-    verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    logged = op.run.root.thread.answers.get(question.hash)
-    answered_by = "user" if logged is None else str(logged.get("deputy", "user"))
-    changed = None
-    if isinstance(answer, Allow) and isinstance(answer.args, dict):  # the gate refuses others
-        args = about.get("args", {})
-        changed = diff_values({key: args[key] for key in args if key in answer.args}, answer.args) or None
-    op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000, changed))
+    logged: Mapping[str, object] = op.run.root.thread.answers.get(question.hash, {})
+    row = {**logged, "allowed": isinstance(answer, Allow), "reason": getattr(answer, "reason", "")}
+    op.why.append(describe_answer(row, question.args, (perf_counter() - start) * 1000))
     return answer
 
 
@@ -78,8 +73,12 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     await thread.saved()
     run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
     answer = await _log_answer(run, question, *await _wait_for_answer(run, question, asked))
-    allowed, reason = isinstance(answer, Allow), getattr(answer, "reason", "")
-    run.emit(ApprovalResponse(name=question.op.name, id=question.id, allowed=allowed, reason=reason))
+    response = ApprovalResponse(name=question.op.name, id=question.id)
+    if isinstance(answer, Allow):
+        response.allowed, response.args = True, thaw(answer.args)
+    else:
+        response.reason = answer.reason
+    run.emit(response)
     return answer
 
 

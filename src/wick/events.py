@@ -174,9 +174,11 @@ class ApprovalResponse(Event):
     id: str = ""  # the id of the question
     allowed: bool = False  # the user's answer
     reason: str = ""  # why not
+    args: dict[str, Any] | None = None  # the arguments to run the tool with instead; None if they are unchanged
 
     def data(self) -> dict[str, Any]:
-        return {"id": self.id, "allowed": self.allowed, "reason": self.reason}
+        changed = {} if self.args is None else {"args": self.args}
+        return {"id": self.id, "allowed": self.allowed, "reason": self.reason, **changed}
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,15 @@ class DispatchState:
     follow_ups: list[Message] = field(default_factory=list)  # results: messages of hooks before the next step
     stream: StreamState = field(default_factory=StreamState)  # loop, onion
     grants: ToolGrants = field(default_factory=ToolGrants)  # permissions, hook programs
+
+
+def describe_answer(answer: Mapping[str, Any], asked_args: Mapping[str, Any], ms: float = 0.0) -> Why:
+    """Return the item of an answer to a question: its log entry, compared with the arguments of the question."""
+    verdict, given, changed = "approved" if answer["allowed"] else "refused", answer.get("args"), None
+    if answer["allowed"] and isinstance(given, dict):  # the gate refuses others
+        changed = diff_values({key: asked_args[key] for key in asked_args if key in given}, given) or None
+    hook = answer.get("deputy") or answer.get("by") or "user"
+    return Why(hook, "gate", verdict, answer.get("reason", ""), ms, changed)
 
 
 def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, object]:

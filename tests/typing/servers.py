@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import assert_type
 
 from wick import Agent, Scripted, tool
-from wick.server import Server
-from wick.server.auth.identity import User
+from wick.server import Server, User
 
 
 @tool

@@ -43,6 +43,7 @@ from wick import (  # fmt: skip
     wrap,
 )
 from wick._internal.sealed_copies import ReadOnly
+from wick.events import ApprovalResponse
 from wick.hooks import Next
 from wick.operations import OPERATIONS
 
@@ -360,6 +361,12 @@ async def test_watchers_get_question_and_answer() -> None:
         "allowed": False,
         "reason": "the user said no to: sure?",
     }
+
+
+async def test_watchers_get_changed_arguments() -> None:
+    agent = echo_agent(asking(), ask=ScriptedUser(Allow({"text": "better"})))
+    (response,) = [event for event in await collect_events(agent) if isinstance(event, ApprovalResponse)]
+    assert response.data() == {"id": response.id, "allowed": True, "reason": "", "args": {"text": "better"}}
 
 
 async def test_an_answer_during_a_pause_is_used_at_resume() -> None:

@@ -97,6 +97,14 @@ RUN = {"run_id": "run_1"}
             },
         ),
         (
+            ApprovalResponse("run_1", "tool_use", "ask_1", True, args={"path": "b"}),
+            {
+                "event": "on_approval_response",
+                "name": "tool_use",
+                "data": {"id": "ask_1", "allowed": True, "reason": "", "args": {"path": "b"}},
+            },
+        ),
+        (
             Done("run_1", "", "th_8f3a2b", "completed", "completed", "hi", {"input_tokens": 1}),
             {
                 "event": "done",

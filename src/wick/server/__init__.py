@@ -5,6 +5,7 @@ Server(port=8000).register_agent("default", {"model": "sonnet"}).start()
 
 from __future__ import annotations
 
+from wick.server.auth.identity import User
 from wick.server.server import Server
 
-__all__ = ["Server"]
+__all__ = ["Server", "User"]

@@ -457,7 +457,16 @@ async def test_an_answered_question_continues_the_run(client: aiohttp.ClientSess
         async with client.post(f"/approvals/{asked['id']}", json=body) as again:
             assert again.status == 404
     assert list_names(found)[0] == "on_approval_response" and list_names(found)[-1] == "done"
-    assert next(frame for frame in found if frame["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 5"
+    assert found[0]["data"]["data"] == {"id": asked["id"], "allowed": True, "reason": "", "args": {"amount": 5}}
+    end = next(frame for frame in found if frame["event"] == "on_tool_end")
+    assert end["data"]["data"]["output"] == "paid 5"
+    (approved,) = [row for row in end["data"]["data"]["why"] if row["position"] == "gate"]
+    assert (approved["verdict"], approved["changed"]) == ("approved", {"amount": [500, 5]})
+    async with client.get(f"/runs/{response.headers['X-Run-Id']}/events") as replayed:
+        assert end in await read_events(replayed)
+    reasons = await get_json(client, f"/threads/th_1/calls/{asked['call_id']}/why")
+    (verdict,) = [row for row in reasons["verdicts"] if row["position"] == "gate"]
+    assert {**approved, "ms": verdict["ms"]}.items() <= verdict.items()
 
 
 async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession) -> None:

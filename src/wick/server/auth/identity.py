@@ -22,9 +22,9 @@ def parse_claim(name: object, role: object) -> Claim | None:
 class User:
     """An authenticated user. `id` is internal and owns the user's data; `name` is the login."""
 
-    id: str
-    name: str
-    role: Role = "user"
+    id: str  # the internal id, which owns the user's threads and files
+    name: str  # the login
+    role: Role = "user"  # user, operator or admin
 
     def has_role(self, role: Role) -> bool:
         """Return True if the user has this role or a higher one."""

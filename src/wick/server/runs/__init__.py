@@ -312,7 +312,8 @@ class Runs:
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
-        head, waiting = await self._load_pending(head.owner, head.id)
+        found, waiting = await self._load_pending(head.owner, head.id)
+        head = replace(found, leased=head.leased)  # recovery has claimed the lease for this server
         if head.run or waiting:
             info = _pending_run(user, head, waiting)
             if (info.owner, info.id) in self.executor.cancelling:

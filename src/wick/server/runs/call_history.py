@@ -11,6 +11,7 @@ from wick.capabilities.recorder import VALUE
 from wick.messages import Message, ToolCall
 from wick.threads import Thread
 from wick.threads.state import Entry
+from wick.why import describe_answer
 
 
 def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons | None:
@@ -52,6 +53,9 @@ def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
             if asked.id == data["id"]:
                 asked.allowed, asked.answered_at, asked.by = data["allowed"], entry.at, data.get("by", "")
                 asked.reason, asked.scope = data.get("reason", ""), data.get("scope", "")
+                waited = (entry.at - asked.at) * 1000
+                verdict = describe_answer(thaw(data), asked.args, waited)
+                found.verdicts.append(HookVerdict(**verdict.to_json()))
     elif entry.kind == "asked" and data.get("call_id") == call.id:
         if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
             args = thaw(data.get("args", {}))

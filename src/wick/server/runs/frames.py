@@ -17,6 +17,7 @@ from math import inf
 from typing import Any
 
 from wick._internal.fast_json import encode_json
+from wick._internal.frozen import thaw
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.events import (
     ApprovalRequest,
@@ -33,6 +34,7 @@ from wick.events import (
 from wick.server.errors import ApiError
 from wick.stores.rows import message_text
 from wick.threads.state import split_reply_row
+from wick.why import describe_answer
 
 StreamPosition = tuple[int, float]  # an entry and the number of its frame; the last frame is at infinity
 START: StreamPosition = (0, inf)
@@ -96,7 +98,7 @@ class FrameBuilder:
     pause: Frame | None = None  # frame of an interruption, sent only if nothing follows
     text: str = ""  # the last reply of the model
     why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # decisions of hooks, by call
-    asked: dict[str, str] = field(default_factory=dict)  # open questions, with the call they are about
+    asked: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # entries of open questions
 
     def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
         """Return the frames of a log entry that come after a position."""
@@ -147,17 +149,19 @@ class FrameBuilder:
     def _asked(self, data: Any) -> list[Event]:
         if data["id"] in self.asked:  # an entry repeats the question so that the store keeps it
             return []
-        self.asked[data["id"]] = data.get("call_id", "")
+        self.asked[data["id"]] = data
         about = {key: value for key, value in data.items() if key not in QUESTION_FIELDS}
         event = ApprovalRequest(data.get("run", ""), data.get("operation", ""), data["id"], data["question"], about)
         return [event]
 
     def _answered(self, data: Any) -> list[Event]:
-        call, reason = self.asked.pop(data["id"], ""), data.get("reason", "")
-        if call and not data["allowed"]:
-            denial = {"hook": data.get("by") or "user", "position": "gate", "verdict": "refused", "reason": reason}
-            self.why.setdefault(call, []).append(denial)
-        return [ApprovalResponse(id=data["id"], allowed=data["allowed"], reason=reason)]
+        asked, answer = self.asked.pop(data["id"], {}), thaw(data)
+        if asked.get("call_id") and asked.get("run", self.run) == self.run:  # a call of a subagent has its own stream
+            verdict = describe_answer(answer, thaw(asked.get("args", {}))).to_json()
+            del verdict["ms"]  # not part of the data of an answer
+            self.why.setdefault(asked["call_id"], []).append(verdict)
+        reason, args = answer.get("reason", ""), answer.get("args")
+        return [ApprovalResponse(id=data["id"], allowed=data["allowed"], reason=reason, args=args)]
 
     def _end(self, data: Any) -> list[Event]:
         outcome, reason = data["outcome"], data["reason"]

@@ -13,15 +13,16 @@ import pytest
 import yaml
 
 from wick import Agent, Run, Scripted
+from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError
 from wick.messages import ToolCall
+from wick.server import User
 from wick.server.agents import registry as registry_module
 from wick.server.agents.http_policy import check_agent
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.registry import AgentRegistry
-from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.ops.event_bus import EventBus
 from wick.server.records.sqlite import SqliteRecords
@@ -271,6 +272,20 @@ async def test_a_program_registers_agents_as_options_as_objects_or_as_a_function
         assert {"shout", "calculate"} <= {tool.name for tool in (await there.get_agent(ADA, "options")).agent.tools}
         with pytest.raises(ApiError, match="made by a program"):
             await there.change_overrides(ADA, "object", lambda said: replace(said, hooks={"todos": False}))
+
+
+async def test_a_factory_can_give_each_user_a_workspace(tmp_path: Path) -> None:
+    def make_agent(user: User) -> Agent:
+        folder = tmp_path / "files" / user.id
+        folder.mkdir(parents=True, exist_ok=True)
+        note = ToolCall("c1", "write_file", {"path": "note.txt", "content": f"{user.name}, {user.role}"})
+        return Agent(Scripted(note, "Done."), hooks=[Filesystem(Local(folder))])
+
+    async with registry(tmp_path, code={"notes": make_agent}) as there:
+        for user in (ADA, OLGA):
+            await (await there.get_agent(user, "notes")).agent.run("Make a note.", user=user.id, thread="t1")
+    notes = {path.parent.name: path.read_text() for path in (tmp_path / "files").glob("*/note.txt")}
+    assert notes == {"u_ada": "ada, user", "u_olga": "olga, operator"}
 
 
 async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:

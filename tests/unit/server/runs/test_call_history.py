@@ -68,6 +68,14 @@ async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> No
     assert asked.args == {"a": 4, "b": 30}  # as sealed, not as in the call
     assert asked.answered_at is not None and asked.answered_at >= asked.at
     assert len(why.attempts) == allowed
+    (row,) = [row for row in why.verdicts if row.position == "gate"]
+    assert (row.hook, row.verdict) == ("user", "approved" if allowed else "refused")
+    assert row.changed == ({"a": [4, 1], "b": [30, 20]} if isinstance(answer, Allow) else None)
+
+
+async def test_the_answer_is_listed_once_with_a_recorder() -> None:
+    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), hooks=[Recorder()]), "1")
+    assert [row.verdict for row in why.verdicts if row.position == "gate"] == ["approved"]
 
 
 async def test_with_a_recorder_passing_hooks_are_listed() -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit import echo, tool_call, tool_calls_reply
-from wick import Agent, Ask, Block, Scripted, Thread, ToolUse, guard
+from wick import Agent, Allow, Ask, Block, Question, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, guard
 from wick.capabilities.recorder import Recorder
 from wick.capabilities.todos import Todos
 from wick.events import ChatModelStream, Done, ToolStart
+from wick.messages import result_message
 from wick.server.errors import ApiError
 from wick.server.runs.frames import START, Frame, FrameBuilder, encode_event, parse_position, transient_frame
 
@@ -100,6 +101,37 @@ async def test_questions_values_and_notices_are_sent() -> None:
     assert {response["id"] for response in responses} == {request["id"] for request in requests}
     assert all(response["allowed"] for response in responses)
     assert not any("traces" in frame["data"] for _, event, frame in found if event == "on_state")
+
+
+async def test_the_answer_of_the_user_is_sent_with_its_changed_arguments() -> None:
+    @guard(ToolUse, match="echo")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("may I?")
+
+    def answer(question: Question) -> Allow | Block:
+        return Allow({"text": "z"}) if question.args["text"] == "x" else Block("not today")
+
+    found = told(await tool_run(confirm, ask=answer))
+    responses = [frame["data"] for _, event, frame in found if event == "on_approval_response"]
+    assert [(row["allowed"], row.get("args")) for row in responses] == [(True, {"text": "z"}), (False, None)]
+    ends = {frame["data"]["call_id"]: frame["data"] for _, event, frame in found if event == "on_tool_end"}
+    (changed,) = [row for row in ends["a"]["why"] if row["position"] == "gate"]
+    assert ends["a"]["output"] == "z"
+    assert changed == {"hook": "user", "position": "gate", "verdict": "approved", "changed": {"text": ["x", "z"]}}
+    (denied,) = [row for row in ends["b"]["why"] if row["position"] == "gate"]
+    assert denied == {"hook": "user", "position": "gate", "verdict": "refused", "reason": "not today"}
+
+
+def test_the_answer_about_a_call_of_a_subagent_is_not_in_the_record_of_another_call() -> None:
+    thread = Thread("th_1")
+    thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
+    thread.append("message", assistant("", ToolCall("c1", "task", {})))
+    about = {"operation": "tool_use", "call_id": "c1", "args": {"text": "x"}}
+    thread.append("asked", {"id": "q", "question": "may I?", "hash": "h", "run": "child", **about})
+    thread.append("answered", {"id": "q", "hash": "h", "allowed": True, "args": {"text": "y"}})
+    thread.append("message", result_message(ToolCall("c1", "task", {}), ToolResult("done")))
+    frames = {event: frame["data"] for _, event, frame in told(thread)}
+    assert frames["on_approval_response"]["args"] == {"text": "y"} and "why" not in frames["on_tool_end"]
 
 
 async def test_a_value_is_sent_with_its_change() -> None:
