@@ -402,6 +402,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "rulers-1.0.dist-info" / "entry_points.txt").write_text(dedent(points))
     code = """
         from wick import Capability, Run, before
+        from wick.protocols import Model
 
         def measure(length: float) -> str:
             "Measure a length."
@@ -414,6 +415,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             @before(Run)
             async def begin(self, run: Run) -> None:
                 run.record("ruled", unit=self.unit)
+    """
+    code += """
+        def limit(most: int, words: frozenset[str] = frozenset(), model: Model | None = None) -> Ruled:
+            return Ruled(f"{most + 1} {sorted(words)} {model and model.name}")
     """
     (site / "rulers_of_test.py").write_text(dedent(code))
     monkeypatch.syspath_prepend(site)
@@ -454,6 +459,16 @@ async def test_a_capability_of_the_user_gets_the_workspace(write: Any, tmp_path:
 
 
 @pytest.mark.usefixtures("installed")
+def test_options_of_a_hook_are_converted_to_the_types_of_its_factory(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOST", "2")
+    options = "{most: '${MOST}', words: [b, a, a], model: demo}"
+    agent = load(write(f"model: demo\nhooks: [{{rulers_of_test:limit: {options}}}]\n")).agent()
+    assert ring(agent, "ruled").unit == "3 ['a', 'b'] offline demo model"
+
+
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("text, said", [
     ("tools: [mesure]", "tools: there is no tool 'mesure'; did you mean 'measure'?"),
     ("tools: [xyz]", "tools: there is no tool 'xyz'; one of your own is written module:name, and there are calculate, "
@@ -468,8 +483,15 @@ async def test_a_capability_of_the_user_gets_the_workspace(write: Any, tmp_path:
     ("hooks: [rule]", "hooks: there is no hook 'rule'; did you mean 'ruled'?"),
     ("hooks: ['os:sep']", "hooks: os:sep is not a hook: decorate it with @before, @wrap, @after or @guard"),
     ("hooks: ['os:getcwd']", "hooks: os:getcwd is not a hook: decorate it with @before, @wrap, @after or @guard"),
-    ("hooks: [{'rulers_of_test:Ruled': {unt: ft}}]", "hooks: rulers_of_test:Ruled cannot be made: "
-     "Ruled.__init__() got an unexpected keyword argument 'unt'; is it a hook, decorated with @guard or so?"),
+    ("hooks: [{'rulers_of_test:Ruled': {unt: ft}}]", "hooks: rulers_of_test:Ruled: there is no option 'unt'; "
+     "did you mean 'unit'?"),
+    ("hooks: [{ruled: {unit: 1}}]", "hooks: ruled: unit: input should be a valid string"),
+    ("hooks: [{'rulers_of_test:limit': {most: many}}]", "hooks: rulers_of_test:limit: most: input should be a valid "
+     "integer, unable to parse string as an integer"),
+    ("hooks: [{'rulers_of_test:limit': {mots: 1}}]", "hooks: rulers_of_test:limit: there is no option 'mots'; "
+     "did you mean 'most'?"),
+    ("hooks: ['rulers_of_test:limit']", "hooks: rulers_of_test:limit cannot be made: limit() missing 1 required "
+     "positional argument: 'most'; is it a hook, decorated with @guard or so?"),
     ("hooks: [{a: 1, b: 2}]",
      "hooks: a hook with options is a map of one name, as in `- mine:Redactor: {words: [secret]}`"),
 ])  # fmt: skip

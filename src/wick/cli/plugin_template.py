@@ -36,6 +36,9 @@ test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15"]
 [project.entry-points."wick.commands"]
 {scheme} = "{module}.commands:command"             # wick {scheme}
 
+[tool.hatch.build]
+dev-mode-dirs = ["src"]  # `pip install --no-build-isolation -e .` needs no other package
+
 [tool.hatch.build.targets.wheel]
 packages = ["src/{module}"]
 

@@ -25,7 +25,7 @@ from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import CapabilityRing, load_backend_class, load_own
-from wick.config.options_schema import read_hints, suggest_key
+from wick.config.options_schema import read_hints, suggest_key, validate_options
 from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
 from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
@@ -379,7 +379,9 @@ class _AgentBuilder:
             if isinstance(hook, type) and issubclass(hook, Capability) and self.backend is not None:
                 shared = {"backend": self.backend} if "backend" in inspect.signature(hook).parameters else {}
             try:
-                hook = hook(**{**shared, **(options or {})})
+                hook = hook(**{**shared, **self._validate_hook_options(hook, options or {})})
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
             except TypeError as error:
                 raise ConfigError(
                     f"{name} cannot be made: {error}; is it a hook, decorated with @guard or so?"
@@ -387,6 +389,18 @@ class _AgentBuilder:
         if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
+
+    def _validate_hook_options(self, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a hook, with models and `module:name` references resolved by the factory's types."""
+        try:
+            hints = read_hints(factory)
+        except (NameError, TypeError, ValueError):  # the signature cannot be read
+            return dict(options)
+        resolved = {
+            key: self._resolve_argument(value, hints[key][1]) if key in hints else value
+            for key, value in options.items()
+        }
+        return validate_options(factory, resolved)
 
     def _load_deps_factory(self) -> Callable[[Run[Any]], Any] | None:
         """Return the function of the run that `deps` names."""

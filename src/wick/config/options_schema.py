@@ -17,9 +17,10 @@ from functools import cache
 from math import isfinite
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticOmit
+from pydantic_core import PydanticOmit, SchemaError
 
 from wick._internal.familiar_words import CONFIG_KEYS
 from wick._internal.safe_yaml import ExpandedText, KeyPath, YamlSource
@@ -261,6 +262,40 @@ def _parse_text(text: str) -> Any:
             continue
         return number if isfinite(number) else text
     return text
+
+
+def validate_options(kind: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a factory, converted to the types of its parameters.
+
+    Raise a ConfigError for an unknown option, and for a value of another type. A type that pydantic does not know
+    is not checked.
+    """
+    hints, parameters = read_hints(kind), inspect.signature(kind).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = {name: hint for name, (parameter, hint) in hints.items() if parameter.kind in named}
+    is_open = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+    for key in options:
+        if key not in known and not is_open:
+            hint = suggest_key(key, known, "the options are") if known else "it has no options"
+            raise ConfigError(f"there is no option {key!r}; {hint}")
+    return {key: _convert_option(key, value, known.get(key, Any)) for key, value in options.items()}
+
+
+def _convert_option(key: str, value: Any, hint: Any) -> Any:
+    try:
+        adapter = TypeAdapter[Any](hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # a pydantic model has a config of its own
+        adapter = TypeAdapter(hint)
+    except (SchemaError, TypeError):
+        return value
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, (key, *first["loc"])))
+        raise ConfigError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    except TypeError:  # of a protocol that cannot be checked at runtime
+        return value
 
 
 def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:

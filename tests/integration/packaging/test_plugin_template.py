@@ -41,6 +41,13 @@ def site(project: Path) -> Path:
     return site
 
 
+def test_an_editable_install_needs_no_other_package(project: Path) -> None:
+    editable = project.parent / "editable"
+    offline = ["--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--target", str(editable)]
+    run("-m", "pip", "install", *offline, "-e", ".", folder=project)
+    assert [path.read_text().strip() for path in editable.glob("*.pth")] == [str(project / "src")]
+
+
 @pytest.mark.timeout(300)
 def test_the_tests_of_the_plugin_pass(project: Path, site: Path) -> None:
     # The cases of stores that run on SQLite in the unit tests are not all repeated.
