@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
-from wick.api.types import Approval, Choice
+from wick.api.types import Approval, Choice, ThreadInfo
 from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_question_ids, complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
@@ -207,7 +207,28 @@ async def _send_answer(options: HostOptions, thread: str, answer: ApprovalAnswer
             question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id
         )
         about = "" if answer.id == question.id else f"  {_format_question(question)}"
+        if answer.args is not None:  # the question has the old ones
+            about = f"  {_format_question(question.model_copy(update={'question': '', 'args': answer.args}))}"
         click.echo(f"{'denied' if answer.choice == 'deny' else 'allowed'}: {question.id}{about}")
-        if not host.remote and not (info := await host.get_thread(thread_id)).running:
-            where = f" --folder {shlex.quote(info.folder)}" if info.folder not in ("", host.name) else ""
-            click.echo(f"the run is interrupted; resume it with: wick run --thread {thread_id}{where}", err=True)
+        if not host.remote:
+            for note in _list_notes(await host.get_thread(thread_id), host.name, is_changed=answer.args is not None):
+                click.echo(note, err=True)
+
+
+def _list_notes(thread: ThreadInfo, folder: str, *, is_changed: bool) -> list[str]:
+    """Return notes about an answered run on this machine: whether its arguments were checked, and how it continues."""
+    notes, is_own = list[str](), bool(thread.folder) and not thread.agent_id
+    if is_changed and (not is_own or thread.folder != folder):
+        notes.append("the new arguments are not checked yet; they are checked when the run continues")
+    if thread.running:
+        return notes
+    if thread.agent_id:
+        notes.append("the run is interrupted; the server of this data folder resumes it")
+    elif not is_own:
+        notes.append(
+            f"the run is interrupted; the program that asked resumes it, with: agent.run(thread={thread.id!r})"
+        )
+    else:
+        where = "" if thread.folder == folder else f" --folder {shlex.quote(thread.folder)}"
+        notes.append(f"the run is interrupted; resume it with: wick run --thread {thread.id}{where}")
+    return notes

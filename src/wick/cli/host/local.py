@@ -28,6 +28,7 @@ from wick.api.types import (
     AgentDetail,
     AgentInfo,
     AgentOrigin,
+    Approval,
     Choice,
     OperationRings,
     ReplayReport,
@@ -43,7 +44,7 @@ from wick.cli.host.protocol import RunOutcome
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
 from wick.config.selection import add_rules, find_permissions, split_agent_spec
-from wick.errors import ConfigError, StoreError, WickError
+from wick.errors import ConfigError, InvalidArgs, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import HookRow
 from wick.hook_programs.trust import format_trust_command
@@ -52,6 +53,7 @@ from wick.protocols import Backend, Summary
 from wick.replay import replay
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
+from wick.tools import find_tool
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
 SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
@@ -277,6 +279,8 @@ class LocalHost(LocalThreads):
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         question = await self.find_approval(id, thread)
+        if args is not None and choice != "deny":
+            await self._check_args(question, args)
         await super().answer_approval(id, choice, words=words, args=args, thread=question.thread_id)
         if choice == "allow_always" and question.operation == "tool_use" and question.args is not None:
             allowed_args = dict(question.args if args is None else args)
@@ -289,6 +293,24 @@ class LocalHost(LocalThreads):
             elif folder:  # threads of a server have no folder; the server stores their grants
                 self._grants.add(folder, agent, rule)
         return question.thread_id
+
+    async def _check_args(self, question: Approval, args: Mapping[str, Any]) -> None:
+        """Refuse changed arguments that do not fit the tool, so that the question stays open.
+
+        The tools of subagents, and those of other folders and programs, are not known here. The gate checks them.
+        """
+        head = await self.store.head(LOCAL, question.thread_id)
+        if "agent" in head.meta or head.meta.get("folder") != str(self.folder) or question.run_id != head.run:
+            return
+        self._select_agent_of(head)
+        tool = find_tool(question.tool, {tool.name: tool for tool in self._current_agent().tools})
+        if tool is None or tool.name == "ask_user":  # the answer to a question is not an argument of the tool
+            return
+        try:
+            await tool.prepare(args)
+            tool.validate(args)
+        except InvalidArgs as problem:
+            raise ConfigError(f"{problem}; the question is still open") from None
 
     async def add_allow_rule(self, rule: str) -> None:
         if not self.selected.part.options.get("permissions"):

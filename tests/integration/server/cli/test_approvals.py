@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -15,6 +16,8 @@ from cli.command import WickCommand
 from cli.forked_command import ForkedWick
 from cli.hosts import HostCommand
 from cli.terminal import open_terminal, shell_command
+from wick import Agent, Ask, Result, Scripted, ToolCall, ToolUse, guard, tool
+from wick.capabilities.sessions import Sessions
 
 
 def question(place: HostCommand, thread: str) -> dict[str, Any]:
@@ -97,10 +100,41 @@ def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
     for bad, sentence in (("[]", "--args must be a JSON object"), ("{", "--args is not valid JSON")):
         done = place("approvals", "allow", asked, "--args", bad)
         assert done.code == 2 and sentence in done.err
+    done = place("approvals", "allow", asked, "--args", '{"path": 3}')
+    assert done.code != 0 and "the question is still open" in done.err, done
     changed = json.dumps({"path": "other.txt", "content": "bread"})
     done = place("approvals", "--folder", ".", "allow", asked, "--args", changed)
-    assert done.code == 0, done.err
+    assert done.code == 0 and "not checked" not in done.err, done.err
+    assert done.out.strip() == f"allowed: {asked}  [write_file] {changed}"
     assert "other.txt" in results(place, thread)[0]
+
+
+def test_the_program_that_asked_resumes_its_run(tmp_path: Path) -> None:
+    @guard(ToolUse, match="add")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("Add?")
+
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async def run(words: str) -> Result:
+        sessions = Sessions(data)
+        model = Scripted(ToolCall("1", "add", {"a": 1, "b": 2}) if words else "Done.")
+        try:
+            return await Agent(model, tools=[add], hooks=[sessions, confirm]).run(words or None, thread="t1")
+        finally:
+            await sessions.close()
+
+    here, data = HostCommand(ForkedWick(tmp_path)), tmp_path / "of the program"
+    assert asyncio.run(run("Add.")).outcome == "interrupted"
+    done = here("approvals", "allow", "--args", '{"a": 1, "b": 5}', WICK_DATA=str(data))
+    assert done.code == 0 and done.out.strip().endswith('[add] {"a": 1, "b": 5}'), done
+    assert "the new arguments are not checked yet" in done.err
+    assert "the program that asked resumes it, with: agent.run(thread='t1')" in done.err
+    result = asyncio.run(run(""))
+    assert [message.text for message in result.messages.tool_messages()] == ["6"]
 
 
 def test_always_is_remembered(place: HostCommand) -> None:

@@ -246,6 +246,9 @@ def test_run_streams_pipes_and_waits_on_both_hosts(place: HostCommand) -> None:
     assert names[0] == "on_chat_model_start" and names[-1] == "done" and "on_chat_model_stream" in names
     waiting = place("run", "Write hello to new.txt", *model)
     assert waiting.code == 4 and "waiting for an answer to: May write_file be used" in waiting.err
+    if place.server:
+        assert f"wick approvals --server {place.server.url}; the server then continues the run" in waiting.err
+        assert "wick run --thread" not in waiting.err
     (asked,) = [one for one in place.json("approvals") if one["args"]["path"] == "new.txt"]  # others ask there, too
     assert place("approvals", "deny", asked["id"], "not now").code == 0
 
