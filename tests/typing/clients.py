@@ -6,7 +6,7 @@ from typing import assert_type
 
 from wick import user
 from wick.client import Client, ServerError, SyncClient
-from wick.client.types import Approval, InvokeResult, ThreadPage, UsageReport
+from wick.client.types import Approval, Choice, InvokeResult, ThreadPage, UsageReport
 from wick.events import ChatModelStream, Event
 
 
@@ -20,7 +20,8 @@ async def ask(url: str, token: str) -> str:
             if isinstance(event, ChatModelStream):
                 assert_type(event.delta, str)
         assert_type(await client.approvals(), list[Approval])
-        await client.answer("ask_1", "allow_always")
+        choice: Choice = "allow_always"
+        await client.answer("ask_1", choice)
         async with client.terminal("default") as shell:
             assert_type(await shell.read(), bytes)
         return stream.run_id

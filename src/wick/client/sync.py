@@ -86,6 +86,15 @@ class SyncStream:
     def last_id(self) -> str:
         return self._stream.last_id
 
+    @property
+    def on_break(self) -> Callable[[ServerError], None] | None:
+        """The function that the client's thread calls with an error before each reconnect."""
+        return self._stream.on_break
+
+    @on_break.setter
+    def on_break(self, call: Callable[[ServerError], None] | None) -> None:
+        self._stream.on_break = call
+
     def __iter__(self) -> Iterator[Event]:
         return self._loop_thread.iterate(aiter(self._stream))
 

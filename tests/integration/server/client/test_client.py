@@ -283,6 +283,15 @@ async def test_an_unreachable_server_is_reported() -> None:
         assert told and all("cannot be reached" in str(error) for error in told)
 
 
+def test_a_blocking_stream_reports_its_breaks() -> None:
+    with SyncClient("http://127.0.0.1:1", patience=0.2) as client:
+        stream, told = client.stream("default", "hello"), list[ServerError]()
+        stream.on_break = told.append
+        with pytest.raises(ServerError, match="cannot be reached"):
+            _ = [*stream]
+        assert told and stream.on_break is not None
+
+
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_would_be_another_path(name: str) -> None:
     with pytest.raises(ServerError, match="invalid name"):
