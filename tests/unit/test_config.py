@@ -428,6 +428,31 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
     assert ring(agent, "ruled").unit == "ft"
 
 
+async def test_a_capability_of_the_user_gets_the_workspace(write: Any, tmp_path: Path) -> None:
+    code = """
+        from wick import Capability, tool
+
+        class Placed(Capability):
+            def __init__(self, backend, name="note.txt"):
+                self.backend, self.file = backend, name
+
+            @tool
+            async def note(self, text: str) -> str:
+                "Store a note in the workspace."
+                await self.backend.write(self.file, text)
+                return "stored"
+    """
+    (tmp_path / "work").mkdir()
+    options = "model: demo\nhooks: [{placed_of_test:Placed: {name: a.txt}}]\n"
+    place = "backend: {type: local, workdir: work}\n"
+    (part,) = load(write(options + place, placed_of_test=code)).agents.values()
+    agent = part.agent(model=Scripted(ToolCall("1", "note", {"text": "hello"}), "Done."))
+    await agent.run("Make a note.")
+    assert (tmp_path / "work" / "a.txt").read_text() == "hello"
+    with pytest.raises(ConfigError, match="Placed cannot be made: .* 'backend'"):
+        load(write(options)).agent()
+
+
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("text, said", [
     ("tools: [mesure]", "tools: there is no tool 'mesure'; did you mean 'measure'?"),

@@ -375,8 +375,11 @@ class _AgentBuilder:
         name, options = next(iter(named.items()))
         hook = self._load_named(name, "wick.hooks", "hook", ())
         if not isinstance(hook, Hook | Capability) and callable(hook):
+            shared: dict[str, Any] = {}
+            if isinstance(hook, type) and issubclass(hook, Capability) and self.backend is not None:
+                shared = {"backend": self.backend} if "backend" in inspect.signature(hook).parameters else {}
             try:
-                hook = hook(**(options or {}))
+                hook = hook(**{**shared, **(options or {})})
             except TypeError as error:
                 raise ConfigError(
                     f"{name} cannot be made: {error}; is it a hook, decorated with @guard or so?"
