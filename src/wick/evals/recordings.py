@@ -121,13 +121,11 @@ class Replay:
             raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
         chosen = next((index for index in left if self.replies[index].request == sent), left[0])
         self._used_replies.add(chosen)
-        self._compare(chosen, self.replies[chosen])
-        return self.replies[chosen]
-
-    def _compare(self, index: int, reply: EvalReply) -> None:
+        reply = self.replies[chosen]
         if reply.request is not None:
-            for part in describe_difference(reply.request, self.requests[-1], self.compared):
-                self.changed[part] = min(index + 1, self.changed.get(part, index + 1))
+            for part in describe_difference(reply.request, sent, self.compared):
+                self.changed[part] = min(chosen + 1, self.changed.get(part, chosen + 1))
+        return reply
 
     def find_result(self, use: ToolUse) -> RecordedResult | None:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""

@@ -85,7 +85,9 @@ class WorkerSupervisor:
             await self._handle_signals()
             return 0
         finally:
-            await self._stop_workers()
+            self._stopping.set()
+            await asyncio.gather(*(self._stop_worker(worker) for worker in self._workers.values()))
+            await asyncio.gather(*self._tasks)
 
     async def _start_worker(self, slot: int, tell: Callable[[str], object] | None = None) -> Worker:
         """Start a worker in a slot. It replaces the current worker of the slot, which is not ended."""
@@ -161,11 +163,6 @@ class WorkerSupervisor:
             if self._stopping.is_set():
                 return
         logger.warning("all %d workers are replaced", self._count)
-
-    async def _stop_workers(self) -> None:
-        self._stopping.set()
-        await asyncio.gather(*(self._stop_worker(worker) for worker in self._workers.values()))
-        await asyncio.gather(*self._tasks)
 
     async def _stop_worker(self, worker: Worker) -> None:
         """Drain a worker, and kill it if it does not end in time."""

@@ -61,7 +61,9 @@ class _Placeholders:
     """Texts that differ from run to run, and secrets. Both are replaced in the file."""
 
     replace: Mapping[str, str]
-    secrets: Secrets = field(default_factory=lambda: Secrets(value for _, value in named_variables() if _is_key(value)))
+    secrets: Secrets = field(  # a path is not a secret
+        default_factory=lambda: Secrets(value for _, value in named_variables() if value and not value.startswith("/"))
+    )
 
     def hide(self, value: Any, key: str = "") -> Any:
         """Return JSON data with placeholders in its texts, and without values whose key is named like a secret."""
@@ -93,10 +95,6 @@ class _Placeholders:
         if isinstance(value, list):
             return [self.restore(inner) for inner in value]
         return {name: self.restore(inner) for name, inner in value.items()} if isinstance(value, dict) else value
-
-
-def _is_key(value: str) -> bool:
-    return bool(value) and not value.startswith("/")  # a path is not a secret
 
 
 class Cassette:

@@ -113,7 +113,8 @@ def run(
         print_report(report, options.baseline)
     if save:
         store_report(data_folder(), save, report)
-    sys.exit(_exit_code(report, options.baseline))
+    new_failures = report.failed > len(find_known_failures(report, options.baseline))
+    sys.exit(INTERRUPTED if report.partial else FAILED if new_failures else DONE)
 
 
 async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> EvalReport:
@@ -141,12 +142,6 @@ def _select_parts(
             raise ConfigError(f"{path} has no case {' or '.join(map(repr, cases))}")
         suite = suite.model_copy(update={"cases": found})
     return suite
-
-
-def _exit_code(report: EvalReport, baseline: EvalReport | None) -> int:
-    if report.partial:
-        return INTERRUPTED
-    return FAILED if report.failed > len(find_known_failures(report, baseline)) else DONE
 
 
 @contextmanager

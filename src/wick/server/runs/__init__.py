@@ -215,7 +215,8 @@ class Runs:
 
     def _check_open(self) -> None:
         if self.stopping:
-            raise _stopping_error()
+            words = "the server is about to stop; try again in a moment"
+            raise ApiError(503, "stopping", words, {"Retry-After": "5"})
 
     async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None]:
         """Store a request under its idempotency key; return its thread and the number of entries at that time."""
@@ -586,7 +587,3 @@ def still_open_error(info: RunInfo, reason: str) -> ApiError:
         "same Idempotency-Key: without one it would be a second request",
         headers,
     )
-
-
-def _stopping_error() -> ApiError:
-    return ApiError(503, "stopping", "the server is about to stop; try again in a moment", {"Retry-After": "5"})

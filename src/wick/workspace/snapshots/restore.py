@@ -184,7 +184,9 @@ class _Restoration:
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         try:
             for data in map(self.blobs.get, entry.blobs):
-                _write_all(fd, data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
             os.fchmod(fd, entry.mode)
         finally:
             os.close(fd)
@@ -194,9 +196,3 @@ def _changes_folder(change: FileChange) -> bool:
     """Return True if a folder becomes something else, or something else a folder."""
     assert change.before is not None and change.after is not None
     return change.before.type != change.after.type and "folder" in (change.before.type, change.after.type)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
