@@ -178,6 +178,11 @@ class Agent(Generic[DepsType, Output]):
 
     def with_options(self, **options: Unpack[AgentOptions]) -> Agent[DepsType, Output]:
         """Return a copy of this agent with another model, name, system prompt, `ask` or settings."""
+        if unknown := options.keys() - AgentOptions.__annotations__.keys():
+            raise ConfigError(
+                f"with_options cannot change {', '.join(sorted(unknown))}; use with_hooks, without_hooks or with_tools "
+                "for hooks and tools, and create another Agent for the rest"
+            )
         return self._copy(**options)
 
     async def run(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Result[Output]:

@@ -369,6 +369,13 @@ def test_a_copy_is_checked_like_any_agent() -> None:
         Agent(Scripted()).with_hooks(no_echo)
 
 
+def test_options_of_a_copy_cannot_replace_hooks_or_tools() -> None:
+    agent = Agent(Scripted(), tools=[echo], hooks=[no_echo])
+    for options in ({"hooks": []}, {"tools": []}, {"modle": "demo"}):
+        with pytest.raises(ConfigError, match="with_options cannot change"):
+            agent.with_options(**options)  # type: ignore[arg-type]
+
+
 async def test_runs_at_the_same_time_do_not_disturb_each_other() -> None:
     @before(Run)
     def mark(run: Run) -> None:

@@ -45,16 +45,23 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
+def _as_text(value: Any) -> Any:
+    """Return a number as text: YAML reads `contains: 35` as a number."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return value if isinstance(value, list) else [value]
 
 
 def _as_map(key: str) -> BeforeValidator:
-    """Return a validator that accepts a string in place of a mapping with one key."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+    """Return a validator that accepts a text or a number in place of a mapping with one key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str | int | float) else value)
 
 
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
+Text = Annotated[str, BeforeValidator(_as_text)]
+Texts = Annotated[list[Text], BeforeValidator(_as_list)]
+Names = Annotated[list[str] | None, BeforeValidator(lambda value: None if value is None else _as_list(value))]
 Pattern = Annotated[str, AfterValidator(check_pattern)]
 
 
@@ -121,7 +128,7 @@ class ExpectedText(StrictEvalModel):
     contains: Texts = Field(default_factory=list)
     excludes: Texts = Field(default_factory=list)
     matches: Pattern = ""
-    equals: str | None = None
+    equals: Text | None = None
 
 
 class ExpectedArguments(StrictEvalModel):
@@ -156,14 +163,14 @@ class Expectations(StrictEvalModel):
     """The expected behavior of an agent in one case. Every key is optional."""
 
     outcome: Outcome = "completed"
-    calls: list[str] | None = None
-    order: list[str] | None = None
+    calls: Names = None
+    order: Names = None
     not_called: Texts = Field(default_factory=list)
     arguments: list[ExpectedArguments] = Field(default_factory=list)
     outputs: list[ExpectedOutput] = Field(default_factory=list)
-    blocked: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
-    asked: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
-    invalid: Annotated[list[str] | None, BeforeValidator(_as_list)] = None
+    blocked: Names = None
+    asked: Names = None
+    invalid: Names = None
     text: Annotated[ExpectedText | None, _as_map("contains")] = None
     max_steps: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=0)

@@ -42,6 +42,13 @@ def test_a_jsonl_file_needs_no_line_of_settings(tmp_path: Path) -> None:
     assert not suite.variants and [case.id for case in suite.cases] == ["small"]
 
 
+def test_single_names_and_numbers_need_no_brackets_and_quotes(tmp_path: Path) -> None:
+    expected = "    expect: {calls: lookup, order: lookup, blocked: refund, text: 35}\n"
+    expect = load_suite(write(tmp_path, YAML + expected)).cases[0].expect
+    assert (expect.calls, expect.order, expect.blocked) == (["lookup"], ["lookup"], ["refund"])
+    assert expect.text is not None and expect.text.contains == ["35"]
+
+
 MISTAKES = {
     "line 5: case 'small': there is no key 'inputs'; did you mean 'input'?": YAML.replace("input:", "inputs:"),
     "line 2: there is no key 'variants.base.modl'; did you mean 'model'?": YAML.replace(
