@@ -393,6 +393,7 @@ class ServerInfo:
     draining: bool  # it claims no runs
     started: float
     age: float  # seconds since its last heartbeat
+    alive: bool  # its last heartbeat is recent
 
 
 @runtime_checkable

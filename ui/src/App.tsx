@@ -22,8 +22,10 @@ const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
   approvals: { title: "Approvals", View: lazy(() => import("./panels/Approvals")) },
   replay: { title: "Replay", View: lazy(() => import("./panels/Replay")) },
   evals: { title: "Evals", View: lazy(() => import("./panels/Evals")) },
+  cluster: { title: "Cluster", View: lazy(() => import("./panels/Cluster")) },
 };
 const NAMES = Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title }));
+const WITHOUT_ADMIN = NAMES.filter((one) => one.id !== "cluster");
 
 export function App() {
   const me = useApp((state) => state.me);
@@ -54,7 +56,8 @@ export function App() {
 function Desk() {
   const panel = useApp((state) => state.panel);
   const drawer = useApp((state) => state.drawer);
-  const commands = useCommands(NAMES);
+  const panels = useApp((state) => (state.me?.role === "admin" ? NAMES : WITHOUT_ADMIN));
+  const commands = useCommands(panels);
   useWrittenFiles();
   useShortcuts(commands);
   useTitle();
@@ -71,7 +74,7 @@ function Desk() {
       >
         Skip to the message box
       </a>
-      <TopBar panels={NAMES} />
+      <TopBar panels={panels} />
       <Threads />
       {drawer && (
         <button className={styles.shade} aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />
@@ -82,7 +85,7 @@ function Desk() {
         </Failing>
       </main>
       {panel && <Side key={panel} panel={panel} />}
-      <Overlays commands={commands} panels={NAMES} />
+      <Overlays commands={commands} panels={panels} />
       <Notices />
     </div>
   );

@@ -789,6 +789,33 @@ class DrainStatus(ResponseModel):
     runs: int
 
 
+class ClusterServer(ResponseModel):
+    """A server of a cluster, as its last heartbeat has described it."""
+
+    id: str
+    host: str
+    version: str
+    capacity: int
+    running: int
+    draining: bool
+    heartbeat_age: float
+    alive: bool
+
+
+class ClusterStatus(ResponseModel):
+    """The servers of a cluster, and the live plane of the server that responds."""
+
+    server_id: str
+    live: str
+    live_connected: bool
+    servers: list[ClusterServer]
+
+    @property
+    def is_healthy(self) -> bool:
+        """Return True if all servers are alive and the live plane is connected."""
+        return self.live_connected and all(server.alive for server in self.servers)
+
+
 class UsageTotals(ResponseModel):
     """Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones."""
 

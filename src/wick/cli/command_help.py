@@ -20,6 +20,7 @@ EXAMPLES = {
     ],
     "approvals deny": ["wick approvals deny ask_99bb 'use a branch'"],
     "chat": ["wick chat", "wick chat --continue", "wick chat --agent agents.yaml:coder -m sonnet"],
+    "cluster": ["wick cluster --server http://127.0.0.1:8000", "wick cluster --server http://127.0.0.1:8000 --json"],
     "completion": ["wick completion bash", "wick completion fish"],
     "doctor": ["wick doctor", "wick doctor --model sonnet"],
     "drain": ["wick drain --server http://127.0.0.1:8000", "wick drain --server http://127.0.0.1:8000 --no-wait"],

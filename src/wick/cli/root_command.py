@@ -30,6 +30,7 @@ COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
     "chat": "Chat with an agent in the terminal.",
+    "cluster": "List the servers of a cluster, and check that they are alive.",
     "completion": "Print the completion script of a shell.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
     "drain": "Drain a server: its runs end, or continue on another one.",

@@ -20,6 +20,7 @@ from wick.api.types import (
     Approval,
     CallReasons,
     Choice,
+    ClusterStatus,
     CurrentUser,
     DrainStatus,
     FileEntry,
@@ -345,6 +346,10 @@ class Client:
     async def drain(self) -> DrainStatus:
         """Drain the server, and return its progress. This needs an admin, and can be called repeatedly."""
         return DrainStatus.model_validate(await self._http.call("POST", "/drain"))
+
+    async def cluster(self) -> ClusterStatus:
+        """Return the servers of the cluster and the state of the live plane. This needs an admin."""
+        return ClusterStatus.model_validate(await self._http.call("GET", "/cluster"))
 
     async def me(self) -> CurrentUser:
         """Return the current user."""

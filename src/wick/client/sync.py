@@ -205,6 +205,7 @@ class SyncClient:
     export_slides = _blocking(Client.export_slides)
     health = _blocking(Client.health)
     drain = _blocking(Client.drain)
+    cluster = _blocking(Client.cluster)
     me = _blocking(Client.me)
     usage = _blocking(Client.usage)
     request = _blocking(Client.request)

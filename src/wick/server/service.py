@@ -96,6 +96,7 @@ class Service:
         self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
         self.metrics.live_connected.set_function(lambda: float(not self.live.problem))
+        self.metrics.servers_alive.set_function(lambda: float(getattr(self.store, "servers_alive", 1)))
         self.metrics.instances.set_function(self.registry.count_instances)
         self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
 

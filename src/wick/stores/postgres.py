@@ -339,6 +339,11 @@ class Postgres:
         async with self._pools.connection(writes=False) as connection:
             return await list_servers(connection)
 
+    @property
+    def servers_alive(self) -> int:
+        """The live servers of the cluster, counted with the last heartbeat of this one; 0 before it joins."""
+        return self._heartbeat.servers_alive if self._heartbeat is not None else 0
+
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))
         query = (

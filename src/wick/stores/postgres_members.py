@@ -17,7 +17,7 @@ from psycopg import sql
 
 from wick.protocols import ServerInfo
 from wick.stores.postgres_pool import Connection
-from wick.stores.postgres_queries import NOW, fetch_rows
+from wick.stores.postgres_queries import NOW, SEEN_SECONDS, fetch_rows
 from wick.stores.process_identity import holder_prefix
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ INSERT INTO servers (id, host, version, capacity, running, draining, started, se
 VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW})
 ON CONFLICT (id) DO UPDATE SET capacity = excluded.capacity, running = excluded.running,
     draining = excluded.draining, seen = excluded.seen
+RETURNING 1 + (SELECT count(*) FROM servers WHERE id <> %(id)s AND seen > {NOW} - {SEEN_SECONDS})
 """
 
 
@@ -52,6 +53,7 @@ class Heartbeat:
     def __init__(self, conninfo: str, schema: str, member: ServerMember) -> None:
         self._conninfo, self._schema, self._member = conninfo, schema, member
         self._seen, self._stopping = Event(), Event()
+        self.servers_alive = 0  # this one and the others, counted with the last heartbeat
         self._thread = Thread(target=self._run, name="wick heartbeat", daemon=True)
 
     def start(self, seconds: float) -> bool:
@@ -81,7 +83,8 @@ class Heartbeat:
         about = {"id": member.id, "host": holder_prefix(), "version": member.version, "capacity": member.capacity}
         while not self._stopping.is_set():
             state = {"running": member.count_runs(), "draining": member.is_draining()}
-            connection.execute(BEAT, {**about, **state})
+            for (alive,) in connection.execute(BEAT, {**about, **state}):
+                self.servers_alive = int(str(alive))
             self._seen.set()
             self._stopping.wait(BEAT_SECONDS)
         with suppress(psycopg.Error):
@@ -89,6 +92,6 @@ class Heartbeat:
 
 
 async def list_servers(connection: Connection) -> list[ServerInfo]:
-    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen"
+    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}"
     query = f"SELECT {columns} FROM servers ORDER BY started, id"
     return [ServerInfo(*row) for row in await fetch_rows(connection, query, ())]

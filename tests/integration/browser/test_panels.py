@@ -435,6 +435,21 @@ def test_replay_shows_calls_that_other_guards_would_block(ada: Page, api: ApiCli
     expect(panel.get_by_role("heading", name="No changes")).to_be_visible()
 
 
+def test_an_admin_sees_the_servers_of_the_cluster(browser: Browser, server: ServerProcess, ada: Page) -> None:
+    with open_page(browser, server, "root") as page:
+        page.keyboard.press("Alt+0")
+        panel = page.get_by_role("complementary", name="Cluster", exact=True)
+        expect(panel.get_by_role("row")).to_have_count(2)
+        expect(panel.get_by_role("row").nth(1)).to_contain_text("local (this)")
+        expect(panel.get_by_text("connected", exact=True)).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    panels = ada.get_by_role("navigation", name="Panels")
+    expect(panels.get_by_role("button", name="Evals")).to_be_visible()
+    expect(panels.get_by_role("button", name="Cluster")).to_have_count(0)
+
+
 def test_an_eval_report_shows_variants_and_what_was_done(browser: Browser, server: ServerProcess) -> None:
     olga = open_api_client(server, "olga")
     olga.ask("echo", "The conversation of a case", thread_id="eval-thread")

@@ -52,4 +52,4 @@ def test_every_flag_is_explained() -> None:
 
 def test_every_metric_is_explained() -> None:
     names = [line.split()[2] for line in Metrics().render().splitlines() if line.startswith("# TYPE")]
-    assert sorted(names) == sorted(re.findall(r"^\| `(wick_[a-z_]+)` \|", METRICS, re.MULTILINE)) and len(names) == 17
+    assert sorted(names) == sorted(re.findall(r"^\| `(wick_[a-z_]+)` \|", METRICS, re.MULTILINE)) and len(names) == 18

@@ -42,6 +42,8 @@ export type EvalReport = Schemas["EvalReport"];
 export type EvalCaseRow = Schemas["EvalCaseRow"];
 export type EvalCaseResult = Schemas["EvalCaseResult"];
 export type EvalCall = Schemas["EvalCall"];
+export type ClusterServer = Schemas["ClusterServer"];
+export type ClusterStatus = Schemas["ClusterStatus"];
 export type FileListing = Schemas["FileListing"];
 export type FileContent = Schemas["FileContent"];
 
@@ -159,6 +161,8 @@ export const evals = {
   list: () => call<Schemas["EvalReportList"]>("GET", "/evals"),
   get: (name: string) => call<EvalReport>("GET", buildPath`/evals/${name}`),
 };
+
+export const cluster = () => call<ClusterStatus>("GET", "/cluster");
 
 /** Changes of agents, as events. */
 export async function openAgentEvents(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {

@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/cluster": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Cluster
+         * @description Return the servers of the cluster, also those that died within a day, and the state of the live plane.
+         */
+        get: operations["cluster_cluster_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/evals": {
         parameters: {
             query?: never;
@@ -1767,6 +1787,42 @@ export interface components {
             completion_tokens: number;
             /** Total Tokens */
             total_tokens: number;
+        };
+        /**
+         * ClusterServer
+         * @description A server of a cluster, as its last heartbeat has described it.
+         */
+        ClusterServer: {
+            /** Id */
+            id: string;
+            /** Host */
+            host: string;
+            /** Version */
+            version: string;
+            /** Capacity */
+            capacity: number;
+            /** Running */
+            running: number;
+            /** Draining */
+            draining: boolean;
+            /** Heartbeat Age */
+            heartbeat_age: number;
+            /** Alive */
+            alive: boolean;
+        };
+        /**
+         * ClusterStatus
+         * @description The servers of a cluster, and the live plane of the server that responds.
+         */
+        ClusterStatus: {
+            /** Server Id */
+            server_id: string;
+            /** Live */
+            live: string;
+            /** Live Connected */
+            live_connected: boolean;
+            /** Servers */
+            servers: components["schemas"]["ClusterServer"][];
         };
         /**
          * ContainerAction
@@ -3849,6 +3905,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ApprovalList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    cluster_cluster_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterStatus"];
                 };
             };
             /** @description The request was refused; see the error. */

@@ -14,6 +14,7 @@ export const PANELS: readonly Panel[] = [
   "approvals",
   "replay",
   "evals",
+  "cluster",
 ];
 const MOST_FILES = 20; // an address may not be longer than browsers and messengers accept
 

@@ -5,7 +5,8 @@ import { ApiError } from "../api/http";
 import { type Conversation, EMPTY } from "./fold";
 import { createStore, useStore } from "./store";
 
-export type Panel = "canvas" | "terminal" | "files" | "agent" | "trace" | "usage" | "approvals" | "replay" | "evals";
+export type Panel =
+  "canvas" | "terminal" | "files" | "agent" | "trace" | "usage" | "approvals" | "replay" | "evals" | "cluster";
 export type Theme = "system" | "light" | "dark";
 
 export interface Notice {

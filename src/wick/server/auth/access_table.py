@@ -58,6 +58,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("DELETE", "/auth/session", "user"),
     ("POST", "/auth/session", "public"),
     ("POST", "/auth/tickets", "user"),
+    ("GET", "/cluster", "admin"),
     ("GET", "/docs", "user"),
     ("POST", "/drain", "admin"),
     ("GET", "/evals", "operator"),  # reports may quote threads of any user

@@ -47,6 +47,7 @@ class Metrics:
         self.frames = counter("wick_frames_total", "Frames sent to clients of event streams.")
         self.resyncs = counter("wick_resyncs_total", "Clients of event streams that fell behind and resynced.")
         self.live_connected = gauge("wick_live_connected", "1 if the live plane is connected, else 0.")
+        self.servers_alive = gauge("wick_servers_alive", "Servers of the cluster with a recent heartbeat.")
         self.loop_lag = histogram("wick_loop_lag_seconds", "Lag of the event loop, in samples.")
         self.open_files = gauge("wick_open_files", "Open file descriptors of the server process.")
         self.memory = gauge("wick_memory_bytes", "Resident memory of the server process.")

@@ -25,6 +25,8 @@ ROUTES: dict[str, tuple[str, str, str]] = {
     "fork": ("post", "/threads/{id}/fork", ""),
     "rewind": ("post", "/threads/{id}/rewind", ""),
     "send": ("post", "/threads/{id}/messages", ""),
+    "file_changes": ("get", "/threads/{id}/files", ""),
+    "restore_files": ("post", "/threads/{id}/files/restore", ""),
     "thread_runs": ("get", "/threads/{id}/runs", "runs"),
     "why": ("get", "/threads/{id}/calls/{call_id}/why", ""),
     "replay": ("post", "/replay", ""),
@@ -41,6 +43,8 @@ ROUTES: dict[str, tuple[str, str, str]] = {
     "switch_skills": ("patch", "/agents/{id}/skills", "skills"),
     "upload_skill": ("post", "/agents/{id}/skills", ""),
     "list_files": ("get", "/agents/{id}/files/list", "entries"),
+    "drain": ("post", "/drain", ""),
+    "cluster": ("get", "/cluster", ""),
     "me": ("get", "/auth/me", ""),
     "usage": ("get", "/usage", ""),
 }
