@@ -48,6 +48,19 @@ class LosesReplies(RecordCounters):
         raise StoreError("Postgres could not do it", "unavailable")
 
 
+class LosesFirstDraw(SqliteRecords):
+    """Records whose connection breaks after the first draw was written."""
+
+    lost = 0
+
+    async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
+        drawn = await super().draw(kind, owner, id, least, most, limit)
+        if not self.lost:
+            self.lost = drawn
+            raise StoreError("Postgres could not do it", "unavailable")
+        return drawn
+
+
 @pytest.fixture
 async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
     opened = SqliteRecords(tmp_path / "server.db")
@@ -135,6 +148,15 @@ async def test_a_lost_reply_returns_nothing_twice(records: SqliteRecords, counte
     for _ in range(2):
         await budget.release()
     assert await counters.read("key/tokens") == STEPS * 100
+
+
+async def test_a_draw_with_a_lost_reply_is_repeated_and_counted(tmp_path: Path) -> None:
+    records = LosesFirstDraw(tmp_path / "server.db")
+    budget = share_tokens(RecordCounters(records), 1_000_000)
+    assert (await run(Metered(100), budget)).outcome == "completed"
+    await budget.release()
+    assert await RecordCounters(records).read("key/tokens") == STEPS * 100 + records.lost > STEPS * 100
+    await records.close()
 
 
 async def test_an_unshared_budget_counts_alone_again(counters: RecordCounters) -> None:
