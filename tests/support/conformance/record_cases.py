@@ -105,3 +105,14 @@ async def test_sums_are_added_with_a_record_once(records: Records) -> None:
     assert await records.get("usage", "ada", "day") == {"n": 2, "model": "m"}
     await records.put("run", "ada", "2", {"ended": 6.5}, sums=sums)
     assert await records.get("usage", "ada", "day") == {"n": 4, "model": "m"}
+
+
+async def test_concurrent_draws_never_pass_the_limit(records: Records) -> None:
+    drawn = await asyncio.gather(*(records.draw("counter", "", "tokens", 7, 70, 1_000) for _ in range(200)))
+    used = (await records.get("counter", "", "tokens") or {})["used"]
+    assert sum(drawn) == used and 1_000 - 7 < used <= 1_000
+    assert max(drawn) == 62 and min(amount for amount in drawn if amount) == 7 and 0 in drawn
+    await records.add("counter", "", "tokens", {"used": -20})
+    assert await records.draw("counter", "", "tokens", 7, 7, 1_000) == 7
+    assert await records.draw("counter", "", "small", 8, 8, 7) == 0
+    assert await records.get("counter", "", "small") is None

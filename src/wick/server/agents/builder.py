@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from wick._internal.plugins import find_plugins
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.state import State
-from wick.capabilities.budget import Budget
+from wick.capabilities.budget import Budget, Counters
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
@@ -45,6 +45,7 @@ class AgentInstance:
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
     missing_tools: tuple[str, ...] = ()
+    shared_budgets: tuple[Budget, ...] = ()
     records_version: str = ""  # of the records with which `version` was compared last
     seen_template: AgentTemplate | None = None  # of a file or a program, at that time
 
@@ -76,15 +77,48 @@ class InUse(Capability):
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
         with self._instance.hold():
-            yield
+            try:
+                yield
+            finally:
+                for budget in self._instance.shared_budgets:
+                    await budget.release()
 
 
 class AgentBuilder:
     """Builds agents. Budgets are shared by all users, so each is created once."""
 
-    def __init__(self, places: Workspaces, toolbox: ToolRegistry, sessions: Sessions, redaction: Redaction) -> None:
+    def __init__(
+        self,
+        places: Workspaces,
+        toolbox: ToolRegistry,
+        sessions: Sessions,
+        redaction: Redaction,
+        counters: Counters | None = None,
+    ) -> None:
         self.workspaces, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
         self._budgets: dict[tuple[str, str], Budget] = {}
+        self._counters = counters  # those of all servers of the database, if there can be several
+        self._shared_budgets: list[Budget] = []
+
+    def share_budgets(self, id: str, capabilities: Iterable[object]) -> None:
+        """Share the budgets of an agent with the servers whose agent of this id has the same budgets.
+
+        A budget of several agents gets the id of the one that was registered first.
+        """
+        if self._counters is None:
+            return
+        budgets = dict.fromkeys(one for one in capabilities if isinstance(one, Budget))
+        for number, budget in enumerate(budgets):
+            if not budget.is_shared:
+                options = [number, budget.name, budget.tokens, str(budget.dollars), budget.reserve]
+                budget.share(self._counters, f"budget/{id}/{digest(canonical_json(options))}")
+                self._shared_budgets.append(budget)
+
+    async def stop(self) -> None:
+        """Return the unspent parts of shared budgets."""
+        for budget in self._shared_budgets:
+            await budget.unshare()
+        self._shared_budgets.clear()
 
     async def build(
         self, user: User, instance: AgentInstance, registered: Sequence[RegisteredTool], grants: Sequence[Any]
@@ -101,6 +135,7 @@ class AgentBuilder:
             ]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
             instance.agent = await run_in_thread(lambda: built.with_hooks(*around), "agent")
+            instance.shared_budgets = _find_shared_budgets(instance.agent)
             return instance
         wanted = await run_in_thread(
             lambda: self.workspaces.backend_options(template, instance.overrides, user.id), "workspace"
@@ -149,6 +184,7 @@ class AgentBuilder:
             key = ("" if template.shares_budget else template.id, digest(canonical_json(budget)))
             if key not in self._budgets:
                 self._budgets[key] = Budget(**budget)
+                self.share_budgets(key[0], [self._budgets[key]])
             given["budget"] = self._budgets[key]
         if snapshots := config.options.get("snapshots"):
             folder = str(self.workspaces.snapshot_folder(instance.user_id, template.id))
@@ -158,6 +194,12 @@ class AgentBuilder:
         )
         agent = instance.config.agent(model=template.model, backend=backend)
         instance.agent = agent.with_hooks(*template.hooks, self.redaction)
+        instance.shared_budgets = _find_shared_budgets(instance.agent)
+
+
+def _find_shared_budgets(agent: Agent) -> tuple[Budget, ...]:
+    owners = dict.fromkeys(hook.owner for hook in agent.hooks if isinstance(hook.owner, Budget))
+    return tuple(budget for budget in owners if budget.is_shared)
 
 
 def _import_http_client() -> None:

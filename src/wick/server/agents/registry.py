@@ -50,6 +50,7 @@ from wick.server.errors import ApiError, not_found
 from wick.server.ops.event_bus import EventBus
 from wick.server.ops.redaction import NO_SECRETS, Redaction, Secrets
 from wick.server.records import Records
+from wick.server.records.counters import RecordCounters
 from wick.server.settings import Settings
 from wick.server.static_files import page_folder
 from wick.tools import Tool
@@ -86,7 +87,8 @@ class AgentRegistry:
             settings.data, records, named_files, settings.config, settings.quotas, settings.snapshots
         )
         self.toolbox = ToolRegistry(records)
-        self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets))
+        counters = RecordCounters(records) if settings.on_postgres else None
+        self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets), counters)
         self._code_templates: dict[str, AgentTemplate] = {}
         self._file_templates: dict[str, AgentTemplate] = {}
         self._instances: OrderedDict[tuple[str, str], AgentInstance] = OrderedDict()
@@ -107,7 +109,11 @@ class AgentRegistry:
 
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | AgentFactory) -> None:
         """Add an agent: options as in agents.yaml, an Agent, or a function that creates one for a user."""
-        self._code_templates[id] = template_from_code(id, given, self.settings.data.absolute())
+        template = template_from_code(id, given, self.settings.data.absolute())
+        self._code_templates[id] = template
+        # the budgets of a function's agents may be of one user or of all, so they are not shared
+        objects = [hook.owner for hook in given.hooks] if isinstance(given, Agent) else template.hooks
+        self._builder.share_budgets(id, objects)
         self.secrets.learn(find_secrets(self._code_templates[id].options))
 
     def register_tool(self, given: Tool | Callable[..., Any]) -> None:
@@ -156,6 +162,7 @@ class AgentRegistry:
         self._instances.clear()
         self._retired.clear()
         await asyncio.gather(*(self._close(instance) for instance in there))
+        await self._builder.stop()
         await self.workspaces.stop()
 
     def _check_config(self, config: Config) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 # can keep what it built from them until the version changes.
 VERSIONED_KINDS = frozenset(("agent", "override", "grant", "tool"))
 VERSION = ("version", "", "registry")  # kind, owner and id of the record of the version
+DRAWN_SHARE = 16  # a draw of more than the least amount takes at most this fraction of the rest, for other processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,12 @@ class Records(Protocol):
     ) -> None:
         """Add to the numbers of a record atomically, and overwrite its other `facts`."""
 
+    async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
+        """Add an amount to `used` of a record unless that passes the limit; return the amount, or 0.
+
+        The amount is between `least` and `most`; see `compute_draw`.
+        """
+
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         """Delete a record and return it. Of two concurrent calls, one gets it."""
 
@@ -85,6 +92,11 @@ class Records(Protocol):
         """Return a token that changes with every write of a record of the registry (see `VERSIONED_KINDS`)."""
 
     async def close(self) -> None: ...
+
+
+def compute_draw(used: int, least: int, most: int, limit: int) -> int:
+    """Return the amount to draw from a counter, or 0. The less is left, the closer it is to `least`."""
+    return 0 if used + least > limit else max(least, min(most, (limit - used) // DRAWN_SHARE))
 
 
 def add_numbers(

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import orjson
 
-from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers
+from wick.server.records import DRAWN_SHARE, VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers, compute_draw
 from wick.stores.postgres_pool import Connection, LoopPools
 
 CONNECTIONS = 5
@@ -29,6 +29,14 @@ PUT = (
     "INSERT INTO records VALUES (%s, %s, %s, %s, %s) ON CONFLICT (kind, owner, id) "
     "DO UPDATE SET data = excluded.data, until = excluded.until"
 )
+# One statement draws from a counter: concurrent draws wait for the lock of its row, and each sees the result of the
+# one before. It is `compute_draw` in SQL; `drawn` returns the amount.
+USED = "coalesce((records.data::jsonb ->> 'used')::bigint, 0)"
+DRAW = f"""
+    INSERT INTO records VALUES (%s, %s, %s, %s, 0) ON CONFLICT (kind, owner, id) DO UPDATE SET data = (
+        SELECT (records.data::jsonb || jsonb_build_object('used', {USED} + amount, 'drawn', amount))::text
+        FROM (SELECT greatest(%s::bigint, least(%s::bigint, (%s::bigint - {USED}) / {DRAWN_SHARE})) AS amount) AS draw)
+    WHERE {USED} <= %s::bigint - %s::bigint RETURNING data::jsonb ->> 'drawn'"""
 
 
 class PostgresRecords:
@@ -109,6 +117,14 @@ class PostgresRecords:
         place = given.kind, given.owner, given.id
         known = await self._lock_record(connection, *place)
         await connection.execute(PUT, (*place, _encode(add_numbers(known, given.numbers, given.facts)), 0.0))
+
+    async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
+        first = compute_draw(0, least, most, limit)
+        if not first:
+            return 0
+        data = _encode({"used": first, "drawn": first})
+        found = await self._read(DRAW, (kind, owner, id, data, least, most, limit, limit, least), kind)
+        return int(found[0][0]) if found else 0
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         query = f"DELETE FROM records WHERE kind = %s AND id = %s AND {ALIVE} RETURNING owner, data"

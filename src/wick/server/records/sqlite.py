@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from wick._internal.worker_threads import run_in_thread
-from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers
+from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers, compute_draw
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
 from wick.stores.sqlite_writer import SqliteWriter, Transaction
 from wick.stores.watchers import ThreadWatchers
@@ -106,6 +106,15 @@ class SqliteRecords:
         text = _encode(add_numbers(row, given.numbers, given.facts))
         place = given.kind, given.owner, given.id
         do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (*place, text))
+
+    async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
+        def work(do: Transaction) -> int:
+            known = _get(do.db, kind, owner, id, self._clock()) or {}
+            if drawn := compute_draw(known.get("used", 0), least, most, limit):
+                self._add(do, RecordSum(kind, owner, id, {"used": drawn}, {}))
+            return drawn
+
+        return await self._write(work, kind)
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         def work(do: Transaction) -> tuple[str, dict[str, Any]] | None:

@@ -17,18 +17,18 @@ async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
     """Return the limits of your agent's runs, and the state of its budgets."""
     hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
+    totals = [(budget, *await budget.fetch_totals()) for budget in owners if isinstance(budget, Budget)]
     budgets = [
         BudgetInfo(
             name=budget.name,
             tokens=budget.tokens,
             dollars=None if budget.dollars is None else float(budget.dollars),
-            spent_tokens=budget.spent.tokens,
-            spent_dollars=float(budget.spent.dollars),
-            reserved_tokens=budget.reserved.tokens,
-            reserved_dollars=float(budget.reserved.dollars),
+            spent_tokens=spent.tokens,
+            spent_dollars=float(spent.dollars),
+            reserved_tokens=reserved.tokens,
+            reserved_dollars=float(reserved.dollars),
         )
-        for budget in owners
-        if isinstance(budget, Budget)
+        for budget, spent, reserved in totals
     ]
     limits = next((one for one in owners if isinstance(one, Limits)), None)
     run_limits = None
