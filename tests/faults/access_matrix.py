@@ -278,6 +278,7 @@ async def furnish(server: ServerProcess | InProcessServer) -> Things:
     things = Things()
     async with open_client(server, "ada") as ada:
         made = {"agent_id": "adas", "model": "demo", "backend": {"type": "local"}, "recorder": True, "skills": True}
+        made["snapshots"] = True
         await _done(ada, "POST", "/agents/", made)
         things.user = (await _done(ada, "GET", "/auth/me"))["id"]
         said = await _said(ada, "adas", f"Write the secret word {SECRET} into secret.txt")

@@ -17,7 +17,7 @@ from yarl import URL
 
 from server_process import TOKENS, ServerProcess, open_client
 from wick.server.auth.access_table import ACCESS
-from wick.server.routes.terminal import _accept
+from wick.server.routes.terminal import _run_relay
 from wick.server.static_files import MAX_PATH_CHARS, PageFiles
 
 ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
@@ -211,7 +211,8 @@ async def test_a_disconnect_before_the_terminal_opens_is_no_server_error() -> No
     async def has_left(message: Any) -> None:
         raise OSError("gone")
 
-    assert not await _accept(WebSocket({"type": "websocket", "headers": []}, asks, has_left))
+    no_shell: Any = None  # it is not used
+    assert await _run_relay(WebSocket({"type": "websocket", "headers": []}, asks, has_left), no_shell, "", {})
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ class MountGuard:
     def __init__(self, owner: MountGuards) -> None:
         self._owner = owner
         self._guards: list[WorkspaceGuard] = []
+        self._ending = asyncio.Lock()
 
     async def begin(self) -> None:
         """Start watching the folders. A folder that this host lacks is on another machine, and is skipped."""
@@ -44,10 +45,13 @@ class MountGuard:
                 await run_to_completion(guard.begin())
 
     async def end(self) -> None:
-        """Process the last changes."""
-        self._owner.open.discard(self)
-        for guard in self._guards:
-            await guard.end()
+        """Process the last changes. A second call waits for the first, so that it sees them, too."""
+        async with self._ending:
+            try:
+                for guard in self._guards:
+                    await guard.end()
+            finally:
+                self._owner.open.discard(self)
 
     @property
     def moved(self) -> list[str]:

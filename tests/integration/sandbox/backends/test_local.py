@@ -161,6 +161,7 @@ async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_pa
         == "x\ny\n"
     )
     new = f"touch /tmp/{uuid4().hex}"
+    (Path.home() / ".bashrc").touch()
     for command in ("cat ../beside", "ls ..", "touch ../new", f"cat {Path.home()}/.bashrc", "ls /etc", new):
         result = await backend.execute(command)
         refused = "denied" in result["stderr"] or "Read-only file system" in result["stderr"]  # by rules, or by mounts
