@@ -168,6 +168,51 @@ async def test_a_missing_crash_count_is_detected(tmp_path: Path) -> None:
     assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3
 
 
+ASKING = """
+import os, signal
+from wick import Agent, Ask, FunctionModel, ToolCall, ToolUse, assistant, guard, tool
+from wick.server.server import Server
+
+@tool
+async def crash() -> str:
+    "End the server."
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+@guard(ToolUse, match="crash")
+def confirm(use: ToolUse) -> Ask:
+    return Ask("crash?")
+
+def answer(request):
+    return "All done." if request.messages[-1].role == "tool" else assistant("", ToolCall("c1", "crash", {}))
+
+agent = Agent(FunctionModel(answer), tools=[crash], hooks=[confirm])
+Server(settings=os.environ["WICK_SETTINGS"]).register_agent("ticker", agent).start()
+"""
+
+
+async def test_a_kill_while_a_question_waits_is_no_crash_of_its_tool(tmp_path: Path) -> None:
+    with run_server(tmp_path, script=ASKING) as server:
+        async with open_client(server) as client, client.post("/agents/ticker/stream", json=BODY) as response:
+            run = response.headers["X-Run-Id"]
+            async for frame in read_frames(response):
+                if frame["event"] == "on_approval_request":
+                    break
+        server.kill()
+        server.start()
+        async with open_client(server) as client:
+            async with client.get("/approvals") as response:
+                [question] = (await response.json())["approvals"]
+            with suppress(aiohttp.ClientError):  # the tool may end the server before it responds
+                async with client.post(f"/approvals/{question['id']}", json={"choice": "allow"}) as response:
+                    assert response.status == 200
+        restart_crashed(server)
+        async with open_client(server) as client:
+            assert (await read_on(client, run, ""))[-1]["event"] == "done"
+            async with client.get(f"/runs/{run}") as response:
+                assert (await response.json())["outcome"] == "completed"
+
+
 async def test_a_clean_stop_is_not_a_crash(tmp_path: Path) -> None:
     with run_server(tmp_path, script=SCRIPT, grace=0.0) as server:
         async with open_client(server) as client:

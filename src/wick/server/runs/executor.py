@@ -219,11 +219,11 @@ class RunExecutor:
         info, key = running.info, start_key()
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
-        reached, in_tool = 0, False  # the last message or finished tool; whether a tool was started since
+        reached, in_tool = 0, False  # the last message, finished tool or answer; whether a tool was started since
         if crashed:
             async for batch in self.store.read(info.owner, info.thread, after=info.begin):
                 for entry in batch:
-                    if entry["kind"] in ("message", "done"):
+                    if entry["kind"] in ("message", "done", "answered"):
                         reached, in_tool = entry["seq"], False
                     elif entry["kind"] == "intent":
                         in_tool = True
