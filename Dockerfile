@@ -24,7 +24,7 @@ COPY src src
 COPY --from=page /wick/src/wick/server/ui src/wick/server/ui
 RUN if ls wheelhouse/*.whl >/dev/null 2>&1; then export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wick/wheelhouse; fi; \
     python3 -m venv /opt/wick && \
-    /opt/wick/bin/python -m pip install --no-cache-dir --disable-pip-version-check '.[server,postgres,mcp]' && \
+    /opt/wick/bin/python -m pip install --no-cache-dir --disable-pip-version-check '.[server,postgres,nats,mcp]' && \
     /opt/wick/bin/python -m pip uninstall --yes --quiet pip setuptools
 
 FROM ${PYTHON}

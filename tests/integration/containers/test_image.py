@@ -49,7 +49,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.copytree(ROOT / name, context / name, ignore=kept)
     for name in ("pyproject.toml", "README.md", "LICENSE", "Dockerfile", ".dockerignore"):
         shutil.copy(ROOT / name, context)
-    wheelhouse(folder, f"{ROOT}[server,postgres,mcp]", "hatchling").rename(context / "wheelhouse")
+    wheelhouse(folder, f"{ROOT}[server,postgres,nats,mcp]", "hatchling").rename(context / "wheelhouse")
     name = f"wick-test-image:{uuid4().hex[:8]}"
     bases = ["--build-arg", f"PYTHON={base}", "--build-arg", f"NODE={base}"]
     told = docker("build", "--network=none", "--force-rm", "--tag", name, *bases, str(context), seconds=290)
