@@ -1,4 +1,4 @@
-"""How many token deltas a reader on another server gets, and how late: three servers, over NATS and over Postgres.
+"""Measure the token deltas that a reader on another server receives, and their lag, over NATS and over Postgres.
 
     python bench/live.py                    prints a table
     python bench/live.py --runs 40 --rate 20 --seconds 10 --away 5
@@ -101,7 +101,7 @@ async def measure(urls: list[str], runs: int, deltas: int, nats: Any, away: floa
             at = number % len(urls)
             body = {"messages": [{"role": "user", "content": "Go."}]}
             async with client.post(f"{urls[at]}/agents/clock/stream", json=body) as started:
-                run = started.headers["X-Run-Id"]  # the run goes on without this client
+                run = started.headers["X-Run-Id"]  # the run continues without this client
             for index, tally in ((at, here), ((at + 1) % len(urls), there)):
                 readers.append(asyncio.create_task(read(urls[index], run, tally, deltas)))
         if nats is not None and away:

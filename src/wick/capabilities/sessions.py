@@ -19,6 +19,7 @@ from wick.protocols import Lease, Page, Store, Summary
 from wick.stores.held_thread import hold, iter_threads, iter_unfinished, load
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
+from wick.tools import Tool, find_tool
 
 LOCAL = "local"  # the owner of threads of runs without a user
 Choice = Literal["allow", "deny", "allow_session", "allow_always"]
@@ -172,6 +173,14 @@ class Sessions(Capability):
     async def close(self) -> None:
         """Close the store's files and connections; they are reopened on demand."""
         await self.store.close()
+
+
+async def check_changed_args(tools: Sequence[Tool], name: str, args: Mapping[str, Any]) -> None:
+    """Raise InvalidArgs if the arguments of an answer do not fit the tool. The gate checks those of unknown tools."""
+    tool = find_tool(name, {tool.name: tool for tool in tools})
+    if tool is not None and tool.name != "ask_user":  # the answer to a question is not an argument of the tool
+        await tool.prepare(args)
+        tool.validate(args)
 
 
 @contextmanager

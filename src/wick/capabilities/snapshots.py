@@ -152,7 +152,7 @@ class Snapshots(Capability):
             await self._call_history(lambda: self.history.delete_old_daily())
 
     async def _record_snapshot(self, run: Run, state: _RunState, when: str, call: str) -> str:
-        """Take a snapshot and log it; return the reason if there is none, which is logged once in a run."""
+        """Take a snapshot and log it. If that fails, return the reason, which is logged once in a run."""
         started = monotonic()
         try:
             taken = await self.take()
@@ -189,7 +189,7 @@ class Snapshots(Capability):
 
     @classmethod
     def find_snapshot(cls, thread: Thread, seq: int) -> tuple[Entry, str]:
-        """Return the snapshot of the moment after the entry `seq`; raise a BackendError if there is none."""
+        """Return the snapshot of the moment after the entry `seq`; raise a BackendError without one."""
         for entry, id in cls.snapshot_entries(thread):
             if entry.seq > seq:
                 return entry, id

@@ -57,7 +57,7 @@ class Heartbeat:
         self._thread = Thread(target=self._run, name="wick heartbeat", daemon=True)
 
     def start(self, seconds: float) -> bool:
-        """Start the thread, and wait for the first heartbeat; return False if there is none so long."""
+        """Start the thread, and wait for the first heartbeat; return False at the timeout."""
         self._thread.start()
         return self._seen.wait(seconds)
 

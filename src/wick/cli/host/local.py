@@ -38,7 +38,7 @@ from wick.api.types import (
 )
 from wick.api.undo import preview_undo, undo_files
 from wick.capabilities.filesystem import Filesystem
-from wick.capabilities.sessions import LOCAL, Sessions
+from wick.capabilities.sessions import LOCAL, Sessions, check_changed_args
 from wick.capabilities.skills import Skills
 from wick.cli.host.agent_options import AgentOverrides, SelectedAgent
 from wick.cli.host.grants import Grants
@@ -57,7 +57,6 @@ from wick.replay import replay
 from wick.stores.held_thread import hold
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
-from wick.tools import find_tool
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
 SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
@@ -327,12 +326,8 @@ class LocalHost(LocalThreads):
         if "agent" in head.meta or head.meta.get("folder") != str(self.folder) or question.run_id != head.run:
             return
         self._select_agent_of(head)
-        tool = find_tool(question.tool, {tool.name: tool for tool in self._current_agent().tools})
-        if tool is None or tool.name == "ask_user":  # the answer to a question is not an argument of the tool
-            return
         try:
-            await tool.prepare(args)
-            tool.validate(args)
+            await check_changed_args(self._current_agent().tools, question.tool, args)
         except InvalidArgs as problem:
             raise ConfigError(f"{problem}; the question is still open") from None
 

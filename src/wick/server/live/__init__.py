@@ -31,7 +31,7 @@ class LivePlane(Protocol):
         ...
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes | None:
-        """Send a request and return the first reply, or None if there is none in time."""
+        """Send a request and return the first reply, or None at the timeout."""
 
 
 class LiveConnection(LivePlane, Protocol):

@@ -25,7 +25,7 @@ from wick._internal.tasks import closing_stream
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.api.types import RunStatus
-from wick.capabilities.sessions import Choice, Sessions
+from wick.capabilities.sessions import Choice, Sessions, check_changed_args
 from wick.constants import LIVE_REPLY_SECONDS, STALLED_SECONDS
 from wick.errors import TEMPORARY, InvalidArgs, StoreError
 from wick.messages import Message
@@ -49,7 +49,6 @@ from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
 from wick.threads import Thread
-from wick.tools import find_tool
 
 logger = logging.getLogger("wick.server")
 
@@ -529,12 +528,8 @@ class Runs:
         if "agent" not in head.meta or asked.get("run") != head.run:
             return
         agent = (await self.registry.get_agent(user, thread_agent(head))).agent
-        tool = find_tool(str(asked.get("tool", "")), {tool.name: tool for tool in agent.tools})
-        if tool is None or tool.name == "ask_user":  # the answer to a question is not an argument of the tool
-            return
         try:
-            await tool.prepare(args)
-            tool.validate(args)
+            await check_changed_args(agent.tools, str(asked.get("tool", "")), args)
         except InvalidArgs as problem:
             raise ApiError(422, "invalid_args", f"{problem}; the question is still open") from None
 

@@ -129,7 +129,7 @@ class RunFeed:
             self._on_unused()
 
     async def close(self) -> None:
-        """Unsubscribe. The lease holder stops to publish when nobody asks again."""
+        """Unsubscribe. The lease holder stops publishing when the interest expires."""
         self._is_closed = True  # `wait_for` of Python 3.11 may swallow the cancellation
         self._unsubscribe()
         if self._timer is not None:
