@@ -15,7 +15,8 @@ from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
 from wick.errors import StoreError, WickError
-from wick.protocols import Protection, Store
+from wick.prices import price
+from wick.protocols import Protection, Store, Usage
 from wick.server.agents.default_agent import EMBEDDED
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.terminal_sessions import TerminalSessions
@@ -165,6 +166,7 @@ class Service:
             self.bus.connect(self.live)
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
+            await run_in_thread(load_run_modules, "loading modules")
             await join(
                 version("wick-agent"),
                 self.settings.capacity,
@@ -211,6 +213,13 @@ class Service:
             await leave()
         await self.store.close()
         await self.records.close()
+
+
+def load_run_modules() -> None:
+    """Import the modules and the price list of runs: the first claim may bring a hundred runs of a dead server."""
+    import aiohttp  # noqa: F401
+
+    price("openai:gpt-4o", Usage(input_tokens=1))
 
 
 def describe_auto() -> str:

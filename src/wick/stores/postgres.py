@@ -10,6 +10,7 @@ import builtins
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from math import inf
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -343,6 +344,11 @@ class Postgres:
     def servers_alive(self) -> int:
         """The live servers of the cluster, counted with the last heartbeat of this one; 0 before it joins."""
         return self._heartbeat.servers_alive if self._heartbeat is not None else 0
+
+    @property
+    def next_lapse(self) -> float:
+        """The monotonic time at which the leases of another server lapse, unless its heartbeat is seen before."""
+        return self._heartbeat.next_lapse if self._heartbeat is not None else inf
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))

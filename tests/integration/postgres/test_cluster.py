@@ -15,6 +15,7 @@ from server_agents import Gate, sample_agents, send_answer, user_message
 from server_process import host_server, open_client, wait_until
 from store_fixtures import hold_thread, make_entry, read_entries
 from wick.protocols import Lease, NewThread
+from wick.server.runs.recovery import LAPSE_MARGIN, RunRecovery
 from wick.stores import postgres_pool
 from wick.stores.postgres import Postgres
 from wick.stores.process_identity import holder_name, server_id
@@ -110,6 +111,19 @@ async def test_a_lease_lapses_with_the_heartbeat_of_its_server(store: Postgres, 
     assert lease.head is not None and lease.head.id == "t0"
     with pytest.raises(Exception, match="is held by elsewhere"):
         await store.lease("ada", "t1", "me", 60)
+
+
+async def test_recovery_claims_when_the_leases_of_another_server_lapse(tmp_path: Path, schema: str) -> None:
+    async with host_server(tmp_path, store="postgres", store_schema=schema) as server:
+        store = server.service.store
+        add_dead_server(schema, "dying", -20.0)  # its leases lapse in 23 seconds
+        async with asyncio.timeout(20):
+            while store.servers_alive != 2:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.05)
+        recovery = RunRecovery(server.service.runs, look=60.0)
+        assert 0 < recovery._next_claim() <= 23.0 + LAPSE_MARGIN
+        recovery = RunRecovery(server.service.runs, look=0.001)
+        assert recovery._next_claim() == 0.001
 
 
 async def test_a_server_that_was_not_seen_is_fenced_after_a_claim(store: Postgres, schema: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from math import inf
 from time import monotonic
 
 from wick.errors import StoreError, WickError
@@ -24,6 +25,7 @@ from wick.stores.held_thread import release_lease, release_leases
 logger = logging.getLogger("wick.server")
 
 POLL_SECONDS = 1.0  # between two claims
+LAPSE_MARGIN = 0.05  # after the leases of a dead server have lapsed
 CANCEL_PAUSE = 0.3  # between two scans for cancellations, while runs are in progress
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
@@ -52,8 +54,8 @@ class RunRecovery:
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.create_task(self._repeat(self.resume_all, self.look), name="resuming runs"),
-            asyncio.create_task(self._repeat(self.cancel_requested, CANCEL_PAUSE), name="cancelling runs"),
+            asyncio.create_task(self._repeat(self.resume_all, self._next_claim), name="resuming runs"),
+            asyncio.create_task(self._repeat(self.cancel_requested, lambda: CANCEL_PAUSE), name="cancelling runs"),
         ]
 
     async def stop(self) -> None:
@@ -67,7 +69,12 @@ class RunRecovery:
         """Return False if the event loop has not claimed threads for some seconds; others take its share."""
         return monotonic() - self._claimed_at < self.look + CLAIM_DELAY
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
+    def _next_claim(self) -> float:
+        """Return the seconds until the next claim: when the leases of a dead server lapse, or the usual pause."""
+        left: float = getattr(self.runs.store, "next_lapse", inf) - monotonic() + LAPSE_MARGIN
+        return left if 0 < left < self.look else self.look
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
         while True:
             try:
                 await work()
@@ -78,7 +85,7 @@ class RunRecovery:
                 self.runs.executor.record_damage(error)
                 self.problem = getattr(error, "code", "") if known and not locked else ""
                 logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause())
 
     # -- resuming -----------------------------------------------------------------------------------------------------
 
