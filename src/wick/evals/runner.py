@@ -16,14 +16,8 @@ from wick.constants import EVAL_JOBS
 from wick.decisions import Block, Question
 from wick.errors import ConfigError
 from wick.evals.judge import judge_transcript
-from wick.evals.recordings import (
-    EvalSubstitution,
-    RecordedModel,
-    Recording,
-    Recordings,
-    Replay,
-    find_replies,
-)
+from wick.evals.recording_file import Recording, Recordings, find_replies
+from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     EvalCaseResult,
@@ -199,7 +193,7 @@ class SuiteRunner:
             variant=name,
             replies=replay.new_replies,
             results=replay.new_results,
-            requests=replay.requests if case.replies else [],
+            requests=[*replay.requests] if case.replies else [],
         )
 
     def _expectations(self, case: EvalCase) -> Expectations:

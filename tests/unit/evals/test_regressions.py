@@ -14,7 +14,7 @@ import eval_shop
 from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, refund, run_cases
 from wick import Agent, FunctionModel, Tool, tool
 from wick.errors import ConfigError
-from wick.evals.recordings import Recordings
+from wick.evals.recording_file import Recordings
 from wick.evals.report import find_known_failures, find_regressions, read_report
 from wick.evals.runner import EvalOptions, run_suite
 

@@ -21,7 +21,7 @@ from wick.constants import EVAL_JOBS
 from wick.errors import ConfigError
 from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
-from wick.evals.recordings import read_recordings, recordings_path, write_recordings
+from wick.evals.recording_file import read_recordings, recordings_path, write_recordings
 from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     UNKNOWN_COST,

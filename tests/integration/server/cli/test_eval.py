@@ -75,7 +75,7 @@ def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
 
 def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     recorded = wick("eval", "run", "suite.yaml", "--record")
-    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.jsonl\n"
+    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.yaml\n"
     assert wick("eval", "run", "suite.yaml").code == 0
     path = wick.folder / "shop.py"
     path.write_text(path.read_text().replace("You are support.", "You are the support."))
