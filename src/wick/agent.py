@@ -521,6 +521,7 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
         if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
             raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
         tools.append(item if isinstance(item, Tool) else tool(item))
+        tools[-1].check_bound()
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
