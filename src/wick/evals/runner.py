@@ -25,7 +25,7 @@ from wick.evals.report import (
     EvalCheck,
     EvalReport,
     build_case_result,
-    find_regressions,
+    compare_results,
     shorten_text,
     summarize_variant,
 )
@@ -220,7 +220,7 @@ class SuiteRunner:
             variants=[summarize_variant(name, variant.agent, rows) for name, variant in self.suite.variants.items()],
             cases=rows,
         )
-        report.regressions = find_regressions(report, self.options.baseline)
+        compare_results(report, self.options.baseline)
         return report
 
 
