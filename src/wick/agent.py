@@ -38,9 +38,9 @@ from wick.errors import ConfigError, MessageError, ModelError, Paused
 from wick.events import Emit, Event
 from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
-from wick.message_dicts import read_message_dicts
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
+from wick.models.message_dicts import read_message_dicts
 from wick.onion import compose
 from wick.operations import DepsType, Output, Result, Run, ToolUse
 from wick.protocols import Model, check_settings, refused_part
