@@ -27,6 +27,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only re-exports public names, is above them all, and the launcher of the command above it.
 LAYERS: list[tuple[str, ...]] = [
+    ("__main__",),  # starts the launcher
     ("cli",),
     ("server", "client"),
     ("api",),
@@ -52,7 +53,6 @@ LAYERS: list[tuple[str, ...]] = [
     ("protocols",),
     ("threads",),
     ("tools",),
-    ("message_dicts",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere
     ("constants",),

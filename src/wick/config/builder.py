@@ -374,6 +374,11 @@ class _AgentBuilder:
         named: Mapping[str, Any] = {given: {}} if isinstance(given, str) else given
         name, options = next(iter(named.items()))
         hook = self._load_named(name, "wick.hooks", "hook", ())
+        if isinstance(hook, Hook | Capability) and options:
+            raise ConfigError(
+                f"{name} is a hook that takes no options; remove them, or name a function or class that takes them and "
+                "returns the hook"
+            )
         if not isinstance(hook, Hook | Capability) and callable(hook):
             shared: dict[str, Any] = {}
             if isinstance(hook, type) and issubclass(hook, Capability) and self.backend is not None:

@@ -1959,10 +1959,19 @@ export interface components {
         /**
          * EvalCaseResult
          * @description The result of one case with one variant.
+         *
+         *     The verdict `changed` means that only the requests differ from the recorded ones: the recorded replies say nothing
+         *     about them.
          */
         EvalCaseResult: {
             /** Passed */
             passed: boolean;
+            /**
+             * Verdict
+             * @default passed
+             * @enum {string}
+             */
+            verdict: "passed" | "changed" | "failed" | "regressed" | "known_failure";
             /** Score */
             score: number;
             /** Checks */
