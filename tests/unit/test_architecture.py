@@ -103,6 +103,7 @@ LAZY = {
     "wick.cli.commands.skills": {"wick"},
     "wick.cli.commands.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
+    "wick.stores.s3": {"aiohttp", "yarl"},
     "wick.server.agents.builder": {"aiohttp"},  # before a run needs it: to load it takes a while
     "wick.server.agents.workspaces": {"wick"},  # containers, where there are any
     "wick.server.routes.slides": {"wick"},  # creates them

@@ -32,6 +32,8 @@ from wick.errors import BackendError, ConfigError
 from wick.hooks import after, before
 from wick.operations import Run, ToolUse
 from wick.protocols import Backend
+from wick.stores.s3 import SCHEME, UNAVAILABLE, BucketAddress, S3Bucket
+from wick.stores.snapshot_bucket import BucketStorage
 from wick.threads import Thread
 from wick.threads.state import Entry
 from wick.tools import Tool
@@ -72,6 +74,9 @@ class Snapshots(Capability):
     There is one before the first such tool of each step, and within a step one every `seconds`. `exclude` has patterns
     in the syntax of .gitignore, in addition to the default ones; `!name` includes a default one. Excluded files are
     neither stored nor restored. With `required`, a tool is blocked if no snapshot can be taken.
+
+    `folder` stores the snapshots. It can be a bucket, as in `s3://bucket/prefix?endpoint=https://…`; then `cache` is
+    the folder of this machine for copies of its objects.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class Snapshots(Capability):
         backend: Backend,
         *,
         folder: str | Path = "",
+        cache: str | Path = "",
         seconds: float = constants.SNAPSHOT_SECONDS,
         exclude: Sequence[str] = (),
         required: bool = False,
@@ -91,7 +97,11 @@ class Snapshots(Capability):
             raise ConfigError("Snapshots(seconds=…): give a number of seconds of at least 0")
         self.backend, self.seconds, self.required = backend, seconds, required
         self.exclude = (*DEFAULT_EXCLUDE, *exclude)
-        self._folder = str(folder)
+        self._folder, self._cache = str(folder), str(cache)
+        if self._folder.startswith(SCHEME):
+            self._folder = str(BucketAddress.parse(self._folder))
+        elif self._cache:
+            raise ConfigError("Snapshots(cache=…) is for a folder like 's3://bucket/prefix'; leave it out")
 
     @property
     def history(self) -> SnapshotHistory:
@@ -102,8 +112,11 @@ class Snapshots(Capability):
             raise BackendError(
                 f"the backend {name} has no snapshots, as its files are not in a folder of this machine", "unsupported"
             )
-        folder = self._folder or str(data_folder() / "snapshots" / digest(os.fsencode(os.path.realpath(root)))[:24])
-        return _open_history(folder, root, self.exclude)
+        place = digest(os.fsencode(os.path.realpath(root)))[:24]
+        if self._folder.startswith(SCHEME):
+            cache = self._cache or str(data_folder() / "snapshot-cache" / digest(self._folder.encode())[:16] / place)
+            return _open_history(cache, root, self.exclude, self._folder)
+        return _open_history(self._folder or str(data_folder() / "snapshots" / place), root, self.exclude)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
@@ -116,7 +129,7 @@ class Snapshots(Capability):
         try:
             restored = await self._call_history(lambda: restore_missing_workspace(self.history, run.thread))
         except BackendError as error:
-            if error.code != "not_found" and not _find_logged_files(run.thread):
+            if error.code not in ("not_found", UNAVAILABLE) and not _find_logged_files(run.thread):
                 return None  # nothing shows that there were files
             return Ask(f"The files of this workspace are missing: {error}. Continue in an empty folder?")
         if restored is not None:
@@ -298,9 +311,10 @@ def _find_logged_files(thread: Thread) -> str:
 
 
 @lru_cache(maxsize=HISTORIES)
-def _open_history(folder: str, root: str, exclude: tuple[str, ...]) -> SnapshotHistory:
+def _open_history(folder: str, root: str, exclude: tuple[str, ...], bucket: str = "") -> SnapshotHistory:
     """Return the history of a workspace. It is shared in this process, with its index."""
-    return SnapshotHistory(folder, root, exclude=exclude)
+    storage = BucketStorage(folder, S3Bucket(BucketAddress.parse(bucket))) if bucket else None
+    return SnapshotHistory(folder, root, exclude=exclude, storage=storage)
 
 
 def _describe(taken: Snapshot) -> Mapping[str, Any]:

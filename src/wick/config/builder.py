@@ -229,7 +229,10 @@ class _AgentBuilder:
             if self.backend is None:
                 self._log_off("snapshots")
                 return None
-            return {**options, "folder": self._resolve_path(options["folder"])} if "folder" in options else options
+            named = {name: str(options[name]) for name in ("folder", "cache") if options.get(name)}
+            return options | {
+                name: text if find_scheme(text) else self._resolve_path(text) for name, text in named.items()
+            }
         if key == "memory":
             if self.backend is None:
                 self._log_off("memory")

@@ -17,6 +17,7 @@ from wick._internal.plugins import find_plugin
 from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
 from wick.stores.registry import find_scheme
+from wick.stores.s3 import SCHEME, BucketAddress
 
 ENVIRONMENT = {
     "WICK_HOST": "host",
@@ -113,7 +114,8 @@ class Settings(_SettingsModel):
     )  # a name; servers with the same one are peers
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
-    snapshots: Path | None = None  # the folder of snapshots, shared by several servers; by default in `data`
+    # the folder of snapshots, or s3://bucket/prefix, shared by several servers; by default a folder in `data`
+    snapshots: Annotated[str, BeforeValidator(lambda given: os.fspath(given) if given else "")] = ""
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works
@@ -123,6 +125,11 @@ class Settings(_SettingsModel):
     def file(self) -> Path | None:
         """The file that these settings were read from."""
         return self._file
+
+    @property
+    def snapshot_folder(self) -> Path | None:
+        """The folder of snapshots, if it is set."""
+        return Path(self.snapshots) if self.snapshots and not self.snapshots.startswith(SCHEME) else None
 
     @property
     def on_postgres(self) -> bool:
@@ -162,6 +169,8 @@ class Settings(_SettingsModel):
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
         self._check_live()
+        if self.snapshots.startswith(SCHEME):
+            BucketAddress.parse(self.snapshots)
         return self
 
     def _check_live(self) -> None:

@@ -187,8 +187,9 @@ class AgentBuilder:
                 self.share_budgets(key[0], [self._budgets[key]])
             given["budget"] = self._budgets[key]
         if snapshots := config.options.get("snapshots"):
-            folder = str(self.workspaces.snapshot_folder(instance.user_id, template.id))
-            known = {**known, "snapshots": {"folder": folder, **({} if snapshots is True else snapshots)}}
+            place = self.workspaces.snapshot_options(instance.user_id, template.id)
+            own = {} if snapshots is True else snapshots
+            known = {**known, "snapshots": own if "folder" in own else {**place, **own}}
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )

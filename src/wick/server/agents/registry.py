@@ -81,7 +81,7 @@ class AgentRegistry:
             (settings.file, "the server's settings"),
             (None if not jwks or jwks.startswith("https://") else Path(jwks), "the keys of sign-ins"),
             (page_folder(settings.static), "the page of the server"),
-            (settings.snapshots, "the snapshots of the server"),
+            (settings.snapshot_folder, "the snapshots of the server"),
         )
         self.workspaces = Workspaces(
             settings.data, records, named_files, settings.config, settings.quotas, settings.snapshots
