@@ -210,7 +210,9 @@ PACKAGE_NAMES = _spread_names(
         "decorate a check with @guard(Run), from wick": "input_guardrail",
         "decorate a check with @after(Run), from wick": "output_guardrail",
         "a guard returns Block(…), Ask(…), Stop(…) or None": "GuardrailFunctionOutput",
-        "a guard that returns Ask(…) asks the user": "interrupt",
+        "a guard that returns Ask(…) asks the user": (
+            "interrupt ApprovalRequired CallDeferred DeferredToolRequests DeferredToolResults"
+        ),
         "a hook returns Block(…), Ask(…), Stop(…), Continue(…) or None": "Command",
         'conversations are stored by Sessions("./sessions"), from wick.capabilities': "SQLiteSession Session",
         "models for tests are Scripted and FunctionModel, from wick": "TestModel",
@@ -218,7 +220,15 @@ PACKAGE_NAMES = _spread_names(
         "a message of the model is assistant(…), from wick": "AIMessage AssistantMessage",
         "a message of the system is system(…), from wick": "SystemMessage",
         "a message of a tool is tool_message(…), from wick": "ToolMessage",
-        "images and files are ImagePart and FilePart, from wick.messages": "BinaryContent",
+        "messages are Message objects; user(…), assistant(…) and tool_message(…) create them, from wick": (
+            "ModelMessage ModelRequest ModelResponse BaseMessage"
+        ),
+        "images, recordings and files are ImagePart, AudioPart and FilePart, from wick.messages": (
+            "BinaryContent ImageUrl AudioUrl DocumentUrl"
+        ),
+        "a tool returns a text, JSON data, or a ToolResult, from wick": "ToolReturn",
+        "the type of the answer is Agent(model, output_type=…)": "NativeOutput ToolOutput PromptedOutput ToolStrategy",
+        "a run returns a Result, from wick": "AgentRunResult RunResult StreamedRunResult",
         _SETTING: "ModelSettings",
     }
 )
