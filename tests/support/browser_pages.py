@@ -127,6 +127,8 @@ def echoing(request):
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
 server.register_agent("careful", {**EMBEDDED["default"], "model": "demo", "permissions": {"mode": "default"}})
+undo = {"backend": {"type": "local", "network": True}, "snapshots": True, "permissions": {"mode": "bypassPermissions"}}
+server.register_agent("undo", {**EMBEDDED["default"], "model": "demo", **undo})
 server.register_agent("thinking", Agent(Thinking(), name="thinking"))
 server.register_agent("caller", caller)
 server.register_agent("slow", Agent(Slow(), name="slow"))

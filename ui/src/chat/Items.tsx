@@ -46,15 +46,17 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   );
   const [undoing, setUndoing] = useState(false);
   return (
-    <div className={styles.actions}>
-      <Action icon="pen" name="Edit" off={running} act={edit} />
-      <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
-      <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
-      {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
+    <>
+      <div className={styles.actions}>
+        <Action icon="pen" name="Edit" off={running} act={edit} />
+        <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
+        <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
+        {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
+        <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
+        <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
+      </div>
       {undoing && <UndoFiles thread={thread} seq={said.seq} close={() => setUndoing(false)} />}
-      <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
-      <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
-    </div>
+    </>
   );
 }
 
