@@ -93,7 +93,7 @@ INDEPENDENT = {"capabilities"}
 LAZY = {
     "wick_launcher": {"wick"},  # all of it, once sys.path is correct
     "wick.cli": {"wick"},  # the commands, which need the extra
-    "wick.cli.checks.doctor": {"wick"},  # optional packages are probed by import
+    "wick.cli.checks.doctor": {"psycopg", "wick"},  # optional packages are probed by import
     "wick.cli.completion": {"wick"},  # only completion
     "wick.cli.commands.mcp": {"wick"},  # needs the extra `mcp`
     "wick.cli.terminal.output": {"rich"},

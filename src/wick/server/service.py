@@ -34,6 +34,7 @@ from wick.server.ops.process_stats import LoopMonitor
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
+from wick.server.ops.worker_metrics import WorkerMetrics
 from wick.server.records import Records
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
@@ -94,6 +95,8 @@ class Service:
         self.loop_monitor = LoopMonitor(self.metrics)
         self._probe = StoreProbe(lambda: self.records.get(KIND, "", "probe"))
         self._started = False
+        self.workers: tuple[str, int] | None = None  # the name and the number of the worker processes, if it is one
+        self._worker_metrics: WorkerMetrics | None = None
         self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
         self.metrics.live_connected.set_function(lambda: float(not self.live.problem))
@@ -140,6 +143,10 @@ class Service:
         if problem := self.runs.executor.damage or self._recovery.problem:
             raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
 
+    async def render_metrics(self) -> str:
+        """Return the metrics of this server, or of all worker processes if it is one of them."""
+        return self.metrics.render() if self._worker_metrics is None else await self._worker_metrics.render()
+
     @property
     def draining(self) -> bool:
         """Return True once the server drains: it takes no new runs, and load balancers should leave it out."""
@@ -164,6 +171,8 @@ class Service:
         if self.live.is_shared:
             await self.live.start(self.settings.live_cluster or await load_cluster_name(self.records))
             self.bus.connect(self.live)
+            if self.workers is not None:
+                self._worker_metrics = WorkerMetrics(self.metrics, self.live, *self.workers)
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
             await run_in_thread(load_run_modules, "loading modules")

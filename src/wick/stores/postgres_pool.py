@@ -203,14 +203,14 @@ class LoopPool:
                     try:
                         await self._receive_notifications(connection)
                     finally:
-                        self.notifier.is_listening = False
+                        self.notifier.set_listening(False)
             await asyncio.sleep(pause)
             pause = min(2 * pause, most)
 
     async def _receive_notifications(self, connection: Connection) -> None:
         for channel in (self.notifier.channel, self.notifier.interest_channel):
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        self.notifier.is_listening = True
+        self.notifier.set_listening(True)
         self._listening.set()
         while True:
             watched = self._watchers.watched_keys()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from postgres import shared_server
+from postgres import open_store, shared_server
 from server_agents import Gate, sample_agents, send_answer, user_message
 from server_process import host_server, open_client, wait_until
 from store_fixtures import hold_thread, make_entry, read_entries
@@ -23,17 +22,7 @@ from wick.stores.process_identity import holder_name, server_id
 NOW = "extract(epoch FROM clock_timestamp())"
 
 
-@pytest.fixture
-def schema() -> str:
-    return shared_server().schema()
-
-
-@pytest.fixture
-async def store(schema: str) -> AsyncIterator[Postgres]:
-    made = Postgres(shared_server().conninfo, schema=schema)
-    yield made
-    await made.leave()
-    await made.close()
+store = open_store()
 
 
 def ask(query: str) -> list[tuple[object, ...]]:

@@ -66,7 +66,7 @@ def command(
         check_model(model)
         server.register_agent("default", {**EMBEDDED["default"], "model": model})
     if inherited is not None:
-        return serve_as_worker(server, *inherited)
+        return serve_as_worker(server, *inherited, workers)
     if workers == 1:
         return server.start(tell=click.echo)
     sys.exit(supervise_workers(server.settings, workers, click.echo))

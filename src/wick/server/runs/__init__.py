@@ -48,6 +48,8 @@ from wick.server.runs.live_messages import HolderRequest, encode_message, holder
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
+from wick.stores.held_thread import acquire_lease
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -258,13 +260,13 @@ class Runs:
             else:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
+                lease = await self._lease_idle_thread(head)
             last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
-            created = None if lease is None else replace(head, leased=False)
             if lease is not None:
                 self.registry.sessions.leases[user.id, head.id] = lease
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, created))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, lease))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -277,6 +279,15 @@ class Runs:
                 if self.executor.find(user.id, head.id) is None:  # the run was not started
                     await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
+
+    async def _lease_idle_thread(self, head: Summary) -> Lease | None:
+        """Acquire the lease of a thread for its next run, which also reads its inbox; return None if it is in use."""
+        is_idle = not (head.run or head.leased or head.asking) and self.executor.find(head.owner, head.id) is None
+        if not is_idle or self.stopping or not self.executor.count_free():
+            return None
+        with suppress(StoreError):  # the message is stored: its run is found or started without the lease
+            return await acquire_lease(self.store, head.owner, head.id, LEASE_SECONDS, wait=False)
+        return None
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""
@@ -292,14 +303,15 @@ class Runs:
         wanted: RunInfo,
         position: int,
         instance: AgentInstance | None = None,
-        created: Summary | None = None,
+        lease: Lease | None = None,
     ) -> RunInfo:
         """Return the run that answers the message at a position; start it if needed.
 
-        `created` is the thread if it was just created with the message.
+        `lease` is the lease of the thread if this server has acquired it for the run.
         """
-        if created is not None:
-            head, waiting = created, [*range(1, position + 1)]
+        if lease is not None and lease.head is not None and lease.inbox is not None:
+            head = replace(lease.head, leased=False)  # by another server
+            waiting = [item.position for item in lease.inbox if item.kind == "message"]
         else:
             head, waiting = await self._load_pending(user.id, wanted.thread)
         if not head.run and position not in waiting:  # a run has taken the message since it was queued
@@ -347,7 +359,7 @@ class Runs:
         waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
         # a server that is full leaves the run to the next one that claims it
         can_start = not waits and not head.leased and not self.stopping and self.executor.count_free() > 0
-        start = start_key() if can_start and self.executor.find(info.owner, info.thread) is None else ""
+        start = start_key(self.store) if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):
             info, start = await self._load_record(info), ""
