@@ -14,6 +14,7 @@ from server_agents import Gate, sample_agents, send_answer, user_message
 from server_process import host_server, open_client, wait_until
 from store_fixtures import hold_thread, make_entry, read_entries
 from wick.protocols import Lease, NewThread
+from wick.server.runs.executor import _is_crash
 from wick.server.runs.recovery import LAPSE_MARGIN, RunRecovery
 from wick.stores import postgres_pool
 from wick.stores.postgres import Postgres
@@ -232,3 +233,9 @@ async def test_a_server_of_this_version_works_with_additions_of_a_later_one(
     monkeypatch.setattr(postgres_pool, "STEPS", steps)
     assert len(await read_entries(store)) == 1
     assert ask(f"SELECT steps FROM {schema}.version") == [(len(steps) + 1,)]
+
+
+def test_a_start_of_a_dead_server_is_a_crash_at_once() -> None:
+    start, long_ago = "elsewhere:1:2:3:abc.0a1b2c3d", time.time() - 3600
+    assert _is_crash(start, time.time(), {"def"}) and not _is_crash(start, long_ago, {"abc", "def"})
+    assert _is_crash("elsewhere:1:2:3:0a1b2c3d", long_ago, {"def"}) and not _is_crash(start, time.time(), None)
