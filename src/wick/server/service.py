@@ -17,6 +17,7 @@ from wick.backends.sandbox.selection import explain_unavailable
 from wick.errors import StoreError, WickError
 from wick.prices import price
 from wick.protocols import Protection, Store, Usage
+from wick.server.agents.builder import import_http_client
 from wick.server.agents.default_agent import EMBEDDED
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.terminal_sessions import TerminalSessions
@@ -36,6 +37,7 @@ from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
 from wick.server.ops.worker_metrics import WorkerMetrics
 from wick.server.records import Records
+from wick.server.records.counters import RateRecords
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
 from wick.server.runs.record import KIND
@@ -70,7 +72,8 @@ class Service:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
-        self.limits = QuotaLimiter(settings.quotas)
+        rates = self.records if settings.on_postgres else None
+        self.limits = QuotaLimiter(settings.quotas, records=cast(RateRecords | None, rates))
         self.terminals = TerminalSessions()
         self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
@@ -100,7 +103,8 @@ class Service:
         self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
         self.metrics.live_connected.set_function(lambda: float(not self.live.problem))
-        self.metrics.servers_alive.set_function(lambda: float(getattr(self.store, "servers_alive", 1)))
+        self.limits.count_servers = lambda: int(getattr(self.store, "servers_alive", 1))
+        self.metrics.servers_alive.set_function(self.limits.count_servers)
         self.metrics.instances.set_function(self.registry.count_instances)
         self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
 
@@ -226,8 +230,7 @@ class Service:
 
 def load_run_modules() -> None:
     """Import the modules and the price list of runs: the first claim may bring a hundred runs of a dead server."""
-    import aiohttp  # noqa: F401
-
+    import_http_client()
     price("openai:gpt-4o", Usage(input_tokens=1))
 
 

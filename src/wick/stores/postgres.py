@@ -123,6 +123,13 @@ class Postgres:
             ((number,),) = await fetch_rows(connection, "SELECT count(*) FROM threads WHERE owner = %s", (owner,))
         return int(number)
 
+    async def count_leases(self, owner: str) -> int:
+        """Return the number of an owner's threads with a lease: those of their runs in progress, on all servers."""
+        query = "SELECT count(*) FROM threads WHERE owner = %s AND holder <> ''"
+        async with self._pools.connection(writes=False) as connection:
+            ((number,),) = await fetch_rows(connection, query, (owner,))
+        return int(number)
+
     async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
         where = ["(run <> '' OR queued > 0)"]
         if skip_holder:

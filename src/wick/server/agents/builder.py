@@ -126,7 +126,7 @@ class AgentBuilder:
         """Create the agent of an instance and open its workspace."""
         template = instance.template
         if make := template.factory:
-            await run_in_thread(_import_http_client, "agent")
+            await run_in_thread(import_http_client, "agent")
             built = await run_in_thread(lambda: make(user), "agent")
             # registered tools do not replace the program's own
             own = {name for tool in built.tools for name in tool.names}
@@ -167,7 +167,7 @@ class AgentBuilder:
         grants: Sequence[Any],
         backend: Backend | None = None,
     ) -> None:
-        _import_http_client()
+        import_http_client()
         template, backend = instance.template, instance.workspace.backend if instance.workspace is not None else backend
         config = effective_options(
             template, instance.overrides, grants, backend is not None and backend.name != "state"
@@ -203,7 +203,7 @@ def _find_shared_budgets(agent: Agent) -> tuple[Budget, ...]:
     return tuple(budget for budget in owners if budget.is_shared)
 
 
-def _import_http_client() -> None:
+def import_http_client() -> None:
     """Import the HTTP client of models in this worker thread, so that the first model call does not block the loop."""
     import aiohttp  # noqa: F401
 

@@ -114,7 +114,7 @@ class AuthMiddleware:
         if route is not None and route.access != "public" and not user.has_role(route.access):
             message = f"this takes the role {route.access}, and you have the role {user.role}"
             raise ApiError(403, "forbidden", message)
-        self._limits.count_request(user.id)
+        await self._limits.take_request(user.id)
         scope["wick.user"] = user
 
 

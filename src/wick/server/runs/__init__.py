@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any
+from typing import Any, cast
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import closing_stream
@@ -250,7 +250,7 @@ class Runs:
         """Queue messages in a thread, or in a new one if `head` is None, and find or start the run for them."""
         reservation: AbstractContextManager[None] = nullcontext()
         if head is None or not head.run:  # running and starting runs count against the quota
-            self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
+            self.limits.check_room("runs", await self._count_runs(user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
             lease: Lease | None = None
@@ -288,6 +288,13 @@ class Runs:
         with suppress(StoreError):  # the message is stored: its run is found or started without the lease
             return await acquire_lease(self.store, head.owner, head.id, LEASE_SECONDS, wait=False)
         return None
+
+    async def _count_runs(self, owner: str) -> int:
+        """Return the number of a user's runs on all servers. Those that another server starts now are not counted."""
+        starting = self.limits.count_held("runs", owner)
+        if self.limits.is_shared and self.limits.limit_of("runs"):
+            return starting + int(await cast(Any, self.store).count_leases(owner))
+        return starting + self.executor.count_runs(owner)
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""
