@@ -35,9 +35,9 @@ from wick.server.ops.process_stats import LoopMonitor
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
+from wick.server.ops.shared_rate import RateRecords
 from wick.server.ops.worker_metrics import WorkerMetrics
 from wick.server.records import Records
-from wick.server.records.counters import RateRecords
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
 from wick.server.runs.record import KIND

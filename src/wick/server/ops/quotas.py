@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from wick.server.errors import ApiError
-from wick.server.records.counters import RateRecords, SharedRate
+from wick.server.ops.shared_rate import RateRecords, SharedRate
 from wick.server.settings import Quotas
 
 QuotaKind = Literal["runs", "threads", "agents", "terminals", "streams"]
