@@ -72,6 +72,8 @@ class ServerOptions(TypedDict, total=False):
     live_credentials: str | os.PathLike[str] | None
     live_ca: str | os.PathLike[str] | None
     live_cluster: str
+    advertise: str
+    cluster_secret: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     snapshots: str | os.PathLike[str] | None
@@ -163,7 +165,7 @@ class Server:
         redact_logs(self.service.secrets)  # after uvicorn has created its log handlers
         self._running = _Uvicorn(config, self.service, tell, notes, is_worker=listener is not None)
         try:
-            await self.service.start()
+            await self.service.start(bound.getsockname()[1])
             with nullcontext() if tell is None else hide_auto_choices():
                 await self._running.serve(sockets=[bound])
         finally:

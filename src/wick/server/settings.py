@@ -26,6 +26,8 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
     "WICK_LIVE": "live",
+    "WICK_ADVERTISE": "advertise",
+    "WICK_CLUSTER_SECRET": "cluster_secret",
 }
 MEMORY = "memory"  # value of `store`
 LIVE_SCHEMES = ("nats://", "tls://")  # of addresses in `live`
@@ -112,6 +114,10 @@ class Settings(_SettingsModel):
     live_cluster: str = Field(
         default="", pattern=r"^[A-Za-z0-9_-]{0,60}$"
     )  # a name; servers with the same one are peers
+    # the address at which other servers reach this one, such as http://10.0.0.5:8000; found by default
+    advertise: str = ""
+    # proves forwarded requests between servers, the same on all; by default derived from `token`, or in the database
+    cluster_secret: str = Field(default="", repr=False)
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
     # the folder of snapshots, or s3://bucket/prefix, shared by several servers; by default a folder in `data`
@@ -168,6 +174,13 @@ class Settings(_SettingsModel):
                 raise ConfigError(f"store is {known}, not {given!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
+        if self.advertise and not re.fullmatch(r"https?://[^/?#@\s]+/?", self.advertise):
+            raise ConfigError(
+                f"advertise is an address without a path, as in http://10.0.0.5:8000, not {self.advertise!r}"
+            )
+        if self.cluster_secret and len(self.cluster_secret) < constants.SECRET_CHARS:
+            problem = f"cluster_secret has fewer than {constants.SECRET_CHARS} characters"
+            raise ConfigError(f"{problem}; create one with: openssl rand -hex 32")
         self._check_live()
         if self.snapshots.startswith(SCHEME):
             BucketAddress.parse(self.snapshots)

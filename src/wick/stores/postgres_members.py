@@ -31,8 +31,8 @@ FORGET_SECONDS = 86_400.0  # after which the row of a dead server is deleted
 TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 2000, "keepalives_idle": 1, "keepalives_interval": 1}
 
 BEAT = f"""
-INSERT INTO servers (id, host, version, capacity, running, draining, started, seen)
-VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW})
+INSERT INTO servers (id, host, version, capacity, running, draining, started, seen, place, address)
+VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW}, %(place)s, %(address)s)
 ON CONFLICT (id) DO UPDATE SET capacity = excluded.capacity, running = excluded.running,
     draining = excluded.draining, seen = excluded.seen
 RETURNING (
@@ -51,6 +51,8 @@ class ServerMember:
     capacity: int  # runs at once; 0 for no limit
     count_runs: Callable[[], int]
     is_draining: Callable[[], bool]
+    place: str = ""  # of its workspaces
+    address: str = ""  # for other servers
 
 
 class Heartbeat:
@@ -88,6 +90,7 @@ class Heartbeat:
         connection.execute(f"DELETE FROM servers WHERE seen < {NOW} - %s".encode(), (FORGET_SECONDS,))
         member = self._member
         about = {"id": member.id, "host": holder_prefix(), "version": member.version, "capacity": member.capacity}
+        about |= {"place": member.place, "address": member.address}
         while not self._stopping.is_set():
             state = {"running": member.count_runs(), "draining": member.is_draining()}
             for ((alive, left),) in connection.execute(BEAT, {**about, **state}):
@@ -99,6 +102,7 @@ class Heartbeat:
 
 
 async def list_servers(connection: Connection) -> list[ServerInfo]:
-    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}"
+    columns = "id, host, version, capacity, running, draining, started"
+    columns += f", {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}, place, address"
     query = f"SELECT {columns} FROM servers ORDER BY started, id"
     return [ServerInfo(*row) for row in await fetch_rows(connection, query, ())]

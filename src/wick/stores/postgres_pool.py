@@ -75,6 +75,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE holder <> '' OR queued > 0 OR (run <> '' AND asking = 0)""",
         "CREATE INDEX threads_lapsing ON threads (expires) WHERE asking > 0",
     ),
+    (  # workspaces of one machine: where they are, and where its servers are reached
+        "ALTER TABLE servers ADD COLUMN place text NOT NULL DEFAULT ''",
+        "ALTER TABLE servers ADD COLUMN address text NOT NULL DEFAULT ''",
+        """CREATE TABLE workspaces (
+            owner text COLLATE "C" NOT NULL, agent text COLLATE "C" NOT NULL, place text NOT NULL,
+            snapshot text NOT NULL DEFAULT '', changed boolean NOT NULL DEFAULT false, moved float8 NOT NULL,
+            PRIMARY KEY (owner, agent))""",
+    ),
 )
 # Servers that know this version can still work with the schema: later steps only add to it. A server of an earlier
 # version runs beside the new ones while they are upgraded.

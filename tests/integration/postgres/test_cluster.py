@@ -33,8 +33,8 @@ def ask(query: str) -> list[tuple[object, ...]]:
         return found.fetchall() if found.description else []
 
 
-async def join(store: Postgres, capacity: int = 0, draining: bool = False) -> str:
-    return await store.join("1.0", capacity, lambda: 0, lambda: draining)
+async def join(store: Postgres, capacity: int = 0, draining: bool = False, place: str = "") -> str:
+    return await store.join("1.0", capacity, lambda: 0, lambda: draining, place=place, address=f"http://{place}")
 
 
 async def start_runs(store: Postgres, holder: str, first: int, last: int) -> None:
@@ -175,6 +175,45 @@ async def test_a_draining_server_is_not_counted(store: Postgres, schema: str) ->
     await join(other, draining=True)
     await start_runs(store, "elsewhere:1:2:3:dead.0a1b2c3d", 0, 10)
     assert len(await store.claim(holder_name(mine), 99)) == 10
+    await other.leave()
+    await other.close()
+
+
+# -- workspaces -----------------------------------------------------------------------------------------------------
+
+
+async def test_runs_are_claimed_where_their_files_are(store: Postgres, schema: str) -> None:
+    other = Postgres(shared_server().conninfo, schema=schema, connections=2)
+    ids = [await join(store, place="here"), await join(other, place="there")]
+    home = await other.find_workspace("ada", "a")
+    assert (home.place, home.address, home.alive, home.in_use) == ("there", "http://there", True, True)
+    assert await store.find_workspace("ada", "a") == home
+    await start_runs(store, "elsewhere:1:2:3:dead.0a1b2c3d", 0, 9)
+    assert await store.claim(holder_name(ids[0]), 99) == []
+    assert not await store.move_workspace("ada", "a", home, "")
+    leases = await other.claim(holder_name(ids[1]), 8)
+    assert len(leases) == 8  # all, not a share
+    await other.leave()
+    assert len(await store.claim(holder_name(ids[0]), 99)) == 9  # those of the dead server, too
+    await other.close()
+
+
+async def test_files_move_from_a_draining_server_when_its_runs_have_ended(store: Postgres, schema: str) -> None:
+    other = Postgres(shared_server().conninfo, schema=schema, connections=2)
+    id = await join(other, draining=True, place="there")
+    await join(store, place="here")
+    home = await other.find_workspace("ada", "a")
+    assert not home.in_use and home.draining and not home.changed
+    await start_runs(other, holder_name(id), 0, 1)
+    assert (await store.find_workspace("ada", "a")).in_use and not await store.move_workspace("ada", "a", home, "")
+    ask(f"UPDATE {schema}.threads SET holder = ''")
+    await other.record_change("ada", "a", "s1")
+    assert not await store.move_workspace("ada", "a", home, "")  # a snapshot was taken meanwhile
+    home = await store.find_workspace("ada", "a")
+    assert (home.snapshot, home.changed) == ("s1", True)
+    assert await store.move_workspace("ada", "a", home, "s1")
+    await other.record_change("ada", "a", "s2")  # it is late
+    assert (await store.find_workspace("ada", "a")).snapshot == "s1"
     await other.leave()
     await other.close()
 

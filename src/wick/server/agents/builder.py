@@ -22,6 +22,7 @@ from wick.config.builder import BUILTIN, AgentConfig
 from wick.operations import Run
 from wick.protocols import Backend
 from wick.server.agents.http_tools import Registered, RegisteredTool, ToolRegistry
+from wick.server.agents.locality import Locality, WorkspaceMove
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.templates import AgentTemplate, rebuild_config, validate_options
 from wick.server.agents.workspaces import WorkspaceMount, Workspaces
@@ -89,13 +90,14 @@ class AgentBuilder:
 
     def __init__(
         self,
-        places: Workspaces,
+        locality: Locality,
         toolbox: ToolRegistry,
         sessions: Sessions,
         redaction: Redaction,
         counters: Counters | None = None,
     ) -> None:
-        self.workspaces, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
+        self.locality, self.workspaces = locality, locality.workspaces
+        self.toolbox, self.sessions, self.redaction = toolbox, sessions, redaction
         self._budgets: dict[tuple[str, str], Budget] = {}
         self._counters = counters  # those of all servers of the database, if there can be several
         self._shared_budgets: list[Budget] = []
@@ -186,7 +188,10 @@ class AgentBuilder:
                 self._budgets[key] = Budget(**budget)
                 self.share_budgets(key[0], [self._budgets[key]])
             given["budget"] = self._budgets[key]
-        if snapshots := config.options.get("snapshots"):
+        is_shared = self.locality.is_shared and Workspaces.is_local(template, instance.overrides, instance.user_id)
+        if is_shared and backend is not None:
+            given["workspace_move"] = WorkspaceMove(self.locality, instance.user_id, template.id, backend)
+        if snapshots := config.options.get("snapshots", is_shared):  # by default on, if another server may need them
             place = self.workspaces.snapshot_options(instance.user_id, template.id)
             own = {} if snapshots is True else snapshots
             known = {**known, "snapshots": own if "folder" in own else {**place, **own}}

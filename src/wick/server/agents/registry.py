@@ -31,6 +31,7 @@ from wick.protocols import Store
 from wick.server.agents.builder import AgentBuilder, AgentInstance
 from wick.server.agents.config_watcher import ConfigWatcher
 from wick.server.agents.http_tools import RegisteredTool, ToolRegistry
+from wick.server.agents.locality import Locality
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.run_sessions import RunSessions
 from wick.server.agents.templates import (
@@ -86,9 +87,10 @@ class AgentRegistry:
         self.workspaces = Workspaces(
             settings.data, records, named_files, settings.config, settings.quotas, settings.snapshots
         )
+        self.locality = Locality(store, self.workspaces)
         self.toolbox = ToolRegistry(records)
         counters = RecordCounters(records) if settings.on_postgres else None
-        self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets), counters)
+        self._builder = AgentBuilder(self.locality, self.toolbox, self.sessions, Redaction(secrets), counters)
         self._code_templates: dict[str, AgentTemplate] = {}
         self._file_templates: dict[str, AgentTemplate] = {}
         self._instances: OrderedDict[tuple[str, str], AgentInstance] = OrderedDict()
@@ -125,6 +127,7 @@ class AgentRegistry:
     async def start(self) -> None:
         """Load the config file and start the background tasks; raise a ConfigError if the file is not valid."""
         await self.workspaces.start()
+        await self.locality.start()
         if self.settings.config is not None:
             self._watcher = ConfigWatcher(self.settings.config, self._check_config)
             self._file_templates = self._load_templates(await self._watcher.read())
@@ -263,6 +266,7 @@ class AgentRegistry:
                 await self._discard(retired)
         if files:
             await self.workspaces.delete_files(template, user.id)
+            await self.locality.forget(user.id, id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
@@ -282,6 +286,15 @@ class AgentRegistry:
         self._instances.move_to_end(key)
         found.used_at = time.monotonic()
         return found
+
+    async def is_local(self, user: User, id: str) -> bool:
+        """Return True if the files of a user's agent are in a folder that the server creates on this machine."""
+        template, found = await self.get_template(user, id), self._instances.get((user.id, id))
+        if template.factory is not None:
+            return False
+        is_current = found is not None and found.records_version == await self.records.version()
+        overrides = found.overrides if found is not None and is_current else await self.get_overrides(user, id)
+        return self.workspaces.is_local(template, overrides, user.id)
 
     async def _prepare(
         self, user: User, template: AgentTemplate, overrides: Overrides

@@ -80,7 +80,7 @@ class Workspaces:
 
     async def start(self) -> None:
         """Load the ids of this server and its realm, which mark its containers and volumes."""
-        self.server = await run_in_thread(lambda: _load_or_create_id(self.data / "server-id"), "start")
+        self.server = await run_in_thread(lambda: load_or_create_id(self.data / "server-id"), "start")
         await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
         found = await self.records.get(REALM, "", REALM)
         self.realm = str((found or {}).get("name", ""))
@@ -126,6 +126,15 @@ class Workspaces:
             return {"folder": str(self._snapshots / user / agent)}
         cache = self.data / "snapshot-cache" / digest(str(self._bucket).encode())[:16] / user / agent
         return {"folder": str(self._bucket.join(user, agent)), "cache": str(cache)}
+
+    @staticmethod
+    def is_local(template: AgentTemplate, overrides: Overrides, user: str) -> bool:
+        """Return True if the files of a user's agent are in a folder that the server creates on this machine."""
+        given = template.options.get("backend", False)
+        options: Mapping[str, Any] = given if isinstance(given, Mapping) else {"type": given or ""}
+        wanted = {"local": "local", "remote": "docker", None: options.get("type", "")}[overrides.mode]
+        is_named = wanted == options.get("type") and options.get("workdir") and user in (LOCAL_USER.id, template.owner)
+        return wanted == "local" and not is_named and template.factory is None
 
     def backend_options(self, template: AgentTemplate, overrides: Overrides, user: str) -> dict[str, Any] | None:
         """Return the backend options of a user's agent, or None if it has no workspace."""
@@ -307,7 +316,7 @@ async def _stop_backend(backend: Backend) -> None:
         logger.warning("a workspace could not be stopped: %s", error)
 
 
-def _load_or_create_id(path: Path) -> str:
+def load_or_create_id(path: Path) -> str:
     """Return the id of this server from a file in its data folder; create it on first use."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -366,6 +366,7 @@ class Runs:
         waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
         # a server that is full leaves the run to the next one that claims it
         can_start = not waits and not head.leased and not self.stopping and self.executor.count_free() > 0
+        can_start = can_start and await self._has_files_here(user, info)
         start = start_key(self.store) if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):
@@ -373,6 +374,16 @@ class Runs:
         if can_start and not self.stopping:
             self.executor.start(user, info, self._start_next_run, instance, start)
         return info
+
+    async def _has_files_here(self, user: User, info: RunInfo) -> bool:
+        """Return False if another server has the workspace of a run. It claims the run."""
+        locality = self.registry.locality
+        try:
+            if not locality.is_shared or not await self.registry.is_local(user, info.agent):
+                return True
+        except ApiError:  # without its agent, the run fails here
+            return True
+        return await locality.can_run_here(info.owner, info.agent)
 
     async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)

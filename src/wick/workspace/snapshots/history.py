@@ -94,12 +94,16 @@ class SnapshotHistory:
             scanned.skipped,
             scanned.unstable,
         )
-        rows = self.blobs.read_rows()
-        if not rows or rows[-1]["id"] != taken.id or taken.at - rows[-1]["at"] > DAY:
-            self.blobs.append_row({"id": taken.id, "at": taken.at})
+        self._add_row(taken.id, taken.at)
         if self._read_place() != (place := self.identify_root(create=True)):
             write_file(self.folder / "place", place.encode())
         return taken
+
+    def _add_row(self, id: str, at: float) -> None:
+        """Add a snapshot to the list, unless it is the last one and was added within a day."""
+        rows = self.blobs.read_rows()
+        if not rows or rows[-1]["id"] != id or at - rows[-1]["at"] > DAY:
+            self.blobs.append_row({"id": id, "at": at})
 
     def identify_root(self, *, create: bool = False) -> str:
         """Return a text that identifies the workspace folder, and not another one at the same path."""
@@ -158,13 +162,24 @@ class SnapshotHistory:
 
     def restore_missing(self, id: str) -> RestoreReport:
         """Restore a snapshot into the root folder, which must be missing or empty."""
+        if os.path.isdir(self.root) and os.listdir(self.root):
+            raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
+        return self.adopt(id)
+
+    def adopt(self, id: str) -> RestoreReport:
+        """Bring the root folder to a snapshot, which may be of another machine; create the folder if it is missing.
+
+        The files that it has, such as an older copy, get a snapshot before.
+        """
+        if not self.has(id):
+            raise BackendError(f"the snapshot {id[:12]} is not on this server", "not_found")
         os.makedirs(self.root, exist_ok=True)
         with self._locked() as root:
-            if os.listdir(root.fd):
-                raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
-            wanted, scanned = load_manifest(self.blobs, id), self._scan(root)
+            wanted, older = load_manifest(self.blobs, id), self._scan(root)
             self.blobs.fetch(iterate_blobs(self.blobs, id, set()))
-            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, scanned.manifest, wanted))
+            if older.manifest.files:
+                self._add_row(older.id, time.time())
+            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, older.manifest, wanted))
             self._take(root)
             return report
 
