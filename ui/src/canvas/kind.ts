@@ -3,7 +3,7 @@
 import { isDeck } from "./deck";
 import { readTable } from "./table";
 
-export type Kind = "code" | "data" | "document" | "slides" | "html" | "svg" | "image" | "pdf" | "binary";
+export type Kind = "code" | "data" | "document" | "slides" | "html" | "svg" | "diagram" | "image" | "pdf" | "binary";
 export type View = "code" | "grid" | "chart" | "preview" | "slides" | "picture" | "pages" | "none" | "diff";
 
 const VIEWS: Record<Kind, View[]> = {
@@ -13,6 +13,7 @@ const VIEWS: Record<Kind, View[]> = {
   slides: ["slides", "preview", "code"],
   html: ["preview", "code"],
   svg: ["preview", "code"],
+  diagram: ["preview", "code"],
   image: ["picture"],
   pdf: ["pages"],
   binary: ["none"],
@@ -43,6 +44,7 @@ export function kindOf(name: string, text: string): Kind {
   if (end === "json") return isGrid(text) ? "data" : "code";
   if (end === "md" || end === "markdown") return isDeck(text) ? "slides" : "document";
   if (end === "html" || end === "htm") return "html";
+  if (end === "mmd" || end === "mermaid") return "diagram";
   return end === "svg" ? "svg" : "code";
 }
 

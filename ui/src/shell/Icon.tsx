@@ -16,6 +16,8 @@ const PATHS = {
   send: "M12 20V5M6 10.5L12 4.5l6 6",
   stop: "M7 7h10v10H7z",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  wrap: "M4 6h16M4 12h12.5a3 3 0 0 1 0 6H12M14.5 15.5L12 18l2.5 2.5M4 18h4",
+  code: "M8.5 7L3.5 12l5 5M15.5 7l5 5-5 5",
   again: "M4 12a8 8 0 1 0 2.5-5.8M4 4v4.5h4.5",
   fork: "M6 4v9a4 4 0 0 0 4 4h8M15 13.5l3.5 3.5-3.5 3.5M6 8h6a4 4 0 0 0 4-4",
   trace: "M4 6h9M8 12h9M11 18h9",
