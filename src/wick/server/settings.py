@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
     "WICK_LIVE": "live",
+    "WICK_ENCRYPTION_KEY": "encryption_key",
 }
 MEMORY = "memory"  # value of `store`
 LIVE_SCHEMES = ("nats://", "tls://")  # of addresses in `live`
@@ -114,6 +115,13 @@ class Settings(_SettingsModel):
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
     snapshots: Path | None = None  # the folder of snapshots, shared by several servers; by default in `data`
+    # encrypts provider keys that are stored in the settings; without it, a file in `data` does. Postgres requires it
+    encryption_key: str = Field(default="", repr=False, pattern=r"^(.{16,})?$")
+    models: tuple[str, ...] = ()  # models that users may choose for a run, beside those of stored and set provider keys
+    # the least role that changes agents of all users that were created over HTTP; users change their own
+    agent_editors: Literal["user", "operator", "admin"] = "admin"
+    # options as in agents.yaml that every agent has, whatever its own say: rules are added, other values replaced
+    enforced: dict[str, Any] = Field(default_factory=dict)
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works
