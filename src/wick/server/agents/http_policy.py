@@ -86,7 +86,7 @@ USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = tuple(  # the providers whose addresses and keys are those of the server
     "anthropic openai openai-responses google vertex bedrock azure openrouter groq mistral deepseek xai together "
-    "fireworks nvidia cerebras ollama".split()
+    "fireworks nvidia cerebras ollama gateway".split()
 )
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
 _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
