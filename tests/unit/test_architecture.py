@@ -122,6 +122,7 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
+    "wick.config.yaml_text": {"yaml"},
     "wick.evals.importer": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},
     "wick.stores.registry": {"wick"},  # a store, when its address is opened

@@ -47,8 +47,8 @@ def create_app(service: Service) -> ASGIApp:
             app,
             allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-            expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
     return AdmissionMiddleware(RequestIdMiddleware(app, service.metrics), service.loop_monitor.note_request)
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -77,6 +77,10 @@ class ServerOptions(TypedDict, total=False):
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     snapshots: str | os.PathLike[str] | None
+    encryption_key: str
+    models: Sequence[str]
+    agent_editors: Literal["user", "operator", "admin"]
+    enforced: Mapping[str, Any]
     static: str | os.PathLike[str] | None
     grace: float
     drain_delay: float

@@ -26,6 +26,7 @@ from wick.server.agents.terminal_sessions import TerminalSessions
 from wick.server.auth.browser_sessions import BrowserSessions
 from wick.server.auth.forwards import ForwardSigner
 from wick.server.auth.identity import LOCAL_USER, User
+from wick.server.auth.issued_tokens import IssuedTokens
 from wick.server.auth.middleware import Authenticator
 from wick.server.auth.tickets import Tickets
 from wick.server.auth.tokens import TokenVerifier
@@ -89,7 +90,8 @@ class Service:
         self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
-        verifier = TokenVerifier(settings, self.users)
+        self.issued_tokens = IssuedTokens(self.records)
+        verifier = TokenVerifier(settings, self.users, self.issued_tokens)
         self.secrets = Secrets(known_secrets(settings, verifier.local_token))
         self.store = cast(Store, RedactingStore(open_store(settings), self.secrets))
         self.thread_loader = ThreadLoader(self.store)

@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "WICK_LIVE": "live",
     "WICK_ADVERTISE": "advertise",
     "WICK_CLUSTER_SECRET": "cluster_secret",
+    "WICK_ENCRYPTION_KEY": "encryption_key",
 }
 MEMORY = "memory"  # value of `store`
 LIVE_SCHEMES = ("nats://", "tls://")  # of addresses in `live`
@@ -122,6 +123,13 @@ class Settings(_SettingsModel):
     retention: Retention = Retention()  # how long idle data is stored
     # the folder of snapshots, or s3://bucket/prefix, shared by several servers; by default a folder in `data`
     snapshots: Annotated[str, BeforeValidator(lambda given: os.fspath(given) if given else "")] = ""
+    # encrypts provider keys that are stored in the settings; without it, a file in `data` does. Postgres requires it
+    encryption_key: str = Field(default="", repr=False, pattern=r"^(.{16,})?$")
+    models: tuple[str, ...] = ()  # models that users may choose for a run, beside those of stored and set provider keys
+    # the least role that changes agents of all users that were created over HTTP; users change their own
+    agent_editors: Literal["user", "operator", "admin"] = "admin"
+    # options as in agents.yaml that every agent has, whatever its own say: rules are added, other values replaced
+    enforced: dict[str, Any] = Field(default_factory=dict)
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works

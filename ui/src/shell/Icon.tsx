@@ -27,6 +27,7 @@ const PATHS = {
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
   folder: "M3 6h6l2 2.5h10V19H3z",
   undo: "M9 14L4 9l5-5M4 9h10a5.5 5.5 0 0 1 0 11h-4",
+  settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5",
   redo: "M15 14l5-5-5-5M20 9H10a5.5 5.5 0 0 0 0 11h4",
 } as const;
 

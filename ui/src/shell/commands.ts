@@ -69,7 +69,7 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       id: `panel-${id}`,
       title: `Show ${title.toLowerCase()}`,
       group: "Panels",
-      keys: `alt+${(at + 1) % 10}`, // the tenth is alt+0
+      keys: id === "settings" ? "mod+," : `alt+${(at + 1) % 10}`, // the tenth is alt+0
       run: () => patchApp({ panel: app.get().panel === id ? null : id }),
     })),
     {

@@ -6,7 +6,17 @@ import { type Conversation, EMPTY } from "./fold";
 import { createStore, useStore } from "./store";
 
 export type Panel =
-  "canvas" | "terminal" | "files" | "agent" | "trace" | "usage" | "approvals" | "replay" | "evals" | "cluster";
+  | "canvas"
+  | "terminal"
+  | "files"
+  | "agent"
+  | "trace"
+  | "usage"
+  | "approvals"
+  | "replay"
+  | "evals"
+  | "cluster"
+  | "settings";
 export type Theme = "system" | "light" | "dark";
 
 export interface Notice {

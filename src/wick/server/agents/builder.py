@@ -24,7 +24,8 @@ from wick.protocols import Backend
 from wick.server.agents.http_tools import Registered, RegisteredTool, ToolRegistry
 from wick.server.agents.locality import Locality, WorkspaceMove
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import AgentTemplate, rebuild_config, validate_options
+from wick.server.agents.provider_keys import StoredKeys
+from wick.server.agents.templates import AgentTemplate, add_enforced, rebuild_config, validate_options
 from wick.server.agents.workspaces import WorkspaceMount, Workspaces
 from wick.server.auth.identity import User
 from wick.server.ops.redaction import Redaction
@@ -49,6 +50,8 @@ class AgentInstance:
     shared_budgets: tuple[Budget, ...] = ()
     records_version: str = ""  # of the records with which `version` was compared last
     seen_template: AgentTemplate | None = None  # of a file or a program, at that time
+    keys: StoredKeys = StoredKeys()
+    _variants: dict[str, Agent] = field(default_factory=dict)  # the agent with other models
 
     @property
     def backend(self) -> Backend | None:
@@ -57,6 +60,14 @@ class AgentInstance:
             return self.workspace.backend
         owners = (hook.owner for hook in self.agent.hooks)
         return next((owner.backend for owner in owners if isinstance(owner, Filesystem)), None)
+
+    def with_model(self, name: str) -> Agent:
+        """Return the agent with another model, which answers one run; without a name, the agent itself."""
+        if not name:
+            return self.agent
+        if name not in self._variants:
+            self._variants[name] = self.agent.with_options(model=self.keys.fill_spec(name))
+        return self._variants[name]
 
     @contextmanager
     def hold(self) -> Iterator[AgentInstance]:
@@ -195,6 +206,7 @@ class AgentBuilder:
             place = self.workspaces.snapshot_options(instance.user_id, template.id)
             own = {} if snapshots is True else snapshots
             known = {**known, "snapshots": own if "folder" in own else {**place, **own}}
+        known = instance.keys.fill_options(known)
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )
@@ -218,7 +230,7 @@ def effective_options(
 ) -> AgentConfig:
     """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
     config = validate_options(template.id, template.options, template.folder, overrides.hooks)
-    options = dict(config.options)
+    options = add_enforced(config.options, template.enforced)
     if "skills" in options:
         options["skills"] = overrides.skill_options(options["skills"], has_folder)
     if options.get("permissions"):

@@ -51,6 +51,8 @@ def named_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     yield "token", settings.token
     if settings.cluster_secret:
         yield "cluster_secret", settings.cluster_secret
+    if settings.encryption_key:
+        yield "encryption_key", settings.encryption_key
     for name, address in (("store", settings.store), *(("live", url) for url in settings.live.split(","))):
         if "://" in address:
             parts = urlsplit(address.strip())

@@ -176,23 +176,26 @@ class Runs:
         *,
         key: str = "",
         recipe: str = "",
+        model: str = "",
     ) -> QueuedRun:
         """Send messages to an agent, in a new or an existing thread. Pending questions of the thread are denied.
 
-        A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
+        `model` answers in place of the agent's own, if the server allows it. A run in progress keeps its model. A
+        repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
         self._check_open()
         # refuses an agent that cannot be built before anything is stored
         instance = await self.registry.get_agent(user, agent)
-        await _check_parts(instance.agent, messages)
+        if model:
+            await self.registry.check_model_choice(model)
+        await _check_parts(instance.with_model(model), messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         rows = [message.to_json() for message in messages]
         if not thread_id and not key:
-            return await self._enqueue(user, None, rows, key, recipe, None, instance)
-        thread, after = await self._remember_request(
-            user, key, [agent, thread_id, rows, recipe], thread_id or Thread().id
-        )
+            return await self._enqueue(user, None, rows, key, recipe, None, instance, model)
+        request = [agent, thread_id, rows, recipe, *([model] if model else ())]
+        thread, after = await self._remember_request(user, key, request, thread_id or Thread().id)
         head = await self.threads.open(user, agent, thread)
         if recipe and head.run and after is None:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
@@ -202,7 +205,7 @@ class Runs:
                     await self.sessions.answer(
                         thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
                     )
-        return await self._enqueue(user, head, rows, key, recipe, after, instance)
+        return await self._enqueue(user, head, rows, key, recipe, after, instance, model)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
@@ -246,6 +249,7 @@ class Runs:
         recipe: str,
         after: int | None,
         instance: AgentInstance,
+        model: str = "",
     ) -> QueuedRun:
         """Queue messages in a thread, or in a new one if `head` is None, and find or start the run for them."""
         reservation: AbstractContextManager[None] = nullcontext()
@@ -261,8 +265,9 @@ class Runs:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
                 lease = await self._lease_idle_thread(head)
-            last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
-            wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
+            last = head.last if after is None else after
+            about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
+            wanted = RunInfo("", user.id, head.id, thread_agent(head), last, **about)
             if lease is not None:
                 self.registry.sessions.leases[user.id, head.id] = lease
             try:
@@ -327,7 +332,7 @@ class Runs:
                     if row["kind"] in ("run_start", "run_end"):
                         return await self.load_info(user, row["data"]["run"])
             raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
-        return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted.recipe), instance)
+        return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted), instance)
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
@@ -590,11 +595,13 @@ class Runs:
         await self.followers.feeds.close()
 
 
-def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
+def _pending_run(user: User, head: Summary, waiting: Sequence[int], wanted: RunInfo | None = None) -> RunInfo:
     """Return the pending run of a thread: the open one, or the one that answers the first queued message."""
     id, begin = (head.run, 0) if head.run else (derive_run_id(head, waiting[0]), head.last)
-    about = {"name": user.name, "role": user.role, "recipe": recipe}
-    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)  # type: ignore[arg-type]
+    about: dict[str, Any] = {"name": user.name, "role": user.role}
+    if wanted is not None:
+        about |= {"recipe": wanted.recipe, "model": wanted.model}
+    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)
 
 
 OPEN = "the run has not ended"

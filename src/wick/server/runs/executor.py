@@ -205,7 +205,8 @@ class RunExecutor:
         instance = running.instance or await self.registry.get_agent(running.user, info.agent)
         running.is_shared = instance.template.owner == EVERYONE
         emit = RedactingEmitter(self.registry.secrets, hub.emit)
-        stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
+        agent = await run_in_thread(lambda: instance.with_model(info.model), "agent") if info.model else instance.agent
+        stream = agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
 
