@@ -1,18 +1,19 @@
-import { lazy, Suspense, useEffect, useRef } from "react";
+import { lazy, useEffect } from "react";
 
 import { Chat } from "./chat/Chat";
 import { useCommands, useShortcuts } from "./shell/commands";
 import { Failing } from "./shell/Failing";
-import { Icon } from "./shell/Icon";
 import { Notices } from "./shell/Notices";
 import { Overlays } from "./shell/Overlays";
+import type { PanelView } from "./shell/Side";
 import { SignIn } from "./shell/SignIn";
-import { Threads } from "./shell/Threads";
 import { TopBar } from "./shell/TopBar";
-import { app, openConversation, type Panel, patchApp, useApp } from "./state/app";
+import { Workbench } from "./shell/Workbench";
+import { app, openConversation, type Panel, useApp } from "./state/app";
+import { shownPanels } from "./state/layout";
 import styles from "./shell/shell.module.css";
 
-const PANELS: Record<Panel, { title: string; View: React.ComponentType }> = {
+const PANELS: Record<Panel, PanelView> = {
   canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
   files: { title: "Files", View: lazy(() => import("./panels/Files")) },
   terminal: { title: "Terminal", View: lazy(() => import("./panels/Terminal")) },
@@ -55,8 +56,6 @@ export function App() {
 }
 
 function Desk() {
-  const panel = useApp((state) => state.panel);
-  const drawer = useApp((state) => state.drawer);
   const panels = useApp((state) => (state.me?.role === "admin" ? NAMES : WITHOUT_ADMIN));
   const commands = useCommands(panels);
   useWrittenFiles();
@@ -64,7 +63,7 @@ function Desk() {
   useTitle();
   useNoDrops();
   return (
-    <div className={styles.desk} data-panel={panel ?? ""} data-drawer={drawer || undefined}>
+    <div className={styles.desk}>
       <a
         className={styles.skip}
         href="#message"
@@ -76,60 +75,23 @@ function Desk() {
         Skip to the message box
       </a>
       <TopBar panels={panels} />
-      <Threads />
-      {drawer && (
-        <button className={styles.shade} aria-label="Close threads" onClick={() => patchApp({ drawer: false })} />
-      )}
-      <main className={styles.middle}>
+      <Workbench views={PANELS}>
         <Failing what="The conversation">
           <Chat />
         </Failing>
-      </main>
-      {panel && <Side key={panel} panel={panel} />}
+      </Workbench>
       <Overlays commands={commands} panels={panels} />
       <Notices />
     </div>
   );
 }
 
-function Side({ panel }: { panel: Panel }) {
-  const { title, View } = PANELS[panel];
-  const head = useRef<HTMLHeadingElement>(null);
-  useEffect(() => {
-    const writing = document.activeElement instanceof HTMLTextAreaElement;
-    if (!writing) head.current?.focus({ preventScroll: true }); // do not move the focus while the user types
-  }, []);
-  return (
-    <aside className={styles.side} aria-label={title}>
-      <header className={styles.sideHead}>
-        <h2 ref={head} tabIndex={-1}>
-          {title}
-        </h2>
-        <button className="plain" onClick={() => patchApp({ panel: null })} aria-label={`Close ${title}`}>
-          <Icon name="close" />
-        </button>
-      </header>
-      <div className={styles.sideBody}>
-        <Failing what={title}>
-          <Suspense
-            fallback={
-              <p className="waiting" role="status">
-                Loading…
-              </p>
-            }
-          >
-            <View />
-          </Suspense>
-        </Failing>
-      </div>
-    </aside>
-  );
-}
-
 /** The canvas of a thread that is opened again shows the files that the agent wrote last, if it shows nothing yet. */
 function useWrittenFiles(): void {
   const thread = useApp((state) => state.thread);
-  const opened = useApp((state) => state.panel === "canvas" && openConversation(state).last > 0 && !state.files.length);
+  const opened = useApp(
+    (state) => shownPanels(state).includes("canvas") && openConversation(state).last > 0 && !state.files.length,
+  );
   useEffect(() => {
     if (thread && opened)
       void import("./canvas/open").then(({ openWritten }) => openWritten(openConversation(app.get())));

@@ -2,7 +2,8 @@
 
 import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
-import { app, openConversation, patchApp } from "../state/app";
+import { app, openConversation } from "../state/app";
+import { showPanel } from "../state/layout";
 import { loadTab, refreshTab, saveTab, resolveConflict } from "./tabFiles";
 import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
@@ -132,7 +133,7 @@ function Nothing() {
     <div className={styles.nothing}>
       <p>Files that the agent writes open here: code, tables, documents, slides, web pages and images.</p>
       <p>
-        <button onClick={() => patchApp({ panel: "files" })}>Open a file</button>
+        <button onClick={() => showPanel("files")}>Open a file</button>
       </p>
       <NewFile />
     </div>

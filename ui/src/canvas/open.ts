@@ -1,7 +1,8 @@
 /** Open something on the canvas: a file of the agent's workspace, or a text out of an answer. */
 
-import { app, patchApp } from "../state/app";
+import { app } from "../state/app";
 import type { Conversation } from "../state/fold";
+import { showPanel } from "../state/layout";
 import { fenceName } from "./fences";
 import { idOf, loadTab, refreshTab } from "./tabFiles";
 import { kindOf, viewsOf } from "./kind";
@@ -29,7 +30,7 @@ export async function openFile(path: string, how: How = {}): Promise<void> {
   const file: Place = { agent, path: path.replace(/^\.\//, ""), thread };
   const id = idOf(file);
   const show = how.show ?? true;
-  if (show) patchApp({ panel: "canvas" });
+  if (show) showPanel("canvas");
   if (!tabOf(id)) {
     addTab(createTab(id, file.path.split("/").at(-1) ?? file.path, file), show);
     await loadTab(id);
@@ -65,7 +66,7 @@ let texts = 0;
 /** Open a text without a file; `word` is the language of its fence. */
 export function openText(name: string, text: string, word = "", how: How = {}): void {
   const show = how.show ?? true;
-  if (show) patchApp({ panel: "canvas" });
+  if (show) showPanel("canvas");
   const called = name || fenceName(word);
   const same = canvas.get().tabs.find((tab) => !tab.file && tab.versions[0] === text);
   if (same) return show ? activateTab(same.id) : undefined;

@@ -2,6 +2,7 @@
 
 import { app, openConversation } from "../state/app";
 import type { Call, Conversation, Item, Reply } from "../state/fold";
+import { isNarrow, shownPanels } from "../state/layout";
 import { type Fence, longFences } from "./fences";
 
 const WRITERS = new Set(["write_file", "edit_file"]);
@@ -117,8 +118,8 @@ export function watchFiles(open: Open = onCanvas): () => void {
 
 /** The panel opens once in a run, where there is room for it and nothing else is looked at. */
 function mayShow(first: boolean): boolean {
-  const { panel } = app.get();
-  return panel === "canvas" || (panel === null && first && matchMedia("(min-width: 821px)").matches);
+  const state = app.get();
+  return shownPanels(state).includes("canvas") || (state.panel === null && first && !isNarrow());
 }
 
 async function onCanvas(made: Made, show: boolean): Promise<void> {

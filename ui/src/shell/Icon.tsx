@@ -28,6 +28,10 @@ const PATHS = {
   folder: "M3 6h6l2 2.5h10V19H3z",
   undo: "M9 14L4 9l5-5M4 9h10a5.5 5.5 0 0 1 0 11h-4",
   settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 4.5v5M9 14.5v5",
+  raise: "M4 5h16v14H4zM4 10h16M12 17v-4M10 15l2-2 2 2",
+  lower: "M4 5h16v14H4zM4 14h16M12 7v4M10 9l2 2 2-2",
+  expand: "M9 5H4v14h5M15 5h5v14h-5M7 12h10M9.5 9.5L7 12l2.5 2.5M14.5 9.5L17 12l-2.5 2.5",
+  shrink: "M4 5v14M20 5v14M6 12h4M14 12h4M8.5 9.5L11 12l-2.5 2.5M15.5 9.5L13 12l2.5 2.5",
   redo: "M15 14l5-5-5-5M20 9H10a5.5 5.5 0 0 0 0 11h4",
 } as const;
 

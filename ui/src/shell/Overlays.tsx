@@ -2,6 +2,7 @@ import { useState } from "react";
 
 import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
 import { type Command, matchCommands, shortcut } from "../state/commands";
+import { showPanel } from "../state/layout";
 import { signOut } from "../state/session";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
@@ -110,7 +111,7 @@ function Shortcuts({ commands }: { commands: Command[] }) {
 function Menu({ panels }: { panels: Panels }) {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
-  const show = (panel: Panel) => patchApp({ panel, overlay: null });
+  const show = (panel: Panel) => (closeOverlay(), showPanel(panel));
   return (
     <Dialog title="Menu" close={closeOverlay}>
       <nav className={styles.menu} aria-label="Panels">

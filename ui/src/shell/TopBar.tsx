@@ -1,8 +1,11 @@
 import { serverUrl } from "../api/http";
 import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
+import { shownPanels, toggleSidebar, togglePanel } from "../state/layout";
 import { signOut } from "../state/session";
+import { shortcut } from "../state/commands";
 import { chooseAgent } from "../state/threads";
 import { Icon, type IconName } from "./Icon";
+import { useNarrow } from "./useNarrow";
 import { joinClasses } from "../parts/classes";
 import styles from "./shell.module.css";
 
@@ -10,14 +13,16 @@ const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "syst
 const DRAWN: Record<Theme, IconName> = { system: "screen", light: "sun", dark: "moon" };
 
 export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
-  const drawer = useApp((state) => state.drawer);
+  const narrow = useNarrow();
+  const open = useApp((state) => (narrow ? state.drawer : state.sidebar));
   return (
     <header className={styles.top}>
       <button
-        className="plain only-small"
+        className="plain"
         aria-label="Threads"
-        aria-expanded={drawer}
-        onClick={() => patchApp({ drawer: !drawer })}
+        title={`Threads (${shortcut("mod+b")})`}
+        aria-expanded={open}
+        onClick={toggleSidebar}
       >
         <Icon name="menu" />
       </button>
@@ -68,9 +73,9 @@ function Agents() {
 }
 
 function Tab({ id, title }: { id: Panel; title: string }) {
-  const open = useApp((state) => state.panel === id);
+  const open = useApp((state) => shownPanels(state).includes(id));
   return (
-    <button className={styles.tab} aria-pressed={open} onClick={() => patchApp({ panel: open ? null : id })}>
+    <button className={styles.tab} aria-pressed={open} onClick={() => togglePanel(id)}>
       {title}
       {id === "approvals" && <Waiting />}
     </button>

@@ -6,6 +6,7 @@ import type { AgentSummary, Thread } from "../api";
 import { moveFocus } from "../chat/navigation";
 import { app, openConversation, type Panel, patchApp, setTheme, useApp } from "../state/app";
 import { type Command, commandForKey } from "../state/commands";
+import { closeOnePanel, shownPanels, togglePanel, toggleSidebar } from "../state/layout";
 import { signOut } from "../state/session";
 import { stopRun } from "../state/talk";
 import { chooseAgent, newThread, openThread } from "../state/threads";
@@ -51,9 +52,15 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       title: "Search threads",
       group: "Threads",
       keys: "/",
-      run: () => (patchApp({ drawer: true }), focusElement("search")),
+      run: () => (patchApp({ drawer: true, sidebar: true }), focusElement("search")),
     },
-    { id: "message", title: "Write a message", group: "Chat", keys: "m", run: () => focusElement("message") },
+    {
+      id: "message",
+      title: "Write a message",
+      group: "Chat",
+      keys: "m",
+      run: () => (patchApp({ wide: false }), focusElement("message")),
+    },
     { id: "next", title: "Next message", group: "Chat", keys: "j", run: () => moveFocus(1) },
     { id: "previous", title: "Previous message", group: "Chat", keys: "k", run: () => moveFocus(-1) },
     {
@@ -61,7 +68,7 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       title: "Go to the question",
       group: "Chat",
       keys: "a",
-      run: () => focusElement("question"),
+      run: () => (patchApp({ wide: false }), focusElement("question")),
       enabled: hasQuestion,
     },
     { id: "stop", title: "Stop the run", group: "Chat", keys: "mod+.", run: () => void stopRun(), enabled: isRunning },
@@ -70,15 +77,24 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       title: `Show ${title.toLowerCase()}`,
       group: "Panels",
       keys: id === "settings" ? "mod+," : `alt+${(at + 1) % 10}`, // the tenth is alt+0
-      run: () => patchApp({ panel: app.get().panel === id ? null : id }),
+      run: () => togglePanel(id),
     })),
+    {
+      id: "wide",
+      title: "Full width",
+      group: "Panels",
+      keys: "f",
+      run: () => patchApp({ wide: !app.get().wide }),
+      enabled: () => shownPanels(app.get()).length > 0,
+    },
+    { id: "sidebar", title: "Show or hide the threads", group: "Panels", keys: "mod+b", run: toggleSidebar },
     {
       id: "close",
       title: "Close the panel",
       group: "Panels",
       keys: "escape",
-      run: () => (patchApp({ panel: null, drawer: false }), focusElement("message")),
-      enabled: () => app.get().panel !== null || app.get().drawer,
+      run: () => (closeOnePanel(), patchApp({ drawer: false }), focusElement("message")),
+      enabled: () => shownPanels(app.get()).length > 0 || app.get().drawer,
     },
     ...(["light", "dark", "system"] as const).map((theme) => ({
       id: `theme-${theme}`,

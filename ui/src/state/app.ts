@@ -3,6 +3,7 @@
 import * as api from "../api";
 import { ApiError } from "../api/http";
 import { type Conversation, EMPTY } from "./fold";
+import { storedSidebar } from "./sidebar";
 import { createStore, useStore } from "./store";
 
 export type Panel =
@@ -39,7 +40,10 @@ export interface AppState {
   drafts: Record<string, string>; // unsent drafts, by thread or by subject
   attached: Record<string, api.Media[]>; // and their attachments
   approvals: api.Approval[]; // of all threads
-  panel: Panel | null;
+  panel: Panel | null; // the main one
+  beside: Panel | null; // and the one beside it
+  below: Panel | null; // and the one below both
+  wide: boolean; // true if the panels hide the conversation
   files: string[]; // paths of the agent's files that are open on the canvas
   file: string; // and the one that is shown
   run: string; // the run that the trace shows
@@ -47,6 +51,7 @@ export interface AppState {
   notices: Notice[];
   theme: Theme;
   overlay: "palette" | "shortcuts" | "menu" | null;
+  sidebar: boolean; // true if the threads are shown, where there is room
   drawer: boolean; // true if the threads are shown as a drawer
 }
 
@@ -65,6 +70,9 @@ export const NOBODYS = {
   attached: {},
   approvals: [],
   panel: null,
+  beside: null,
+  below: null,
+  wide: false,
   files: [],
   file: "",
   run: "",
@@ -78,6 +86,7 @@ export const app = createStore<AppState>({
   online: true,
   notices: [],
   theme: storedTheme(),
+  sidebar: storedSidebar(),
 });
 
 function storedTheme(): Theme {

@@ -61,13 +61,13 @@ let whose = ""; // the user whose data is on the page
 async function enterSession(me: api.Me): Promise<void> {
   if (whose && whose !== me.id) clearSession();
   whose = me.id;
-  const { thread, panel, files, file } = readAddress();
+  const { thread, files, file, ...layout } = readAddress();
   const wanted = thread || app.get().thread;
   patchApp({
     me,
     thread: wanted,
     opening: wanted,
-    panel: panel ?? app.get().panel,
+    ...(layout.panel || layout.below ? layout : {}),
     files,
     file,
     drafts: { ...loadDrafts(me.id), ...app.get().drafts },

@@ -148,9 +148,10 @@ export function keepAddress(): void {
     history[change](null, "", wanted || location.pathname);
   });
   addEventListener("popstate", () => {
-    const { thread, panel } = readAddress();
+    const { thread, files, file, ...layout } = readAddress();
     if (!app.get().me) return;
     if (thread !== app.get().thread) void openThread(thread); // first: the address follows the thread at once
-    patchApp({ panel });
+    patchApp(layout);
+    if (files.length) void import("../canvas/open").then(({ openFiles }) => openFiles(files, file));
   });
 }
