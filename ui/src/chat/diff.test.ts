@@ -26,7 +26,8 @@ it("gives up on texts that are far too long to compare, and shows both", () => {
 });
 
 it("reads a unified diff, and counts the lines between its parts", () => {
-  const text = "--- a/x\n+++ b/x\n@@ -3,2 +3,2 @@\n same\n-old\n+new\n\\ No newline at end of file\n@@ -9 +9,0 @@\n-gone\n";
+  const text =
+    "--- a/x\n+++ b/x\n@@ -3,2 +3,2 @@\n same\n-old\n+new\n\\ No newline at end of file\n@@ -9 +9,0 @@\n-gone\n";
   const lines = readUnified(text).map(({ kind, text }) => `${kind} ${text}`);
   expect(lines).toEqual(["skipped 2", "same same", "gone old", "new new", "skipped 4", "gone gone"]);
   expect(readUnified("--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+all\n")).toEqual([{ kind: "new", text: "all" }]);
