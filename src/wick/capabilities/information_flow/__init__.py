@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from wick._internal.frozen import thaw
+from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick._internal.tool_flow import UNDECLARED, ToolFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
@@ -47,14 +47,13 @@ class InformationFlow(Capability):
     @after(ToolUse, inherit=True)
     def label_result(self, use: ToolUse) -> None:
         """Store the label of a result with it."""
+        state = self._get_state(use.run)
         if use.prevented is not None or use.invalid:
-            label = Label(returns={"*": "own"})  # the text is wick's
+            use.notes["label"] = _REFUSED
         else:
-            trusted = not self._get_state(use.run).child_tainted
-            label = Label.from_flow(use.bound.name, _get_flow(use.tool), child_trusted=trusted)
+            use.notes["label"] = state.find_label(use.bound)
             self._use_grant(use)
-        self._get_state(use.run).claims.pop(use.key, None)
-        use.notes["label"] = label.to_json()
+        state.claims.pop(use.key, None)
 
     @after(ModelCall, inherit=True)
     def label_reply(self, call: ModelCall) -> None:
@@ -76,10 +75,9 @@ class InformationFlow(Capability):
 
     # -- grants -------------------------------------------------------------------------------------------------------
 
-    @before(ModelCall)
-    def explain_plan(self, call: ModelCall) -> None:
-        if not call.purpose:
-            call.system = "\n\n".join(filter(None, (call.system, HINT)))
+    @before(Run)
+    def explain_plan(self, run: Run) -> None:
+        run.system = "\n\n".join(filter(None, (run.system, HINT)))
 
     @tool(effect="read", returns="own", idempotent=True)
     def plan(self, steps: Annotated[list[PlannedStep], Field(max_length=MOST_STEPS)], run: Run) -> str:
@@ -209,6 +207,18 @@ class _FlowState:
     sources: Sources
     claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
     child_tainted: bool = False
+    labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
+
+    def find_label(self, tool: Tool) -> FrozenDict:
+        """Return the label of a tool's results, as JSON data."""
+        key = tool.name, id(tool.flow), self.child_tainted
+        if key not in self.labels:
+            label = Label.from_flow(tool.name, _get_flow(tool), child_trusted=not self.child_tainted)
+            self.labels[key] = freeze(label.to_json())
+        return self.labels[key]
+
+
+_REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
 
 
 def _get_flow(tool: Tool | None) -> ToolFlow:
