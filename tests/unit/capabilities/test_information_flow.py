@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -94,7 +95,7 @@ class Bench:
 
     def __init__(self, *hooks: Any) -> None:
         self.world, self.asked, self.thread = World(), list[Question](), Thread()
-        self.hooks = [InformationFlow(), *hooks]
+        self.hooks, self.more = [InformationFlow(), *hooks], list[Any]()
 
     async def run(self, prompt: str | list[Message], *calls: ToolCall, thread: Thread | None = None) -> Thread:
         self.asked.clear()
@@ -104,7 +105,7 @@ class Bench:
             return False
 
         model = Scripted(*(ToolCall(f"{one.id}-{n}", one.name, one.args) for n, one in enumerate(calls)), "Done.")
-        agent = Agent(model, tools=self.world.list_tools(), hooks=self.hooks, ask=refuse)
+        agent = Agent(model, tools=[*self.world.list_tools(), *self.more], hooks=self.hooks, ask=refuse)
         self.thread = thread or Thread()
         await agent.run(prompt, thread=self.thread)
         return self.thread
@@ -367,7 +368,7 @@ async def test_files_and_todos_do_not_launder(writes: list[ToolCall]) -> None:
 
 async def test_files_of_instructions_are_written_with_a_question() -> None:
     bench = Bench(Filesystem(State()))
-    paths = ["notes.txt", "AGENTS.md", "x/../agents.md"]
+    paths = ["notes.txt", "AGENTS.md", "x/../agents.md", "AGENTS.md/."]
     await bench.run("Go.", call("read_mail"), *(call("write_file", path=path, content=MAIL) for path in paths))
     assert [question.args["path"] for question in bench.asked] == paths[1:]
 
@@ -397,6 +398,35 @@ async def test_a_child_is_under_the_guard_and_its_answer_has_its_label(backgroun
     thread = await bench.run("Go.", plan({"tool": "send"}), *start_child(background), call("send", to=MALLORY))
     assert not bench.world.sent and len(bench.asked) == 2
     assert labels(thread)["await_tasks" if background else "task"]["trusted"] is False
+
+
+async def test_a_cancelled_child_has_passed_on_its_label() -> None:
+    bench, has_read = Bench(), asyncio.Event()
+
+    async def reply(request: Request) -> str | ToolCall:
+        if request.messages[-1].role != "tool":
+            return call("read_mail", 1)
+        has_read.set()
+        await asyncio.Event().wait()
+        return ""
+
+    @tool(effect="read", returns="own")
+    async def wait_for_child() -> str:
+        """Wait until the child has read."""
+        await has_read.wait()
+        return "it has read"
+
+    helper = {"description": "Helps.", "prompt": "Help.", "tools": [read_mail], "model": FunctionModel(reply)}
+    bench.hooks.append(Subagents({"helper": helper}))
+    bench.more = [wait_for_child]
+    steps = [
+        call("start_task", agent="helper", prompt="Read."),
+        call("wait_for_child"),
+        call("cancel_task", task="task_1"),
+    ]
+    thread = await bench.run("Go.", *steps, call("send", to=MALLORY))
+    assert not bench.world.sent and len(bench.asked) == 1
+    assert labels(thread)["cancel_task"]["trusted"] is False
 
 
 async def test_a_child_that_reads_nothing_of_others_is_trusted() -> None:

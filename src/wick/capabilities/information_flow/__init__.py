@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from posixpath import basename
+from posixpath import basename, normpath
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -54,6 +54,8 @@ class InformationFlow(Capability):
             use.notes["label"] = state.find_label(use.bound)
             self._use_grant(use)
         state.claims.pop(use.key, None)
+        if use.run.parent is not None and not use.notes["label"]["trusted"]:
+            self._taint_parents(use.run)
 
     @after(ModelCall, inherit=True)
     def label_reply(self, call: ModelCall) -> None:
@@ -65,13 +67,19 @@ class InformationFlow(Capability):
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
-        """Pass the label of a child on to its parent, which gets its answer."""
-        if run.parent is None:
-            return
-        state = self._get_state(run)
-        if state.sources.tainted or state.child_tainted:
-            self._get_state(run.parent).child_tainted = True
-            run.parent.thread.values.put(CHILD, run.thread.id, True)
+        """Pass the label of a child on to its parents."""
+        if run.parent is not None and self._is_tainted(run):
+            self._taint_parents(run)
+
+    def _taint_parents(self, run: Run) -> None:
+        """Log in the parents of a child that it has read text of others: they get its answer, also a partial one."""
+        parent = run.parent
+        while parent is not None:
+            state = self._get_state(parent)
+            if not state.child_tainted:
+                state.child_tainted = True
+                parent.thread.values.put(CHILD, run.thread.id, True)
+            parent = parent.parent
 
     # -- grants -------------------------------------------------------------------------------------------------------
 
@@ -112,7 +120,9 @@ class InformationFlow(Capability):
 
     def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         """Ask before a file is written that later runs read as instructions: its label would be lost there."""
-        names = [basename(str(value)) for name in flow.list_targets(args) for value in list_values(args[name])]
+        names = [
+            basename(normpath(str(value))) for name in flow.list_targets(args) for value in list_values(args[name])
+        ]
         found = next((name for name in names if name.casefold() in self.instructions), None)
         if found is None:
             return None
@@ -195,7 +205,8 @@ class InformationFlow(Capability):
     def _get_state(self, run: Run) -> _FlowState:
         state = run.scratch.get(self)
         if state is None:
-            state = run.scratch[self] = _FlowState(Sources(typed_by_user=run.parent is None))
+            sources, child_tainted = Sources(typed_by_user=run.parent is None), CHILD in run.thread.values
+            state = run.scratch[self] = _FlowState(sources, child_tainted=child_tainted)
         state.sources.update(run.thread, list_flows(run.tools))
         return state
 
