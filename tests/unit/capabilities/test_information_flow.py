@@ -104,8 +104,13 @@ class Bench:
             self.asked.append(question)
             return False
 
-        model = Scripted(*(ToolCall(f"{one.id}-{n}", one.name, one.args) for n, one in enumerate(calls)), "Done.")
-        agent = Agent(model, tools=[*self.world.list_tools(), *self.more], hooks=self.hooks, ask=refuse)
+        replies = iter([*(ToolCall(f"{one.id}-{n}", one.name, one.args) for n, one in enumerate(calls)), "Done."])
+        agent = Agent(
+            FunctionModel(lambda _: next(replies)),
+            tools=[*self.world.list_tools(), *self.more],
+            hooks=self.hooks,
+            ask=refuse,
+        )
         self.thread = thread or Thread()
         await agent.run(prompt, thread=self.thread)
         return self.thread
