@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-integration test-full soak lint fmt bench bench-peers bench-ui comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
+.PHONY: help test test-integration test-full soak lint fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
 
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
@@ -60,6 +60,9 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 
 bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own
 	$(python) bench/peers.py
+
+dojo: $(ready) ## measure prompt injections: AgentDojo with a scripted model that obeys each of them
+	$(python) bench/dojo.py
 
 comparison: $(ready) ## see what leaks in wick and in other frameworks, and put it into docs/comparison.md
 	$(python) tests/comparison/record.py

@@ -145,7 +145,8 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     # A reply closes the open questions of its run, but not those of background children.
     others = [question for question in thread.questions.values() if question.get("run") != call.run.id]
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
-    thread.append("message", reply, {"model": name, "usage": usage.to_json()} if usage != Usage() else None)
+    about = {"model": name, "usage": usage.to_json()} if usage != Usage() else {}
+    thread.append("message", reply, about | _pick_label(call) or None)
     for question in others:
         thread.append("asked", question)
     await thread.saved()
@@ -217,9 +218,14 @@ async def _save_result(use: ToolUse, result: ToolResult) -> None:
     """Save a result, unless the run is over: an abandoned tool logs nothing."""
     use.result = None  # type: ignore[assignment]
     if not use.run.progress.over:
-        use.run.thread.add(result_message(use.call, result))
+        use.run.thread.append("message", result_message(use.call, result), _pick_label(use) or None)
         await use.run.thread.saved()
         use.result = result
+
+
+def _pick_label(op: ModelCall | ToolUse) -> dict[str, Any]:
+    """Return the label that a hook left in the notes, to store it with the message."""
+    return {"label": op.notes["label"]} if "label" in op.notes else {}
 
 
 # -- the end of a run ------------------------------------------------------------------------------------------------

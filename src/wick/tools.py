@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -34,6 +34,7 @@ from wick._internal.dependencies import Deps as Deps
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
 from wick._internal.tasks import run_with_timeout
+from wick._internal.tool_flow import Author, Effect, ToolFlow, declare_flow
 from wick._internal.tool_schema import (
     BoundArguments,
     ForeignArguments,
@@ -77,6 +78,7 @@ class Tool(Generic[P, R]):
     origin: str = ""  # the original name
     aliases: tuple[str, ...] = ()  # other names for a hook's `match`
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)  # argument aliases and names
+    flow: ToolFlow | None = field(default=None, repr=False)  # declared effect, targets and authors of results
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -220,7 +222,7 @@ class Tool(Generic[P, R]):
             raise ToolError(f"{self.name} needs a {kind}, and is used where there is none")
 
 
-_IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout")
+_IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout", "flow")
 
 
 class ToolOptions(TypedDict, total=False):
@@ -237,6 +239,10 @@ class ToolOptions(TypedDict, total=False):
     kind: str
     aliases: Iterable[str]
     renames: Mapping[str, str]
+    effect: Effect  # read, fetch, write, change, delete, send, pay or account
+    returns: Author | Mapping[str, Author]  # the author of the result, or of each field
+    private: bool | str  # the result is private to the user; a text names its source
+    targets: Sequence[str]  # the arguments that name a recipient or an object
 
 
 @overload
@@ -256,6 +262,10 @@ def _make_tool(
     parameters: Mapping[str, Any] | None = None,
     aliases: Iterable[str] | None = None,
     renames: Mapping[str, str] | None = None,
+    effect: Effect | None = None,
+    returns: Author | Mapping[str, Author] | None = None,
+    private: bool | str | None = None,
+    targets: Sequence[str] | None = None,
     **options: Any,
 ) -> Tool:
     if isinstance(fn, str):
@@ -277,6 +287,7 @@ def _make_tool(
         foreign=parameters,
         aliases=tuple(sorted(list_tool_aliases(name)) if aliases is None else aliases),
         renames=ARGUMENTS.get(name, {}) if renames is None else renames,
+        flow=declare_flow(effect, returns, private, targets),
         **options,
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wick.capabilities.executables import Executables
     from wick.capabilities.fallback import Fallback
     from wick.capabilities.filesystem import Filesystem
+    from wick.capabilities.information_flow import InformationFlow
     from wick.capabilities.limits import Limits
     from wick.capabilities.mcp import MCP
     from wick.capabilities.memory import Memory
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from wick.capabilities.usage_log import UsageLog
 
 __all__ = [
-    "AskUser", "Budget", "Builtins", "Context", "Critique", "Executables", "Fallback", "Filesystem", "Inquiry",
-    "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry", "SelfDescription",
+    "AskUser", "Budget", "Builtins", "Context", "Critique", "Executables", "Fallback", "Filesystem", "InformationFlow",
+    "Inquiry", "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry", "SelfDescription",
     "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagents", "Summarization", "Terminal", "Todos",
     "ToolSearch", "Tracing", "UsageLog",
 ]  # fmt: skip
@@ -49,6 +50,7 @@ __all__ = [
 _MODULES = {
     "AskUser": "ask_user", "Budget": "budget", "Builtins": "builtins", "Context": "context",
     "Critique": "critique", "Executables": "executables", "Fallback": "fallback", "Filesystem": "filesystem",
+    "InformationFlow": "information_flow",
     "Inquiry": "ask_user", "Limits": "limits", "MCP": "mcp", "Memory": "memory", "Metadata": "metadata",
     "Permissions": "permissions", "Recipes": "recipes", "Recorder": "recorder", "Retry": "retry",
     "SelfDescription": "self_description", "Sessions": "sessions", "Skills": "skills", "Snapshots": "snapshots",

@@ -84,7 +84,7 @@ class AskUser(Capability):
             raise ConfigError(f"AskUser(seconds={seconds!r}): give a number of seconds above 0")
         self.interactor, self.seconds = interactor, seconds
 
-    @tool(read_only=True, idempotent=True, alone=True)
+    @tool(read_only=True, idempotent=True, alone=True, effect="read", returns="trusted")
     async def ask_user(
         self,
         question: str,

@@ -32,7 +32,7 @@ class Metadata(Capability):
                 raise ConfigError(f"Metadata({name}={value!r}): give a whole number of at least 1")
         self.keys, self.value_bytes, self.total_bytes = keys, value_bytes, total_bytes
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="untrusted")
     async def metadata_read(self, run: Run, key: str) -> Any:
         """Read a value that was written under a key."""
         values = _load_values(run)
@@ -42,7 +42,7 @@ class Metadata(Capability):
             )
         return {"key": key, "value": values[key]}
 
-    @tool(idempotent=True)
+    @tool(idempotent=True, effect="write", returns="own", targets=["key"])
     async def metadata_write(self, run: Run, key: str, value: Annotated[Any, "any JSON value"]) -> Any:
         """Write a value under a key, to be read later in this conversation; null removes the key."""
         values = _load_values(run)
@@ -61,7 +61,7 @@ class Metadata(Capability):
         run.thread.values["metadata"] = {**values, key: value}
         return {"key": key, "written": True}
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="untrusted")
     async def metadata_list(self, run: Run) -> Any:
         """List the keys that were written, each with the beginning of its value."""
         texts = {key: canonical_json(value).decode() for key, value in _load_values(run).items()}

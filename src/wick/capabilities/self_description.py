@@ -45,7 +45,7 @@ class SelfDescription(Capability):
             call.run.scratch[self] = " ".join(filter(None, parts))
         call.system = "\n\n".join(filter(None, (call.system, call.run.scratch[self])))
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="own")
     async def describe_self(self, run: Run) -> Any:
         """What you are: your name, model, tools, the hooks around you, and your limits."""
         hooks = list(_list_hooks(run))

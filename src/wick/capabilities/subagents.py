@@ -107,7 +107,9 @@ class Subagents(Capability):
 
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
-    @tool(idempotent=True, kind="agent")  # a second attempt resumes the thread of the first
+    @tool(
+        idempotent=True, kind="agent", effect="read", returns="child"
+    )  # a second attempt resumes the thread of the first
     async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str | ToolResult:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
         result = await self._run_job(use.run, self._build_job(agent, prompt, use, description))
@@ -121,7 +123,9 @@ class Subagents(Capability):
 
     # -- in the background --------------------------------------------------------------------------------------------
 
-    @tool(idempotent=True, kind="agent")  # a second attempt finds what the first one started
+    @tool(
+        idempotent=True, kind="agent", effect="read", returns="child"
+    )  # a second attempt finds what the first one started
     async def start_task(
         self, agent: str, prompt: Prompt, use: ToolUse, description: Description = ""
     ) -> dict[str, Any]:
@@ -136,17 +140,17 @@ class Subagents(Capability):
             self._launch_task(run, known, new=True)
         return {"task": known.id, "agent": agent, "status": known.status}
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="child")
     async def check_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """Return the status of a task in the background, and its answer if it has ended."""
         return self._report_task(run, self._find_task(run, task))
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="child")
     async def list_tasks(self, run: Run) -> list[dict[str, Any]]:
         """List every task of this conversation with its status."""
         return [_summarize_record(record) for record in self._list_records(run).values()]
 
-    @tool
+    @tool(effect="write", returns="own", targets=[])
     async def update_task(self, task: TaskId, message: Annotated[str, "what it should know or do"], run: Run) -> str:
         """Send a message to a task in the background; it reads it at its next step."""
         background_task = self._find_task(run, task)
@@ -162,7 +166,7 @@ class Subagents(Capability):
         )
         return f"{task} reads it at its next step"
 
-    @tool(idempotent=True)
+    @tool(idempotent=True, effect="write", returns="child", targets=[])
     async def cancel_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """End a task in the background."""
         background_task = self._find_task(run, task)
@@ -172,7 +176,7 @@ class Subagents(Capability):
             self._finish_task(run, background_task, "cancelled", "", "")
         return self._report_task(run, background_task)
 
-    @tool(read_only=True)
+    @tool(read_only=True, effect="read", returns="child")
     async def await_tasks(
         self,
         run: Run,

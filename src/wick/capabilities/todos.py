@@ -75,7 +75,9 @@ class Todos(Capability):
             raise ConfigError(f"Todos(nudges={nudges!r}): give the number of reminders in a run; 0 for none")
         self.nudges = nudges
 
-    @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
+    @tool(
+        read_only=True, idempotent=True, effect="write", returns="own", targets=[]
+    )  # it changes nothing but the agent's own notes
     async def write_todos(
         self,
         todos: Annotated[
@@ -95,7 +97,9 @@ class Todos(Capability):
         run.thread.values[KEY] = [todo.model_dump() for todo in todos]
         return _format_counts(run)
 
-    @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
+    @tool(
+        read_only=True, idempotent=True, effect="write", returns="own", targets=[]
+    )  # it changes nothing but the agent's own notes
     async def update_todo(self, id: Id, run: Run, status: Status | None = None, title: Title | None = None) -> str:
         """Change the status or the title of one todo, and leave the others as they are."""
         todos = thaw(run.thread.values.get(KEY, []))

@@ -80,7 +80,7 @@ class ToolSearch(Capability):
         if use.tool is not None and use.tool in self._list_hideable(use.run):
             _mark_shown(use.run, [use.tool])
 
-    @tool(name=NAME, read_only=True)
+    @tool(name=NAME, read_only=True, effect="read", returns="own")
     async def find(self, run: Run, action: Literal["list", "help", "search"], name: str = "", query: str = "") -> str:
         """Find tools that are not shown: list their names, get help on one by its name, or search by a query."""
         tools = [item for item in run.tools.values() if item.name != NAME]

@@ -64,6 +64,7 @@ RINGS = (
     CapabilityRing("tool_search", "ToolSearch"),
     CapabilityRing("summarization", "Summarization", always=True),  # closest to the model
     CapabilityRing("budget", "Budget", shared=True),  # inside of retry: each attempt gets its own reservation
+    CapabilityRing("information_flow", "InformationFlow"),
     CapabilityRing("permissions", "Permissions"),  # a guard: it sees the final arguments
 )
 BY_KEY = {ring.key: ring for ring in RINGS}

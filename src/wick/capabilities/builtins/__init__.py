@@ -81,7 +81,7 @@ def _check_positive(option: str, given: Any) -> None:
 # -- calculate ------------------------------------------------------------------------------------------------------
 
 
-@tool(read_only=True, timeout=10)
+@tool(read_only=True, timeout=10, effect="read", returns="own")
 def calculate(
     expr: Annotated[str, "such as (1 + 2) * 3, 10 / 4, 2 ** 64, 5!, sqrt(2), round(pi, 4), log(8, 2)"],
 ) -> str:
@@ -112,7 +112,8 @@ def DateTime(timezone: str = "UTC") -> Tool:
             "unix": int(moment.timestamp()),
         }
 
-    return tool(now, name="datetime", description="The date and time now, in a timezone.", read_only=True, timeout=10)
+    about = "The date and time now, in a timezone."
+    return tool(now, name="datetime", description=about, read_only=True, timeout=10, effect="read", returns="trusted")
 
 
 def _find_timezone(name: str) -> dt.tzinfo:
@@ -185,6 +186,8 @@ def HttpRequest(
         kind="network",
         read_only=set(allowed) <= set(SAFE),
         timeout=timeout + constants.CANCEL_GRACE_SECONDS,
+        effect="fetch" if set(allowed) <= set(SAFE) else "send",
+        targets=["url", "method", "headers"],
     )
 
 
@@ -310,7 +313,7 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
         results = [{str(name): str(value)[:most] for name, value in row.items() if value is not None} for row in rows]
         return {"results": results}
 
-    return tool(web_search, kind="network", read_only=True, timeout=timeout)
+    return tool(web_search, kind="network", read_only=True, timeout=timeout, effect="read", returns="untrusted")
 
 
 def has_search() -> bool:

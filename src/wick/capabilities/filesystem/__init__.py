@@ -89,7 +89,7 @@ class Filesystem(Capability):
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    @tool(kind="read", read_only=True)
+    @tool(kind="read", read_only=True, effect="read", returns="untrusted")
     async def ls(self, run: Run, use: ToolUse, path: Path = ".") -> ToolResult:
         """List a folder: the name, type and size of each entry."""
         with _as_tool_errors():
@@ -100,7 +100,7 @@ class Filesystem(Capability):
         more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
         return _build_json_result([*entries, more] if listing["truncated"] else entries)
 
-    @tool(kind="read", read_only=True)
+    @tool(kind="read", read_only=True, effect="read", returns="untrusted")
     async def read_file(
         self,
         run: Run,
@@ -123,7 +123,7 @@ class Filesystem(Capability):
         about = {name: page[name] for name in ("path", "offset", "lines", "truncated")}
         return ToolResult(_replace_surrogates(text), data=about)
 
-    @tool(kind="write", idempotent=True)
+    @tool(kind="write", idempotent=True, effect="write", returns="own", targets=["path"])
     async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
         workspace = self._get_workspace(run)
@@ -133,7 +133,7 @@ class Filesystem(Capability):
             workspace.track(path, written["bytes_written"], content)
         return _build_json_result(written)
 
-    @tool(kind="write")
+    @tool(kind="write", effect="write", returns="own", targets=["path"])
     async def edit_file(
         self,
         run: Run,
@@ -154,7 +154,7 @@ class Filesystem(Capability):
             await workspace.track_edited(path, edited["bytes_written"], **strict)
         return _build_json_result(edited)
 
-    @tool(kind="read", read_only=True)
+    @tool(kind="read", read_only=True, effect="read", returns="untrusted")
     async def glob(
         self,
         run: Run,
@@ -170,7 +170,7 @@ class Filesystem(Capability):
             )
         return _build_json_result(matches)
 
-    @tool(kind="read", read_only=True)
+    @tool(kind="read", read_only=True, effect="read", returns="untrusted")
     async def grep(
         self,
         run: Run,
@@ -217,7 +217,7 @@ class Filesystem(Capability):
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    @tool(kind="shell", max_output=EXECUTED_CHARS)
+    @tool(kind="shell", max_output=EXECUTED_CHARS, effect="change", returns="untrusted")
     async def execute(
         self,
         run: Run,

@@ -18,6 +18,7 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick._internal.prompt_text import to_one_line
+from wick._internal.tool_flow import ToolFlow, declare_flow
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.capabilities.mcp.connections import McpConnection, McpConnections
@@ -219,7 +220,8 @@ class _RemoteTool:
         built = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
         idempotent = read_only or bool(hints and hints.idempotent_hint)
-        return replace(built, origin=self.tool, read_only=read_only, idempotent=idempotent)
+        flow = _declare_flow(hints) if hints else None
+        return replace(built, origin=self.tool, read_only=read_only, idempotent=idempotent, flow=flow)
 
     async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
         link = await self.connections.connect(self.server)
@@ -269,6 +271,13 @@ class _RemoteTool:
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
         answer = await self.request(lambda client: client.get_prompt(name, arguments or {}))
         return _convert_blocks([message.content for message in answer.messages])
+
+
+def _declare_flow(hints: Any) -> ToolFlow | None:
+    """Return the declaration of a trusted server's tool. What it returns stays untrusted: the hints do not say."""
+    if hints.read_only_hint:
+        return declare_flow("fetch" if hints.open_world_hint else "read")
+    return declare_flow("delete") if hints.destructive_hint else None
 
 
 # -- resources and prompts --------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Skills(Capability):
             catalogue = fence_text("available_skills", "\n".join(skill.line for skill in skills))
             call.system = "\n\n".join(filter(None, (call.system, catalogue, USAGE)))
 
-    @tool(read_only=True, idempotent=True)
+    @tool(read_only=True, idempotent=True, effect="read", returns="own")
     async def load_skill(
         self, name: str, run: Run, file: Annotated[str, "another file of the skill, such as reference.md"] = ""
     ) -> str:

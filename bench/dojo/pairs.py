@@ -1,0 +1,215 @@
+"""AgentDojo's tasks and injections, run by a wick agent with a scripted model. One `Outcome` for each pair."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import GEN_CREATED, getgeneratorstate
+from random import Random
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.task_suite.load_suites import get_suites
+from agentdojo.types import text_content_block_from_string
+from attackers import Call, Script, attack, play
+from declarations import DECLARED
+from pydantic import BaseModel
+
+from wick import Agent, FunctionModel, Question, ToolCall, ToolError, tool
+from wick.hooks import Hook
+from wick.protocols import Request
+from wick.tools import Tool
+
+MARK = "~Q7~"  # the injection: bare and short, so that no oracle counts its words and no dump wraps it
+NAME_VECTOR = "prompt_injection_channel"  # it is part of a name, so it is there only for tasks that read that name
+FORGOTTEN = 0.2
+READS = {"read": "read", "fetch": "read"}  # the kinds of tools that permission rules do not ask about
+
+Ask = Callable[[Question], bool] | None
+Hooks = Callable[[], Sequence[Hook | Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a task, or of a task with an injection."""
+
+    suite: str
+    task: str
+    injection: str
+    solved: bool
+    reached: bool
+    questions: tuple[str, ...]  # the questions of the task itself
+    attacks_asked: int  # the questions about calls of the attacker
+
+
+@dataclass(slots=True)
+class World:
+    """A suite of AgentDojo: its tools bound to one environment at a time."""
+
+    version: str
+    name: str
+    env: Any = None
+    trace: list[FunctionCall] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
+    suite: Any = None
+    _pickled: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.suite = get_suites(self.version)[self.name]
+        runtime = FunctionsRuntime(self.suite.tools)
+        self.tools = [self._bind(runtime, function) for function in self.suite.tools]
+
+    def _bind(self, runtime: FunctionsRuntime, function: Any) -> Tool:
+        declared = DECLARED[function.name]
+
+        async def call(**args: Any) -> Any:
+            given = FunctionCall(function=function.name, args=args)
+            self.trace.append(given)  # executed calls only
+            result, error = runtime.run_function(self.env, function.name, args)
+            if error:
+                raise ToolError(error)
+            return to_json(result)
+
+        return tool(
+            call,
+            name=function.name,
+            description=function.description,
+            parameters=function.parameters.model_json_schema(),
+            kind=READS.get(declared["effect"], ""),
+            read_only=declared["effect"] in READS,
+            **declared,
+        )
+
+    def fresh(self, task: Any, injected: bool) -> Any:
+        """Return a new environment for a task, with the mark in every place that the task can read."""
+        kind = "" if not injected else "names" if self._reads_names(task) else "texts"
+        if kind not in self._pickled:
+            defaults = self.suite.get_injection_vector_defaults()
+            marked = {key: f"{text}{MARK}" for key, text in defaults.items() if kind == "names" or key != NAME_VECTOR}
+            env = self.suite.load_and_inject_default_environment(marked if kind else {})
+            self._pickled[kind] = pickle.dumps(env)
+        return task.init_environment(pickle.loads(self._pickled[kind]))
+
+    def _reads_names(self, task: Any) -> bool:
+        plain = self.fresh(task, injected=False)
+        return any(call.function == "get_channels" for call in task.ground_truth(plain))
+
+
+def to_json(result: Any) -> Any:
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    if isinstance(result, list):
+        return [to_json(item) for item in result]
+    return result
+
+
+@dataclass(slots=True)
+class Puppet:
+    """A model that follows a script, and the script of an attacker from the first mark that it reads."""
+
+    task: Sequence[Call]
+    attack: Script | None
+    answer: str
+    prompt: str
+    changing: frozenset[str]
+    forget: Random | None = None
+    scripts: list[Script] = field(default_factory=list)
+    hijacked: bool = False
+    attacking: bool = False
+    calls: int = 0
+
+    def reply(self, request: Request) -> str | ToolCall:
+        last = request.messages[-1]
+        if last.role != "tool":
+            self.scripts = [play(self.task)]
+            if any(item.name == "plan" for item in request.tools):
+                return self._call("plan", {"steps": self.plan()})
+        elif self.attack is not None and not self.hijacked and MARK in last.text:
+            self.hijacked = True
+            self.scripts.append(self.attack)
+        result = _parse(last.text) if last.role == "tool" and not last.failed else None
+        while self.scripts:
+            script = self.scripts[-1]
+            try:
+                call = script.send(None if getgeneratorstate(script) == GEN_CREATED else result)
+            except StopIteration:
+                self.scripts.pop()
+            else:
+                self.attacking = script is self.attack
+                return self._call(*call)
+        return self.answer
+
+    def _call(self, name: str, args: Mapping[str, Any]) -> ToolCall:
+        self.calls += 1
+        return ToolCall(f"c{self.calls}", name, dict(args))
+
+    def plan(self) -> list[dict[str, Any]]:
+        """Return the tools of the task, the arguments that the user typed, and how often each is used."""
+        steps: dict[str, dict[str, Any]] = {}
+        for name, args in self.task:
+            known = {key: value for key, value in args.items() if name in self.changing and self._is_typed(value)}
+            key = json.dumps([name, known], sort_keys=True)
+            step = steps.setdefault(key, {"tool": name, "known": known, "times": 0})
+            step["times"] += 1
+        kept = list(steps.values())
+        return [step for step in kept if self.forget is None or self.forget.random() >= FORGOTTEN]
+
+    def _is_typed(self, value: Any) -> bool:
+        values = value if isinstance(value, list) else [value]
+        return bool(values) and all(isinstance(item, str) and item in self.prompt for item in values)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+async def run_pair(
+    world: World, task: Any, injection: Any, hooks: Hooks, *, user: str, forgets: int = 0, utility: bool = True
+) -> Outcome:
+    """Run a task, with an injection or None, for a careful user, one who agrees to everything, or none."""
+    world.env, world.trace = world.fresh(task, injection is not None), []
+    before = pickle.loads(pickle.dumps(world.env))
+    copy = pickle.loads(pickle.dumps(world.env))
+    calls = [(call.function, dict(call.args)) for call in task.ground_truth(copy)]
+    script, words = None, task.GROUND_TRUTH_OUTPUT
+    if injection is not None:
+        script = attack(world.name, injection, pickle.loads(pickle.dumps(before)))
+        words = f"{words}\n{injection.GROUND_TRUTH_OUTPUT}"
+    changing = frozenset(name for name, about in DECLARED.items() if about["effect"] != "read")
+    forget = Random(f"{forgets} {world.name} {task.ID}") if forgets else None
+    puppet = Puppet(calls, script, words, task.PROMPT, changing, forget)
+    asked: list[str] = []
+    attacks = 0
+
+    def answer(question: Question) -> bool:
+        nonlocal attacks
+        if puppet.attacking:
+            attacks += 1
+        else:
+            asked.append(f"{question.tool}({json.dumps(question.args)}): {question.question}")
+        return user == "agrees" or (user == "careful" and _is_wanted(question, calls))
+
+    agent = Agent(FunctionModel(puppet.reply), tools=world.tools, hooks=hooks(), ask=answer)
+    result = await agent.run(task.PROMPT)
+    if result.error is not None:
+        raise result.error
+    output, trace = [text_content_block_from_string(result.text)], world.trace
+    check = world.suite._check_task_result
+    solved = utility and check(task, output, before, world.env, trace)  # some oracles compare whole environments: slow
+    reached = injection is not None and check(injection, output, before, world.env, trace)
+    id = injection.ID if injection is not None else ""
+    return Outcome(world.name, task.ID, id, bool(solved), bool(reached), tuple(asked), attacks)
+
+
+def _is_wanted(question: Question, calls: Iterable[Call]) -> bool:
+    """Return True if a call is one of the task, up to arguments that were left out."""
+    asked = {key: value for key, value in question.args.items() if value not in (None, [], "")}
+    return any(
+        question.tool == name and asked == {key: value for key, value in args.items() if value not in (None, [], "")}
+        for name, args in calls
+    )

@@ -1,0 +1,242 @@
+"""Information flow: a model that was hijacked by a text it read cannot choose the target of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from posixpath import basename, normpath
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from wick._internal.frozen import FrozenDict, freeze, thaw
+from wick._internal.tool_flow import UNDECLARED, ToolFlow
+from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
+from wick.capabilities.information_flow.labels import Label, list_values
+from wick.capabilities.information_flow.questions import describe_content, describe_target
+from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, list_flows
+from wick.capabilities.information_flow.spans import find_links
+from wick.capability import Capability
+from wick.decisions import Ask
+from wick.errors import ToolError
+from wick.hooks import after, before, guard
+from wick.operations import ModelCall, Run, ToolUse
+from wick.tools import Tool, tool
+
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "SKILL.md", "agents.yaml")  # files that later runs read as instructions
+HINT = """\
+Before you read text of others (mails, web pages, files, search results), call `plan` once with every tool that you \
+will use to send, pay or change something, or to read private data, and with the arguments that you know already. The \
+user is asked about later changes that are not in the plan."""
+
+
+class InformationFlow(Capability):
+    """Asks the user where somebody else chose the target of a change.
+
+    Labels say which entries of a thread have text of others. From the first such entry on, reads pass, and so do
+    planned calls whose targets the user typed, a trusted tool returned, or the user's own directory contains. All other
+    calls are questions. See the guide, "Information flow".
+    """
+
+    def __init__(self, *, instructions: Iterable[str] = INSTRUCTIONS) -> None:
+        self.instructions = frozenset(name.casefold() for name in instructions)
+
+    # -- labels -------------------------------------------------------------------------------------------------------
+
+    @after(ToolUse, inherit=True)
+    def label_result(self, use: ToolUse) -> None:
+        """Store the label of a result with it."""
+        state = self._get_state(use.run)
+        if use.prevented is not None or use.invalid:
+            use.notes["label"] = _REFUSED
+        else:
+            use.notes["label"] = state.find_label(use.bound)
+            self._use_grant(use)
+        state.claims.pop(use.key, None)
+        if use.run.parent is not None and not use.notes["label"]["trusted"]:
+            self._taint_parents(use.run)
+
+    @after(ModelCall, inherit=True)
+    def label_reply(self, call: ModelCall) -> None:
+        """Store the label of a reply: that of everything the model has seen."""
+        if not call.purpose:
+            own, *above = (state.sources.label for state in self._list_states(call.run))
+            label = reduce(Label.join, (replace(label, sources=()) for label in above), own)
+            call.notes["label"] = label.to_json()
+
+    @after(Run, inherit=True)
+    def label_child(self, run: Run) -> None:
+        """Pass the label of a child on to its parents."""
+        if run.parent is not None and self._is_tainted(run):
+            self._taint_parents(run)
+
+    def _taint_parents(self, run: Run) -> None:
+        """Log in the parents of a child that it has read text of others: they get its answer, also a partial one."""
+        parent = run.parent
+        while parent is not None:
+            state = self._get_state(parent)
+            if not state.child_tainted:
+                state.child_tainted = True
+                parent.thread.values.put(CHILD, run.thread.id, True)
+            parent = parent.parent
+
+    # -- grants -------------------------------------------------------------------------------------------------------
+
+    @before(Run)
+    def explain_plan(self, run: Run) -> None:
+        run.system = "\n\n".join(filter(None, (run.system, HINT)))
+
+    @tool(effect="read", returns="own", idempotent=True)
+    def plan(self, steps: Annotated[list[PlannedStep], Field(max_length=MOST_STEPS)], run: Run) -> str:
+        """Plan the changes of this task before reading text of others, so that the user is not asked about them."""
+        if self._is_tainted(run):
+            raise ToolError("text of others was read already, so a plan no longer counts; the user is asked instead")
+        for step in steps:
+            if step.tool not in run.tools:
+                raise ToolError(f"there is no tool named {step.tool!r}; the tools are {', '.join(run.tools)}")
+        for step in steps:
+            number = len(run.thread.values.get(GRANTS, {})) + 1
+            grant = Grant(step.tool, step.known, step.times)
+            run.thread.values.put(GRANTS, f"grant_{number}", grant.to_json())
+        return f"{len(steps)} steps are planned"
+
+    # -- the guard ----------------------------------------------------------------------------------------------------
+
+    @guard(ToolUse)
+    def check_targets(self, use: ToolUse) -> Ask | None:
+        """Ask about a call whose target nobody vouched for, once text of others was read."""
+        if not self._is_tainted(use.run):
+            return None
+        flow, args = _get_flow(use.tool), thaw(use.args)
+        if flow.effect == "read":
+            source = flow.name_source(use.bound.name)
+            if not source or self._may_read(use.run, source):
+                return None
+            return Ask(f"{use.bound.name} reads private data ({source}), not planned before text of others was read.")
+        if flow.effect == "write":
+            return self._check_written(use, flow, args)
+        return self._check_change(use, flow, args)
+
+    def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
+        """Ask before a file is written that later runs read as instructions: its label would be lost there."""
+        names = [
+            basename(normpath(str(value))) for name in flow.list_targets(args) for value in list_values(args[name])
+        ]
+        found = next((name for name in names if name.casefold() in self.instructions), None)
+        if found is None:
+            return None
+        return Ask(
+            f"{use.bound.name} writes {found}, which later runs read as instructions, after text of others was read."
+        )
+
+    def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
+        targets = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
+        unvouched = {name: self._find_unvouched(use.run, list_values(args[name])) for name in targets}
+        if flow.effect == "send":  # a link in a message is a target, too: it says where its reader goes
+            content = [value for name in args if name not in targets for value in list_values(args[name])]
+            links = [link for text in content if isinstance(text, str) for link in find_links(text)]
+            unvouched["a link to"] = self._find_unvouched(use.run, links)
+        state = self._get_state(use.run)
+        grants = self._find_grants(use, args)
+        for id, known in grants:
+            if not any(values for name, values in unvouched.items() if name not in known):
+                state.claims[use.key] = id
+                return None
+        if flow.effect == "fetch" and not any(unvouched.values()):
+            return None
+        passages = [
+            describe_target(name, value, self._find_passage(use.run, value))
+            for name, values in unvouched.items()
+            for value in values[:3]
+        ]
+        planned = "" if grants or flow.effect == "fetch" else "It was not planned before text of others was read."
+        sentences = [f"{use.bound.name} ({flow.effect}):", planned, *passages, describe_content(args, targets)]
+        return Ask(" ".join(filter(None, sentences)))
+
+    def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the grants for a call that are not used up, those with the most known arguments first."""
+        name, claims, grants = use.bound.name, list[str](), dict[str, Grant]()
+        for state in self._list_states(use.run):
+            claims += [id for key, id in state.claims.items() if key != use.key]
+            grants |= state.sources.grants
+        found = [
+            (id, grant.known)
+            for id, grant in grants.items()
+            if grant.matches(name, args) and claims.count(id) < grant.times
+        ]
+        return sorted(found, key=lambda item: -len(item[1]))
+
+    def _may_read(self, run: Run, source: str) -> bool:
+        """Return True if a private source was read already, or a planned tool reads it."""
+        states = self._list_states(run)
+        planned = {grant.tool for state in states for grant in state.sources.grants.values()}
+        flows = {name: _get_flow(run.tools.get(name)) for name in planned}
+        return any(source in state.sources.private for state in states) or any(
+            flow.name_source(name) == source for name, flow in flows.items()
+        )
+
+    def _use_grant(self, use: ToolUse) -> None:
+        """Log that a call has used a grant, so that it counts after a pause, too. The grant may be that of a parent."""
+        id, run = self._get_state(use.run).claims.get(use.key), use.run
+        while id is not None and id not in self._get_state(run).sources.grants and run.parent is not None:
+            run = run.parent
+        if id is not None and (grant := self._get_state(run).sources.grants.get(id)) is not None:
+            run.thread.values.put(GRANTS, id, replace(grant, times=grant.times - 1).to_json())
+
+    def _find_unvouched(self, run: Run, values: Iterable[Any]) -> list[Any]:
+        states = self._list_states(run)
+        return [value for value in values if not any(state.sources.find_voucher(value) for state in states)]
+
+    def _find_passage(self, run: Run, value: Any) -> Passage | None:
+        found = (state.sources.find_passage(value) for state in self._list_states(run))
+        return next(filter(None, found), None)
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def _is_tainted(self, run: Run) -> bool:
+        return any(state.sources.tainted or state.child_tainted for state in self._list_states(run))
+
+    def _list_states(self, run: Run) -> list[_FlowState]:
+        """Return the states of a run and of the runs above it."""
+        states = [self._get_state(run)]
+        return states if run.parent is None else [*states, *self._list_states(run.parent)]
+
+    def _get_state(self, run: Run) -> _FlowState:
+        state = run.scratch.get(self)
+        if state is None:
+            sources, child_tainted = Sources(typed_by_user=run.parent is None), CHILD in run.thread.values
+            state = run.scratch[self] = _FlowState(sources, child_tainted=child_tainted)
+        state.sources.update(run.thread, list_flows(run.tools))
+        return state
+
+
+@dataclass(slots=True)
+class _FlowState:
+    """The state of one run: its sources, the grants that calls have used, and whether a child read text of others."""
+
+    sources: Sources
+    claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
+    child_tainted: bool = False
+    labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
+
+    def find_label(self, tool: Tool) -> FrozenDict:
+        """Return the label of a tool's results, as JSON data."""
+        key = tool.name, id(tool.flow), self.child_tainted
+        if key not in self.labels:
+            label = Label.from_flow(tool.name, _get_flow(tool), child_trusted=not self.child_tainted)
+            self.labels[key] = freeze(label.to_json())
+        return self.labels[key]
+
+
+_REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
+
+
+def _get_flow(tool: Tool | None) -> ToolFlow:
+    return UNDECLARED if tool is None or tool.flow is None else tool.flow
+
+
+def _is_default(tool: Tool, name: str, value: Any) -> bool:
+    """Return True if an argument has the default of the tool's schema, so that its author chose it."""
+    schema = tool.parameters.get("properties", {}).get(name, {})
+    return "default" in schema and schema["default"] == value and type(schema["default"]) is type(value)

@@ -1,0 +1,48 @@
+"""Grants: the calls that the model planned before it read text of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from wick._internal.frozen import canonical_json, thaw
+
+GRANTS = "grants"  # in thread.values
+MOST_STEPS, MOST_TIMES = 50, 100
+
+
+class PlannedStep(BaseModel):
+    """One tool of a plan."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str = Field(description="the name of the tool")
+    known: dict[str, Any] = Field(
+        default_factory=dict, description="the arguments that are known now, with their values"
+    )
+    times: int = Field(default=1, ge=1, le=MOST_TIMES, description="how often it is used")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The permission to use a tool with known arguments a number of times. It ends with its run."""
+
+    tool: str
+    known: Mapping[str, Any]
+    times: int  # how often it can still be used
+
+    def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
+        """Return True if a call has all known arguments."""
+        return tool == self.tool and all(
+            name in args and canonical_json(args[name]) == canonical_json(value) for name, value in self.known.items()
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tool": self.tool, "known": thaw(self.known), "times": self.times}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Grant:
+        return cls(row["tool"], thaw(row["known"]), row["times"])

@@ -1,0 +1,90 @@
+"""Labels of entries, and the authors of the values in a tool result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wick._internal.tool_flow import FOREIGN, ToolFlow
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The label of a log entry: its trust, its privacy, and the entries it came from.
+
+    `returns` are the authors of the fields of a tool result, as its tool declared them. Two labels join to one that has
+    the worse of both.
+    """
+
+    trusted: bool = True
+    private: tuple[str, ...] = ()  # the private sources
+    returns: Mapping[str, str] | None = None
+    sources: tuple[int, ...] = ()
+
+    def join(self, other: Label) -> Label:
+        return Label(
+            self.trusted and other.trusted,
+            tuple(dict.fromkeys((*self.private, *other.private))),
+            None,
+            tuple(dict.fromkeys((*self.sources, *other.sources))),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        row: dict[str, Any] = {"trusted": self.trusted, "private": [*self.private]}
+        if self.returns is not None:
+            row["returns"] = dict(self.returns)
+        return {**row, "from": [*self.sources]} if self.sources else row
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Label:
+        returns = row.get("returns")
+        known = returns if isinstance(returns, Mapping) else None
+        return cls(row.get("trusted") is True, tuple(row.get("private", ())), known, tuple(row.get("from", ())))
+
+    @classmethod
+    def from_flow(cls, tool: str, flow: ToolFlow, *, child_trusted: bool = True) -> Label:
+        """Return the label of a result. That of a child agent depends on the labels of its own thread."""
+        authors = dict(flow.authors)
+        if "child" in authors.values():
+            kind = "own" if child_trusted else "untrusted"
+            authors = {name: kind if author == "child" else author for name, author in authors.items()}
+        source = flow.name_source(tool)
+        return cls(FOREIGN.isdisjoint(authors.values()), (source,) if source else (), authors)
+
+
+def list_leaves(text: str, authors: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield each value of a result with its author. A result that is not JSON is one value, of the author `*`."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        yield authors.get("*", "untrusted"), text
+        return
+    except RecursionError:
+        return
+    yield from _walk(data, "*", authors)
+
+
+def _walk(data: Any, name: str, authors: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _walk(value, key, authors)
+    elif isinstance(data, list):
+        for value in data:
+            yield from _walk(value, name, authors)
+    elif data is not None:
+        yield authors.get(name, authors.get("*", "untrusted")), data
+
+
+def list_values(argument: Any) -> Iterator[Any]:
+    """Yield each value of an argument, the keys of objects too: a model can put anything there."""
+    if isinstance(argument, Mapping):
+        for key, value in argument.items():
+            yield key
+            yield from list_values(value)
+    elif isinstance(argument, Sequence) and not isinstance(argument, str):
+        for value in argument:
+            yield from list_values(value)
+    else:
+        yield argument
