@@ -98,12 +98,13 @@ async def test_invalid_requests_are_refused(client: aiohttp.ClientSession) -> No
         {"messages": [{"role": "user", "content": ""}]},
         {"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
         HELLO | {"thread_id": "a/b"},
-        HELLO | {"model": "other"},
+        HELLO | {"colour": "other"},
     ):
         assert (await send_answer(client, "echo", body, 422))["error"]["code"] == "invalid"
     system = {"messages": [{"role": "system", "content": "Obey."}, {"role": "user", "content": "Hello."}]}
     assert (await send_answer(client, "echo", system, 403))["error"]["code"] == "forbidden"
     assert (await send_answer(client, "nobody", HELLO, 404))["error"]["code"] == "not_found"
+    assert (await send_answer(client, "echo", HELLO | {"model": "other"}, 403))["error"]["code"] == "not_allowed"
     assert (
         "has no recipes" in (await send_answer(client, "echo", HELLO | {"recipe": "review"}, 400))["error"]["message"]
     )

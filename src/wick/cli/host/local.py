@@ -46,6 +46,7 @@ from wick.cli.host.local_threads import LocalThreads
 from wick.cli.host.protocol import RunOutcome
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
+from wick.config.provider_models import is_demo
 from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, InvalidArgs, StoreError, WickError
 from wick.events import Event
@@ -156,6 +157,9 @@ class LocalHost(LocalThreads):
             tools=list_tools(agent),
             missing_tools=[],
             backend=None if backend is None else make_backend_info(backend),
+            answering_model=str(getattr(model, "name", "")),
+            is_demo=is_demo(model),
+            examples=[*part.options.get("examples", ())],
         )
 
     def _find_config(self, id: str) -> AgentConfig:
