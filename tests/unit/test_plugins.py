@@ -172,6 +172,13 @@ async def test_tools_and_hooks_by_name(write: Callable[[str], Path]) -> None:
     ]
 
 
+def test_a_tool_is_imported_in_python() -> None:
+    with pytest.raises(ConfigError, match="'weigh' is a name for agents.yaml; .* from acme_of_test import weigh"):
+        Agent(Scripted(), tools=["weigh"])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="a tool is a function, not 'wiegh'"):
+        Agent(Scripted(), tools=["wiegh"])  # type: ignore[list-item]
+
+
 async def test_a_hook_that_is_not_named_is_not_used(write: Callable[[str], Path]) -> None:
     part = load(write("model: demo\ntools: [weigh]\n")).agents["default"]
     model = Scripted(ToolCall("1", "weigh", {"what": "gold"}), "Done.")
