@@ -520,6 +520,12 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
             raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
         if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
             raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
+        if isinstance(item, str):
+            from wick._internal.plugins import find_plugin  # imported late, as only a mistake needs it
+
+            if (plugin := find_plugin("wick.tools", item)) is not None:
+                module, _, name = plugin.entry.value.partition(":")
+                raise ConfigError(f"{item!r} is a name for agents.yaml; in Python: from {module} import {name}")
         tools.append(item if isinstance(item, Tool) else tool(item))
         tools[-1].check_bound()
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]

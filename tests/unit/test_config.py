@@ -401,7 +401,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     (site / "rulers-1.0.dist-info" / "entry_points.txt").write_text(dedent(points))
     code = """
-        from wick import Capability, Run, before
+        from wick import Capability, Run, ToolUse, before
         from wick.protocols import Model
 
         def measure(length: float) -> str:
@@ -419,6 +419,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code += """
         @before(Run)
         def plain(run: Run) -> None:
+            pass
+
+        def bare(use: ToolUse) -> None:
             pass
 
         def limit(most: int, words: frozenset[str] = frozenset(), model: Model | None = None) -> Ruled:
@@ -494,8 +497,12 @@ def test_options_of_a_hook_are_converted_to_the_types_of_its_factory(
      "integer, unable to parse string as an integer"),
     ("hooks: [{'rulers_of_test:limit': {mots: 1}}]", "hooks: rulers_of_test:limit: there is no option 'mots'; "
      "did you mean 'most'?"),
-    ("hooks: ['rulers_of_test:limit']", "hooks: rulers_of_test:limit cannot be made: limit() missing 1 required "
-     "positional argument: 'most'; is it a hook, decorated with @guard or so?"),
+    ("hooks: ['rulers_of_test:limit']", "hooks: rulers_of_test:limit: the option 'most' is missing; write "
+     "{rulers_of_test:limit: {most: …}}"),
+    ("hooks: [{'rulers_of_test:limit': 3}]", "hooks: rulers_of_test:limit: options are a map, as in {most: 3}"),
+    ("hooks: [{'rulers_of_test:limit': [ada]}]", "hooks: rulers_of_test:limit: options are a map, as in {most: …}"),
+    ("hooks: ['rulers_of_test:bare']", "hooks: rulers_of_test:bare cannot be made: bare() missing 1 required "
+     "positional argument: 'use'; is it a hook, decorated with @guard or so?"),
     ("hooks: [{'rulers_of_test:plain': {most: 1}}]", "hooks: rulers_of_test:plain is a hook that takes no options; "
      "remove them, or name a function or class that takes them and returns the hook"),
     ("hooks: [{a: 1, b: 2}]",

@@ -18,6 +18,7 @@ from wick.cli.checks.doctor import check_plugins
 from wick.cli.root_command import wick as root_command
 from wick.config import load
 from wick.errors import ConfigError
+from wick.evals.importer import open_store as open_import_store
 from wick.models import resolve
 from wick.models.openai import OpenAI
 from wick.server.agents.workspaces import _create_from_plugin
@@ -57,8 +58,8 @@ CODE = """
     from wick.stores.in_memory import InMemory
 
     class AcmeModel:
-        def __init__(self, model, *, api_key=""):
-            self.name = "acme:" + model
+        def __init__(self, model, *, api_key="", shout: bool = False):
+            self.name, self.shout = "acme:" + model, shout
         async def stream(self, request):
             yield
 
@@ -142,6 +143,14 @@ def test_an_unknown_key_of_a_model_names_the_provider_and_the_closest_key() -> N
         resolve({"provider": "acme", "model": "large", "api_kee": "k"})
 
 
+def test_options_of_a_model_have_the_types_of_its_parameters(write: Callable[[str], Path]) -> None:
+    assert resolve({"provider": "acme", "model": "large", "shout": "yes"}).shout is True  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="the model of acme: shout: input should be a valid boolean"):
+        resolve({"provider": "acme", "model": "large", "shout": "maybe"})
+    with pytest.raises(ConfigError, match="line 1: model: the model of acme: shout: input should be a valid boolean"):
+        load(write("model: {provider: acme, model: large, shout: maybe}\n"))
+
+
 async def test_names_of_wick_cannot_be_taken_over(write: Callable[[str], Path]) -> None:
     assert isinstance(resolve({"provider": "openai", "model": "m", "api_key": "k"}), OpenAI)
     config = load(write("model: demo\ntools: [calculate]\nbackend: state\n"))
@@ -161,6 +170,13 @@ async def test_tools_and_hooks_by_name(write: Callable[[str], Path]) -> None:
         "gold is not weighed here",
         "tea weighs 1 kg",
     ]
+
+
+def test_a_tool_is_imported_in_python() -> None:
+    with pytest.raises(ConfigError, match="'weigh' is a name for agents.yaml; .* from acme_of_test import weigh"):
+        Agent(Scripted(), tools=["weigh"])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="a tool is a function, not 'wiegh'"):
+        Agent(Scripted(), tools=["wiegh"])  # type: ignore[list-item]
 
 
 async def test_a_hook_that_is_not_named_is_not_used(write: Callable[[str], Path]) -> None:
@@ -234,6 +250,23 @@ def test_a_store_by_scheme(write: Callable[[str], Path], tmp_path: Path) -> None
     assert any(isinstance(part, InMemory) for part in config.agents["default"].resources)
     settings = Settings(data=tmp_path, store="acme://host/db").check()
     assert open_store(settings).address == "acme://host/db"  # type: ignore[attr-defined]
+
+
+async def test_an_import_of_cases_opens_a_store_by_scheme() -> None:
+    async with open_import_store("acme:///host/db") as store:
+        assert store.address == "acme:///host/db"  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="there is no store for acne://; the schemes are"):
+        async with open_import_store("acne:///host/db"):
+            pass
+
+
+@pytest.mark.parametrize("address", ["acme:/host/db", "postgresql:/host/db"])
+def test_an_address_with_one_slash_is_refused(write: Callable[[str], Path], address: str) -> None:
+    scheme = address.partition(":")[0]
+    with pytest.raises(ConfigError, match=f"the address {scheme}:/… of a store has one slash .*; write {scheme}://…"):
+        Sessions(address)
+    with pytest.raises(ConfigError, match="line 2: sessions: the address .* has one slash"):
+        load(write(f"model: demo\nsessions: {{store: '{address}'}}\n")).agent()
 
 
 def test_a_wrong_store_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,10 @@ EXAMPLES = {
     "doctor": ["wick doctor", "wick doctor --model sonnet"],
     "drain": ["wick drain --server http://127.0.0.1:8000", "wick drain --server http://127.0.0.1:8000 --no-wait"],
     "eval": ["wick eval run suite.yaml"],
-    "eval import": ["wick eval import --from-threads -o suite.yaml"],
+    "eval import": [
+        "wick eval import --from-threads -o suite.yaml",
+        "wick eval import --from-threads --inputs-only -o prompts.yaml",
+    ],
     "eval run": ["wick eval run suite.yaml", "wick eval run suite.yaml --html report.html"],
     "hooks": ["wick hooks list", "wick hooks trust"],
     "hooks list": ["wick hooks list", "wick hooks list --agent agents.yaml"],

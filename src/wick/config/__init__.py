@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from wick._internal.factory_options import suggest_key
 from wick._internal.safe_yaml import KeyPath, YamlSource, read
 from wick.agent import Agent
 from wick.config.builder import AgentConfig, AgentsFile
@@ -31,7 +32,7 @@ from wick.config.keys import (
     find_backend_plugin,
     list_agent_keys,
 )
-from wick.config.options_schema import ConfigLocation, Schema, coerce_value, suggest_key
+from wick.config.options_schema import ConfigLocation, Schema, coerce_value
 from wick.config.secrets import check_exposure
 from wick.errors import ConfigError
 

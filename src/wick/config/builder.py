@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from wick._internal.aliases import resolve_tool_name
+from wick._internal.factory_options import read_hints, suggest_key, validate_options
 from wick._internal.import_path import load_module
 from wick._internal.plugins import find_plugin, find_plugins
 from wick._internal.safe_yaml import KeyPath, YamlSource
@@ -25,15 +26,14 @@ from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import CapabilityRing, load_backend_class, load_own
-from wick.config.options_schema import read_hints, suggest_key, validate_options
 from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
 from wick.decisions import Asker
 from wick.errors import ConfigError, WickError
 from wick.hooks import Hook
 from wick.models import check_model, resolve
-from wick.operations import Run
+from wick.operations import Operation, Run
 from wick.protocols import Backend, Model
-from wick.stores.registry import MEMORY, create_store, find_scheme
+from wick.stores.registry import MEMORY, check_slashes, create_store, find_scheme
 from wick.tools import HttpTool, Tool
 from wick.workspace.protected import PROTECTED
 
@@ -242,6 +242,7 @@ class _AgentBuilder:
             return options if window is None else {"window": window, **options}
         if key == "sessions":
             store = str(options.get("store", "sessions"))
+            check_slashes(store)
             is_folder = store != MEMORY and not find_scheme(store)
             return {**options, "store": create_store(self._resolve_path(store) if is_folder else store)}
         if key == "builtins":
@@ -387,7 +388,7 @@ class _AgentBuilder:
             if isinstance(hook, type) and issubclass(hook, Capability) and self.backend is not None:
                 shared = {"backend": self.backend} if "backend" in inspect.signature(hook).parameters else {}
             try:
-                hook = hook(**{**shared, **self._validate_hook_options(hook, options or {})})
+                hook = hook(**{**shared, **self._validate_hook_options(name, hook, options, shared)})
             except ConfigError as error:
                 raise ConfigError(f"{name}: {error}") from None
             except TypeError as error:
@@ -398,17 +399,33 @@ class _AgentBuilder:
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
 
-    def _validate_hook_options(self, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    def _validate_hook_options(
+        self, name: str, factory: Callable[..., Any], options: Any, shared: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Return the options of a hook, with models and `module:name` references resolved by the factory's types."""
         try:
             hints = read_hints(factory)
         except (NameError, TypeError, ValueError):  # the signature cannot be read
+            hints = {}
+        if options is None:
+            options = {}
+        if not isinstance(options, Mapping):
+            example = options if type(options) in (int, float) else "…"
+            raise ConfigError(f"options are a map, as in {{{next(iter(hints), 'name')}: {example}}}")
+        if not hints:
             return dict(options)
         resolved = {
             key: self._resolve_argument(value, hints[key][1]) if key in hints else value
             for key, value in options.items()
         }
-        return validate_options(factory, resolved)
+        converted = validate_options(factory, resolved)
+        for key, (parameter, hint) in hints.items():
+            is_missing = parameter.default is Parameter.empty and key not in options and key not in shared
+            # The parameter of a hook that lacks its decorator, which is not an option.
+            is_of_hook = hint is Any or (isinstance(hint, type) and issubclass(hint, Operation))
+            if is_missing and parameter.kind is not Parameter.VAR_POSITIONAL and not is_of_hook:
+                raise ConfigError(f"the option {key!r} is missing; write {{{name}: {{{key}: …}}}}")
+        return converted
 
     def _load_deps_factory(self) -> Callable[[Run[Any]], Any] | None:
         """Return the function of the run that `deps` names."""

@@ -13,6 +13,7 @@ from wick.evals.report import (
     EvalReport,
     EvalVerdict,
     describe_check,
+    format_cost,
     format_spending,
 )
 
@@ -84,7 +85,7 @@ def _render_totals(report: EvalReport) -> str:
             f'<span class="{"fail" if one.failed else "pass"}">{one.passed} of {one.passed + one.failed}</span>',
             f"{one.score:.2f}",
             f"{one.tokens:,}",
-            "—" if one.cost is None else f"${one.cost:.4f}",
+            "—" if one.cost is None else format_cost(one.cost),
         )
         for one in report.variants
     ]

@@ -18,7 +18,6 @@ from typing import Any
 from wick._internal.frozen import thaw
 from wick._internal.safe_yaml import load_yaml
 from wick.capabilities.sessions import LOCAL
-from wick.config.keys import load_own
 from wick.errors import ConfigError
 from wick.evals.recordings import record_call, record_reasoning
 from wick.evals.redaction import TextRedactor
@@ -27,6 +26,7 @@ from wick.evals.transcript import TranscriptCall, collect_calls
 from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import iter_threads, load
+from wick.stores.registry import check_slashes, find_scheme, open_folder_or_address
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 from wick.threads.state import Entry, ThreadState, fold, select_effective
@@ -41,6 +41,7 @@ class ImportFilter:
     threads: Sequence[str] = ()
     since: float = 0.0  # a timestamp
     limit: int = 1_000  # cases, from the latest threads
+    inputs_only: bool = False  # leave out the replies, so that the model is called
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class ImportedCases:
 
 @asynccontextmanager
 async def open_store(place: str) -> AsyncIterator[Store]:
-    """Open the store at a path or a URL of Postgres, and close it at the end."""
+    """Open the store at a path, a URL of Postgres or an address of a plugin, and close it at the end."""
     store = _find_store(place)
     try:
         yield store
@@ -62,9 +63,9 @@ async def open_store(place: str) -> AsyncIterator[Store]:
 
 
 def _find_store(place: str) -> Store:
-    if re.match(r"postgres(ql)?://", place):
-        postgres: Store = load_own("wick.stores.postgres:Postgres")(place)
-        return postgres
+    check_slashes(place)
+    if find_scheme(place):
+        return open_folder_or_address(place)
     path = Path(place) / "threads.db" if Path(place).is_dir() else Path(place)
     if not path.is_file():
         raise ConfigError(f"there is no store of threads at {path}; give its folder, its file or its URL")
@@ -123,6 +124,8 @@ def _import_thread(
             fold(state, entry, log)
         at = run.before
         case = _describe_case(id, thread.id, [*state.messages], run)
+        if wanted.inputs_only:
+            del case["replies"]
         found.cases.append(EvalCase.model_validate(redactor.redact_json(case)))
     return found
 

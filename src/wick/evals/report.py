@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -169,7 +170,7 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
         ],
         steps=transcript.steps,
         tokens=transcript.usage.total_tokens,
-        cost=None if transcript.price is None else round(float(transcript.price), 6),
+        cost=None if transcript.price is None else round(float(transcript.price), 9),
     )
 
 
@@ -203,7 +204,7 @@ def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> Ev
         failed=len(results) - passed,
         score=round(sum(result.score for result in results) / len(results), 4) if results else 0.0,
         tokens=sum(result.tokens for result in results),
-        cost=round(sum(known), 6) if len(known) == len(costs) and costs else None,
+        cost=round(sum(known), 9) if len(known) == len(costs) and costs else None,
     )
 
 
@@ -273,7 +274,12 @@ def describe_check(check: EvalCheck) -> str:
 
 def format_spending(one: EvalCaseResult | EvalVariantSummary) -> list[str]:
     """Return the tokens of a result or of a variant, and its cost in dollars if it is known."""
-    return [f"{one.tokens:,} tokens", *([] if one.cost is None else [f"${one.cost:.4f}"])]
+    return [f"{one.tokens:,} tokens", *([] if one.cost is None else [format_cost(one.cost)])]
+
+
+def format_cost(cost: float) -> str:
+    """Return a cost in dollars: with four decimals, or two significant digits if it is small."""
+    return f"${cost:.4f}" if cost == 0 or cost >= 0.001 else f"${Decimal(f'{cost:.2g}'):f}"
 
 
 def read_report(path: Path) -> EvalReport:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ class SuiteRunner:
         requests, redactor = [] if is_recording else self.suite.requests, self.options.redactor
         replay = Replay(replies, results, requests, live_model=not replies, live_tools=is_recording, redactor=redactor)
         if self.options.offline and not replay.replies:
-            return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}")
+            return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}", Decimal())
         try:
             async with asyncio.timeout(self.suite.timeout):
                 done = await self._perform(case, name, variant, replay)
@@ -159,7 +160,7 @@ class SuiteRunner:
             deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
             stream = agent.stream(input, thread=Thread(), **deps)
         except Exception as error:
-            return EvalTranscript(case.id, input, reason=f"{type(error).__name__}: {error}")
+            return EvalTranscript(case.id, input, reason=f"{type(error).__name__}: {error}", price=Decimal())
         try:
             await stream.finish()
         except Exception as error:
@@ -224,9 +225,9 @@ class SuiteRunner:
         return report
 
 
-def _fail_case(case: EvalCase, check: str, problem: str) -> EvalCaseResult:
-    """Return the result of a case that was not finished or not scored."""
-    done = EvalTranscript(case.id, case.build_input(), reason=problem)
+def _fail_case(case: EvalCase, check: str, problem: str, price: Decimal | None = None) -> EvalCaseResult:
+    """Return the result of a case that was not started, not finished or not scored."""
+    done = EvalTranscript(case.id, case.build_input(), reason=problem, price=price)
     return build_case_result(done, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
 
 

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from wick._internal.factory_options import suggest_key
 from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml, read_text
-from wick.config.options_schema import suggest_key
 from wick.constants import EVAL_SUITE_BYTES
 from wick.errors import ConfigError, MessageError
 from wick.messages import Message, Messages, user
@@ -175,8 +175,8 @@ class Expectations(StrictEvalModel):
     calls: Names = None
     order: Names = None
     not_called: Texts = Field(default_factory=list)
-    arguments: list[ExpectedArguments] = Field(default_factory=list)
-    outputs: list[ExpectedOutput] = Field(default_factory=list)
+    arguments: Annotated[list[ExpectedArguments], BeforeValidator(_as_list)] = Field(default_factory=list)
+    outputs: Annotated[list[ExpectedOutput], BeforeValidator(_as_list)] = Field(default_factory=list)
     blocked: Names = None
     asked: Names = None
     invalid: Names = None

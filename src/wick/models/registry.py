@@ -17,6 +17,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
+from wick._internal.factory_options import validate_options
 from wick._internal.plugins import find_plugin, find_plugins
 from wick.errors import ConfigError
 from wick.models._http import TimeLimits
@@ -85,7 +86,8 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
         return _create_served(provider, model, options)
     if (plugin := find_plugin("wick.models", provider)) is None:
         raise _unknown_model(provider, model)
-    created = _create_client(plugin.name, plugin.load(), model, options)
+    factory = plugin.load()
+    created = _create_client(plugin.name, factory, model, _convert_options(provider, factory, options))
     if not hasattr(created, "stream"):
         raise plugin.build_error("is not a model: it has no method stream")
     return created
@@ -98,7 +100,9 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
         raise _unknown_model(provider, model)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
-    elif provider in _CLIENTS and not options.keys() <= {"base_url", "api_key"}:
+    elif provider not in _CLIENTS:
+        _convert_options(provider, find_plugin("wick.models", provider).load(), options)  # type: ignore[union-attr]
+    elif not options.keys() <= {"base_url", "api_key"}:
         _check_keys(provider, _load_client(provider), options)
 
 
@@ -113,6 +117,19 @@ def _check_keys(provider: str, client: Callable[..., Model], options: Options) -
             close = get_close_matches(str(key), known, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
             raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
+
+
+def _convert_options(provider: str, factory: Callable[..., Model], options: Options) -> Options:
+    """Return the options for the model of a plugin, converted to the types of its parameters."""
+    if not options:
+        return options
+    _check_keys(provider, factory, options)
+    try:
+        return validate_options(factory, options)
+    except ConfigError as error:
+        raise ConfigError(f"the model of {provider}: {error}") from None
+    except (NameError, TypeError, ValueError):  # the signature cannot be read
+        return options
 
 
 _TEXTS = "provider model base_url api_key name version api_version project location region profile".split()

@@ -25,6 +25,7 @@ def create_store(address: str) -> Store:
 
 def open_folder_or_address(address: str | Path) -> Store:
     """Return the store at the address of a database, or in a SQLite file of a folder."""
+    check_slashes(str(address))
     scheme = find_scheme(str(address))
     if scheme in POSTGRES:
         from wick.stores.postgres import Postgres
@@ -41,6 +42,14 @@ def find_scheme(address: str) -> str:
     """Return the scheme of an address, or an empty text."""
     found = _SCHEME.match(address)
     return found[1].lower() if found else ""
+
+
+def check_slashes(address: str) -> None:
+    """Raise a ConfigError for a known scheme with one slash, which would be the path of a folder."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/(?!/)", address)
+    scheme = found[1].lower() if found else ""
+    if scheme and (scheme in POSTGRES or find_plugin("wick.stores", scheme) is not None):
+        raise ConfigError(f"the address {scheme}:/… of a store has one slash after the colon; write {scheme}://…")
 
 
 def find_store_plugin(address: str) -> Plugin:

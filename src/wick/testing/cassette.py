@@ -74,7 +74,7 @@ class _Placeholders:
             value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as messages repair texts
             for text in sorted(self.replace, key=len, reverse=True):
                 value = value.replace(text, self.replace[text])
-            return KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_text(value))
+            return KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_log(value))  # weak secrets too: a file is committed
         if isinstance(value, list):
             return [self.hide(inner, key) for inner in value]
         if isinstance(value, dict):

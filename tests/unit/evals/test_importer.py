@@ -142,6 +142,13 @@ def test_tokens_in_headers_and_urls_are_redacted() -> None:
         TextRedactor(["("])
 
 
+async def test_inputs_only_leaves_out_replies(sessions: Sessions) -> None:
+    await record_threads(sessions)
+    cases = await import_all(sessions, inputs_only=True)
+    assert cases and not any(case.replies for case in cases)
+    assert cases[0].input == "Refund order 7." and cases[0].results and cases[0].expect.calls
+
+
 async def test_filters(sessions: Sessions) -> None:
     await record_threads(sessions)
     clerk = agent.with_options(name="clerk")

@@ -21,6 +21,7 @@ from wick.evals.report import (
     count_verdicts,
     find_known_failures,
     find_regressions,
+    format_cost,
     read_report,
 )
 from wick.evals.runner import EvalOptions, run_suite
@@ -199,3 +200,8 @@ async def test_a_report_is_read_again(tmp_path: Path) -> None:
         read_report(path)
     with pytest.raises(ConfigError, match="there is no file"):
         read_report(tmp_path / "none.json")
+
+
+def test_small_costs_have_significant_digits() -> None:
+    costs = (0.0, 12.3, 0.0012, 0.00042, 0.000_002_5, 1e-9)
+    assert [*map(format_cost, costs)] == ["$0.0000", "$12.3000", "$0.0012", "$0.00042", "$0.0000025", "$0.000000001"]

@@ -295,6 +295,7 @@ async def test_offline_a_case_without_replies_fails_and_no_model_is_called() -> 
     assert failed_checks(report, "bare") == {"recording": f"the case has no recorded replies; {advice}"}
     assert failed_checks(report, "judged") == {"judge": f"the judge has no recorded replies; {advice}"}
     assert failed_checks(report) == {} and not called
+    assert report.cases[0].results["base"].cost == 0.0  # it never ran
     with pytest.raises(ConfigError, match="choose one of --record and --offline"):
         await run_suite(suite, EvalOptions(folder=FOLDER, offline=True, record=True))
 

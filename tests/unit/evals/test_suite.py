@@ -43,9 +43,11 @@ def test_a_jsonl_file_needs_no_line_of_settings(tmp_path: Path) -> None:
 
 
 def test_single_names_and_numbers_need_no_brackets_and_quotes(tmp_path: Path) -> None:
-    expected = "    expect: {calls: lookup, order: lookup, blocked: refund, text: 35}\n"
+    expected = "    expect: {calls: lookup, order: lookup, blocked: refund, text: 35, "
+    expected += "arguments: {tool: lookup, args: {order: 7}}, outputs: {tool: lookup, contains: x}}\n"
     expect = load_suite(write(tmp_path, YAML + expected)).cases[0].expect
     assert (expect.calls, expect.order, expect.blocked) == (["lookup"], ["lookup"], ["refund"])
+    assert [expect.arguments[0].tool, expect.outputs[0].tool] == ["lookup", "lookup"]
     assert expect.text is not None and expect.text.contains == ["35"]
 
 

@@ -539,6 +539,14 @@ async def test_secrets_are_redacted(secret: str, tmp_path: Path) -> None:
     assert TextDelta(" [secret].") in deltas
 
 
+async def test_short_passwords_are_redacted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "tr0ub4do")
+    path, request = tmp_path / "it.yaml", model_request(user("log in with tr0ub4do"))
+    await stream_deltas(record(path, assistant("tr0ub4do works")), request)
+    assert "tr0ub4do" not in path.read_text()
+    assert TextDelta(" works") in await stream_deltas(Cassette(path), request)
+
+
 async def test_texts_that_differ_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "it.yaml"
     call = ToolCall("1", "add", {"path": "/tmp/first/a.txt"})

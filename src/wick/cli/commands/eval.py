@@ -103,6 +103,9 @@ def run(
     if record:
         write_recordings(stored, options.recordings, suite, options.redactor)
         click.echo(f"recorded in {stored}", err=True)
+        if count := sum(bool(case.replies) for case in suite.cases):
+            having = "cases have" if count > 1 else "case has"
+            click.echo(f"{count:,} {having} replies of the suite: the model was not called", err=True)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(report.to_json(), encoding="utf-8")
@@ -173,7 +176,7 @@ DATA_FOLDER = "the data folder"
     is_flag=False,
     flag_value=DATA_FOLDER,
     required=True,
-    help="The folder or file of a store, or a postgresql:// URL; the data folder by default.",
+    help="The folder, file or URL of a store, as postgresql://…; the data folder by default.",
 )
 @click.option("--output", "-o", type=FILE, required=True, help="The new suite file: .yaml or .jsonl.")
 @click.option("--agent", default="", metavar="NAME", help="Import only runs of this agent.")
@@ -192,6 +195,7 @@ DATA_FOLDER = "the data folder"
     help="The maximum number of cases, from the latest threads.",
 )
 @click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
+@click.option("--inputs-only", is_flag=True, help="Leave out the model's replies, to call the model with each variant.")
 def import_cases(
     store: str,
     output: Path,
@@ -201,6 +205,7 @@ def import_cases(
     owner: str,
     limit: int,
     patterns: tuple[str, ...],
+    inputs_only: bool,
 ) -> None:
     """Write a suite whose cases are the runs of stored threads.
 
@@ -211,7 +216,7 @@ def import_cases(
         raise ConfigError(f"{output} is not a suite; its name must end with .yaml or .jsonl")
     if output.exists():
         raise ConfigError(f"{output} already exists; choose another name")
-    wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit)
+    wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit, inputs_only)
     redactor, place = TextRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
 
     async def read_store() -> ImportedCases:
@@ -236,10 +241,11 @@ def print_report(report: EvalReport) -> None:
     """Print a table of cases and variants, the totals, and the reasons of failures."""
     names = [variant.name for variant in report.variants]
     rows = [(case.id, *(_format_cell(case.results.get(name)) for name in names)) for case in report.cases]
-    totals = tuple(
-        ", ".join([f"{one.passed}/{one.passed + one.failed} pass", f"{one.score:.2f}", *format_spending(one)])
-        for one in report.variants
-    )
+    changed = {name for case in report.cases for name, one in case.results.items() if one.verdict == "changed"}
+    totals = list[str]()
+    for one in report.variants:
+        score = [] if one.name in changed else [f"{one.score:.2f}"]  # as in the cells of changed requests
+        totals.append(", ".join([f"{one.passed}/{one.passed + one.failed} pass", *score, *format_spending(one)]))
     print_table(("case", *names), [*rows, ("total", *totals)])
     if any(one.cost is None for one in report.variants):
         click.echo(UNKNOWN_COST)
@@ -262,8 +268,8 @@ def print_report(report: EvalReport) -> None:
         if count:
             click.echo(format_count(count, noun), err=True)
     if counts["changed"]:
-        changed = format_count(counts["changed"], "result")
-        click.echo(f"{changed} with changed requests; if the change is intended, record again: --record", err=True)
+        results = format_count(counts["changed"], "result")
+        click.echo(f"{results} with changed requests; if the change is intended, record again: --record", err=True)
 
 
 def _format_cell(result: EvalCaseResult | None) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from wick._internal.factory_options import suggest_key
 from wick._internal.prompt_text import to_one_line
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.cli.command_group import CommandGroup
@@ -23,7 +24,6 @@ from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status
 from wick.config import Config, load
-from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError, MissingExtra, WickError
 
 SHOWN_CHARS = 120

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from wick._internal.factory_options import suggest_key
 from wick.cli.plugin_template import PLUGIN_KINDS, render_plugin
 from wick.cli.scaffold import render_project
 from wick.cli.terminal.output import JSON, print_json
-from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
+from wick._internal.factory_options import suggest_key
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completion import AGENTS_FILE, complete_agent_specs, list_agent_names
 from wick.cli.host.skipped_hooks import HOME, list_skipped_hooks
 from wick.config import DEFAULT, Config, load
-from wick.config.options_schema import suggest_key
 from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError, WorkspaceError
 from wick.hook_programs.trust import expand_home

@@ -19,13 +19,13 @@ from shutil import rmtree
 from types import ModuleType
 from typing import Any
 
+from wick._internal.factory_options import read_hints
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.config.files import find_named_files, pin_volumes
 from wick.config.keys import BACKENDS, load_backend_class
-from wick.config.options_schema import read_hints
 from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status

@@ -78,13 +78,16 @@ def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
 
 def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     recorded = wick("eval", "run", "suite.yaml", "--record")
-    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.yaml\n"
+    assert recorded.code == 0 and recorded.err == (
+        "recorded in suite.recordings.yaml\n2 cases have replies of the suite: the model was not called\n"
+    )
     assert wick("eval", "run", "suite.yaml").code == 0
     path = wick.folder / "shop.py"
     path.write_text(path.read_text().replace("You are support.", "You are the support."))
     done = wick("eval", "run", "suite.yaml")
     assert done.code == 1 and "small, base: requests: the system prompt changed since the recording; record" in done.err
     assert done.out.count("CHANGED, ") == 2 and "REGRESSED" not in done.out
+    assert "0/2 pass, " in done.out and "pass, 1.00" not in done.out
     assert done.err.endswith("2 results with changed requests; if the change is intended, record again: --record\n")
 
 

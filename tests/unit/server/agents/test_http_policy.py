@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from wick._internal.factory_options import read_hints
 from wick.config import RINGS
-from wick.config.options_schema import read_hints
 from wick.server.agents.http_policy import ADMIN_OPTIONS, OPERATOR_OPTIONS, USER_OPTIONS, check_agent, check_hook
 from wick.server.auth.identity import ROLES, Role, User
 from wick.server.errors import ApiError
