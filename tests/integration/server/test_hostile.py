@@ -150,7 +150,8 @@ async def test_odd_ids_are_nobodys(server: ServerProcess) -> None:
         for method, path in paths():
             status = await asked(ada, method, URL(server.url + path, encoded=True))
             refused = {0, 400, 404, 405, 409, 422}  # and an operator's door, or none to open a socket at
-            refused |= {403} if method == "WS" or "/agents/tools/" in path or path.startswith("/evals/") else set()
+            is_restricted = "/agents/tools/" in path or path.startswith(("/evals/", "/settings/"))
+            refused |= {403} if method == "WS" or is_restricted else set()
             assert status in refused, (method, path, status)
     assert "Traceback" not in server.log, server.log[-4_000:]
 
