@@ -1,6 +1,7 @@
 """A server for the benchmark, in a process of its own: wick's, or a bare one that sends the same bytes.
 
-    python bench/served.py wick FOLDER      POST /agents/ticker/stream, POST /agents/noting/invoke, GET /health
+    python bench/served.py wick FOLDER      POST /agents/ticker/stream, POST /agents/noting/invoke, GET /health,
+                                            POST /agents/writer/stream: "table 500" asks for a table of 500 rows
     python bench/served.py bare             the same paths: Starlette's StreamingResponse, and nothing behind it
 
 It prints its port, and ends when its input does. What is asked says what is sent: `{"messages": [{"role": "user",
@@ -72,10 +73,47 @@ def noting(request: Request) -> Message:
     return assistant(words * (number % 3 + 1), *more)
 
 
+PIECE, PAUSE = 40, 0.01  # letters of a delta, and seconds between two: 4 kB or 1,000 tokens a second
+
+PARAGRAPH = "Paragraph {0} says **something** about `item_{0}`, and [more](https://example.com/{0}) of it. " * 4
+SECTION = (
+    "## Section {0}\n\n" + PARAGRAPH + "\n\n- one of {0}\n- two of {0}\n  - and a part of it\n\n"
+    "| a | b |\n|---|---|\n| {0} | *x* |\n\n```python\ndef function_{0}(value: int) -> str:\n"
+    '    """Return a text."""\n    return f"{{value}} and {0}"\n```\n\n'
+)
+
+
+def document(kind: str, size: int) -> str:
+    """Markdown of a kind: `text` and `code` of so many bytes, or a `table` of so many rows."""
+    if kind == "table":
+        rows = "".join(f"| {n} | name {n} | **{n * 7}** | `value_{n}` | some words of {n} |\n" for n in range(size))
+        return "| id | name | sum | key | note |\n|---|---|---|---|---|\n" + rows
+    parts = (SECTION if kind == "text" else "def function_{0}(value):\n    return '{0}'  # so\n\n\n").format
+    count = size // len(parts(1_000)) + 1
+    body = "".join(parts(number) for number in range(count))
+    return body if kind == "text" else f"```python\n{body}```\n"
+
+
+class Writer:
+    """A model that writes a long document, with the pace of a fast provider."""
+
+    name = "writer"
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        kind, size = request.messages[-1].text.split()
+        text = document(kind, int(size))
+        for at in range(0, len(text), PIECE):
+            await asyncio.sleep(PAUSE)
+            yield TextDelta(text[at : at + PIECE])
+        yield Usage(1, 1)
+        yield Finish()
+
+
 def wick(folder: str) -> Server:
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
     server = Server(port=0, data=folder, token=TOKEN, quotas=quotas, grace=1.0)
     server.register_agent("ticker", Agent(Ticker(), name="ticker"))
+    server.register_agent("writer", Agent(Writer(), name="writer"))
     noter = Agent(FunctionModel(noting), name="noting", tools=[note], hooks=[Limits(steps=None)])
     return server.register_agent("noting", noter)
 

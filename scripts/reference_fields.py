@@ -6,6 +6,24 @@ A key is a name, or `Schema.name` where the name means something else in that sc
 from __future__ import annotations
 
 FIELDS = {
+    "ModelChoices.models": "the models",
+    "NewToken.id": "its id, to revoke it",
+    "NewToken.token": "the token, which is returned once",
+    "NewToken.user": "its user",
+    "ProviderChange.api_key": "the key; empty to keep the stored one",
+    "ProviderList.providers": "the providers that can have a key",
+    "ProviderTest.model": "the model of the request",
+    "ProviderTest.ok": "true if the provider replied",
+    "ProviderTest.seconds": "the duration of the request",
+    "ProviderTrial.api_key": "the key to test; empty for the stored one",
+    "RunRequest.model": "the model that answers in place of the agent's own, from `GET /models`",
+    "TokenInfo.created": "when it was created, in seconds since 1970",
+    "TokenInfo.role": "the role of its requests",
+    "UserInfo.id": "the id that owns the user's data; empty before the first sign-in",
+    "UserInfo.name": "the login",
+    "UserInfo.tokens": "its tokens",
+    "UserList.users": "the users",
+    "examples": "prompts to start with, which the web interface offers",
     "FileDiff.diff": "the changed lines as a unified diff; empty for folders",
     "entry": "the logged entry of the restoration; the entry before it undoes the undo",
     "UndoReport.left": "paths that were left as they are, with the reason",
@@ -320,6 +338,8 @@ FIELDS = {
     "EvalVariantSummary.tokens": "input and output tokens",
 }
 PARAMETERS = {
+    "provider": "the name of a provider, such as `openai`",
+    "token": "the id of an issued token",
     "Idempotency-Key": "repeated requests with the same key are answered by the same run",
     "agent": "only this agent",
     "asking": "only threads with, or without, a pending question",

@@ -207,7 +207,9 @@ def parameter_rows(operation: Mapping[str, Any]) -> list[tuple[str, str, str, st
 def property_rows(name: str, schema: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """Return the fields of a schema, each with its type, default value and description."""
     needed, rows = schema.get("required", ()), []
-    keys = build_agent_schema(RINGS, list_agent_keys(RINGS))["properties"] if name == "NewAgent" else {}
+    keys = (
+        build_agent_schema(RINGS, list_agent_keys(RINGS))["properties"] if name in ("NewAgent", "AgentChange") else {}
+    )
     for field, one in schema.get("properties", {}).items():
         default = "required" if field in needed and "default" not in one else _default(one)
         described = one.get("description", "").replace("\n", " ") or keys.get(field, {}).get("description", "")

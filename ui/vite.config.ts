@@ -4,7 +4,18 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
 const server = process.env.WICK_URL ?? "http://127.0.0.1:8000";
-const routes = ["/agents", "/auth", "/threads", "/runs", "/approvals", "/usage", "/health", "/replay"];
+const routes = [
+  "/agents",
+  "/auth",
+  "/threads",
+  "/runs",
+  "/approvals",
+  "/usage",
+  "/health",
+  "/replay",
+  "/models",
+  "/settings",
+];
 
 const css = { include: /\.module\.css$/, modules: { classNameStrategy: "scoped" as const } }; // the names of the built page
 const common = {

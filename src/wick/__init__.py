@@ -32,4 +32,5 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
-    __getattr__ = suggest_names(__name__, __all__, PACKAGE_NAMES, ("capabilities", "models", "stores", "backends"))
+    _SEARCHED = ("capabilities", "models", "stores", "backends", "errors", "events", "messages", "protocols", "testing")
+    __getattr__ = suggest_names(__name__, __all__, PACKAGE_NAMES, _SEARCHED)

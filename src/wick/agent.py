@@ -38,9 +38,9 @@ from wick.errors import ConfigError, MessageError, ModelError, Paused
 from wick.events import Emit, Event
 from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
-from wick.message_dicts import read_message_dicts
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
+from wick.models.message_dicts import read_message_dicts
 from wick.onion import compose
 from wick.operations import DepsType, Output, Result, Run, ToolUse
 from wick.protocols import Model, check_settings, refused_part
@@ -521,6 +521,7 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
         if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
             raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
         tools.append(item if isinstance(item, Tool) else tool(item))
+        tools[-1].check_bound()
     tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid

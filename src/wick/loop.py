@@ -140,7 +140,7 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
         result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
-    record_tool_end(use, attempt, result, outcome)
+    await record_tool_end(use, attempt, result, outcome)
     answer = use.result_rules.coerce(result)
     if use.state.stream.holds:
         use.state.stream.reply = use.result_rules.snapshot(answer).copy

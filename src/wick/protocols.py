@@ -394,6 +394,22 @@ class ServerInfo:
     started: float
     age: float  # seconds since its last heartbeat
     alive: bool  # its last heartbeat is recent
+    place: str = ""  # the folder of its workspaces; servers with the same place share them
+    address: str = ""  # where other servers reach it
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceHome:
+    """The record of a workspace in a cluster: the place that has its files, and the server there."""
+
+    place: str  # a folder of workspaces; servers with the same place share them
+    snapshot: str = ""  # the last snapshot that was recorded; empty without one
+    changed: bool = False  # files may have been changed
+    in_use: bool = False  # a live server there takes runs, or still performs one in this workspace
+    host: str = ""  # machine of the server there that was seen last
+    address: str = ""  # where other servers reach it
+    alive: bool = False  # its last heartbeat is recent
+    draining: bool = False  # it takes no runs
 
 
 @runtime_checkable

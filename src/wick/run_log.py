@@ -29,7 +29,7 @@ from wick.resume import (
     resume_data,
     shelve_input,
 )
-from wick.run_state import CutReply, unheard_messages
+from wick.run_state import CutReply, EffectObserver, unheard_messages
 from wick.threads import Thread
 from wick.threads.state import AttemptStatus
 
@@ -162,14 +162,28 @@ async def record_intent(use: ToolUse) -> str:
     """Save the intent to run a tool, so that a crash never runs it twice unnoticed; or return why it must not run."""
     if refusal := await find_refusal(use):
         return refusal
+    observers = effect_observers(use.run)
+    for observer in observers:
+        if refusal := await observer.before_effect(use):
+            return refusal
+    if observers and (refusal := await find_refusal(use)):  # the run may be over by now
+        return refusal
     thread, number = use.run.thread, use.attempt + 1
     thread.append("intent", {"call": use.call.id, "attempt": number, "key": use.key, **use.sealed_to_json()})
     await thread.saved()
     return ""
 
 
-def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: AttemptStatus) -> None:
+def effect_observers(run: Run) -> list[EffectObserver]:
+    """Return the observers of a run's tools: those of the run, and those of the runs above it."""
+    above = () if run.parent is None else effect_observers(run.parent)
+    return [*dict.fromkeys((*above, *run.progress.extensions.observers))]
+
+
+async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: AttemptStatus) -> None:
     """Log that a tool has ended, with a hash of its output. The output is logged after all hooks have run."""
+    for observer in effect_observers(use.run):
+        await observer.after_effect(use)
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
         logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)

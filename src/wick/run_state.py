@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wick.constants import CRASHES_KEPT
 from wick.decisions import Block, Stop
@@ -27,6 +27,7 @@ from wick.threads import Thread
 
 if TYPE_CHECKING:
     from wick.hooks import Hook
+    from wick.operations import ToolUse
 
 InboxScreen = Callable[[Message], Awaitable[Block | None]]
 RefuseMessage = Callable[[Message, str, str], None]  # the message, the name of the screen, the reason
@@ -152,11 +153,22 @@ class CutReply:
     usage: Usage
 
 
+class EffectObserver(Protocol):
+    """An object that is called around each tool that really runs: after its approval, within its turn."""
+
+    async def before_effect(self, use: ToolUse) -> str:
+        """Prepare for a tool, before its intent is logged; return why it must not run, or an empty text."""
+
+    async def after_effect(self, use: ToolUse) -> None:
+        """Observe a tool that has ended, before its end is logged."""
+
+
 @dataclass(eq=False, slots=True)
 class Extensions:
     """Objects that hooks, capabilities and tools leave with a run. Each list is only appended to."""
 
     guards: list[Hook] = field(default_factory=list)  # added while it runs; `Run.add_guard`
+    observers: list[EffectObserver] = field(default_factory=list)  # around each tool, also of children; `snapshots`
     delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user; `hook_programs`
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary; `hook_programs`
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # custom events; `Run.record`

@@ -145,7 +145,18 @@ class Tool(Generic[P, R]):
 
         Validators only check the arguments here. Their changes are discarded.
         """
-        return self.arguments.validate(self.name, self._apply_renames(args))
+        try:
+            return self.arguments.validate(self.name, self._apply_renames(args))
+        except InvalidArgs:
+            self.check_bound()
+            raise
+
+    def check_bound(self) -> None:
+        """Raise a ConfigError if this tool is a method that was taken from its class instead of from an object."""
+        if inspect.isfunction(self.fn) and next(iter(inspect.signature(self.fn).parameters), "") == "self":
+            owner, _, method = self.fn.__qualname__.rpartition(".")
+            kind = owner.rpartition(".")[2]
+            raise ConfigError(f"the tool {self.name} is a method; take it from an object, as in {kind}(…).{method}")
 
     def bind(self, args: Mapping[str, Any], checked: bytes = b"") -> BoundArguments:
         """Run the validators on the arguments, once, and return the values with their JSON form.

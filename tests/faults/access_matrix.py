@@ -36,6 +36,8 @@ WHOSE: Mapping[str, str] = {
     "/agents/tools/{name}": "tool",
     "/approvals/{id}": "approval",
     "/runs/{id}": "run",
+    "/settings/providers/{provider}": "setting",
+    "/settings/tokens/{token}": "setting",
     "/threads/{id}": "thread",
     "/threads/{id}/calls/{call_id}": "call",
     "/v1/models/{id}": "agent",
@@ -43,6 +45,15 @@ WHOSE: Mapping[str, str] = {
 SAY = {"messages": [{"role": "user", "content": "x"}]}
 # Bodies with which each route would change private data, if it were allowed.
 BODIES: Mapping[tuple[str, str], Any] = {
+    ("PUT", "/agents/{id}"): {
+        "model": "demo",
+        "backend": {"type": "local"},
+        "recorder": True,
+        "skills": True,
+        "snapshots": True,
+    },
+    ("PUT", "/settings/providers/{provider}"): {"api_key": "sk-0123456789abcdef"},
+    ("POST", "/settings/providers/{provider}/test"): {"api_key": "sk-0123456789abcdef"},
     ("POST", "/agents/{id}/invoke"): SAY,
     ("POST", "/agents/{id}/stream"): SAY,
     ("PATCH", "/agents/{id}/backend"): {"mode": "local"},
@@ -81,6 +92,7 @@ class Row:
         body = BODIES.get((self.method, self.path))
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = [*headers, *([JSON] if isinstance(body, dict) else [])]
+        given += [("If-Match", "1")] if (self.method, self.path) == ("PUT", "/agents/{id}") else []
         return request(self.method, path + (f"?{query}" if query else ""), *given, body=data)
 
     def _query(self) -> str:

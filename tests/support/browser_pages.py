@@ -128,6 +128,8 @@ def echoing(request):
 server = Server(settings=os.environ["WICK_SETTINGS"])
 server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
 server.register_agent("careful", {**EMBEDDED["default"], "model": "demo", "permissions": {"mode": "default"}})
+undo = {"backend": {"type": "local", "network": True}, "snapshots": True, "permissions": {"mode": "bypassPermissions"}}
+server.register_agent("undo", {**EMBEDDED["default"], "model": "demo", **undo})
 server.register_agent("thinking", Agent(Thinking(), name="thinking"))
 server.register_agent("caller", caller)
 server.register_agent("slow", Agent(Slow(), name="slow"))
@@ -161,12 +163,14 @@ def open_page(
     agent: str = "",
     refused: int | tuple[int, ...] = 401,
     cut: bool = False,
+    hostile: bool = False,
     **options: Any,
 ) -> Iterator[Page]:
     """Open a page of a signed-in user. It sends requests only to its own server and has no errors.
 
     `refused` is the status of requests that are meant to fail, beside those of who is not signed in yet, and `cut` says
-    that connections are meant to break: a browser complains about both.
+    that connections are meant to break: a browser complains about both. `hostile` ignores errors: a page on the
+    canvas attempts forbidden actions there.
     """
     options = {"viewport": {"width": 1280, "height": 800}, **options}
     context = browser.new_context(base_url=server.url, **options)
@@ -175,10 +179,11 @@ def open_page(
     page = context.new_page()
     wrong: list[str] = []
     asked: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)) if FRAME not in (error.stack or "") else None)
-    page.on(
-        "console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None
-    )
+    if not hostile:
+        page.on("pageerror", lambda error: wrong.append(str(error)) if FRAME not in (error.stack or "") else None)
+        page.on(
+            "console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None
+        )
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
     try:

@@ -11,12 +11,14 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +149,24 @@ def _run_as(user: str) -> dict[str, object]:
 
 def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGQUIT)
+
+
+@pytest.fixture
+def schema() -> str:
+    """A new schema of the shared server."""
+    return shared_server().schema()
+
+
+def open_store() -> Any:
+    """Return a fixture: a store in the schema of the test. It may join a cluster."""
+
+    @pytest.fixture
+    async def store(schema: str) -> AsyncIterator[Any]:
+        from wick.stores.postgres import Postgres  # needs the extra postgres
+
+        made = Postgres(shared_server().conninfo, schema=schema)
+        yield made
+        await made.leave()
+        await made.close()
+
+    return store

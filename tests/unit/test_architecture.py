@@ -27,6 +27,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Imports run downward only. Names that share a line do not know each other.
 # `wick` itself, which only re-exports public names, is above them all, and the launcher of the command above it.
 LAYERS: list[tuple[str, ...]] = [
+    ("__main__",),  # starts the launcher
     ("cli",),
     ("server", "client"),
     ("api",),
@@ -52,7 +53,6 @@ LAYERS: list[tuple[str, ...]] = [
     ("protocols",),
     ("threads",),
     ("tools",),
-    ("message_dicts",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere
     ("constants",),
@@ -93,7 +93,7 @@ INDEPENDENT = {"capabilities"}
 LAZY = {
     "wick_launcher": {"wick"},  # all of it, once sys.path is correct
     "wick.cli": {"wick"},  # the commands, which need the extra
-    "wick.cli.checks.doctor": {"wick"},  # optional packages are probed by import
+    "wick.cli.checks.doctor": {"psycopg", "wick"},  # optional packages are probed by import
     "wick.cli.completion": {"wick"},  # only completion
     "wick.cli.commands.mcp": {"wick"},  # needs the extra `mcp`
     "wick.cli.terminal.output": {"rich"},
@@ -103,6 +103,7 @@ LAZY = {
     "wick.cli.commands.skills": {"wick"},
     "wick.cli.commands.serve": {"wick"},  # the server, which needs another
     "wick.server.server": {"uvloop"},
+    "wick.stores.s3": {"aiohttp", "yarl"},
     "wick.server.agents.builder": {"aiohttp"},  # before a run needs it: to load it takes a while
     "wick.server.agents.workspaces": {"wick"},  # containers, where there are any
     "wick.server.routes.slides": {"wick"},  # creates them
@@ -121,6 +122,7 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
+    "wick.config.yaml_text": {"yaml"},
     "wick.evals.importer": {"yaml"},
     "wick.testing.cassette_format": {"yaml"},
     "wick.stores.registry": {"wick"},  # a store, when its address is opened

@@ -417,6 +417,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 run.record("ruled", unit=self.unit)
     """
     code += """
+        @before(Run)
+        def plain(run: Run) -> None:
+            pass
+
         def limit(most: int, words: frozenset[str] = frozenset(), model: Model | None = None) -> Ruled:
             return Ruled(f"{most + 1} {sorted(words)} {model and model.name}")
     """
@@ -492,6 +496,8 @@ def test_options_of_a_hook_are_converted_to_the_types_of_its_factory(
      "did you mean 'most'?"),
     ("hooks: ['rulers_of_test:limit']", "hooks: rulers_of_test:limit cannot be made: limit() missing 1 required "
      "positional argument: 'most'; is it a hook, decorated with @guard or so?"),
+    ("hooks: [{'rulers_of_test:plain': {most: 1}}]", "hooks: rulers_of_test:plain is a hook that takes no options; "
+     "remove them, or name a function or class that takes them and returns the hook"),
     ("hooks: [{a: 1, b: 2}]",
      "hooks: a hook with options is a map of one name, as in `- mine:Redactor: {words: [secret]}`"),
 ])  # fmt: skip

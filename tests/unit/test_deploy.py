@@ -59,12 +59,27 @@ def test_the_proxy_checks_readiness_and_notices_a_draining_server() -> None:
     assert settings.drain_delay > int(checks[1]) * int(checks[2])
 
 
-if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+HAS_PLUGIN = (
+    shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode
+)
+COMPOSE = ["docker", "compose"] if HAS_PLUGIN else ["docker-compose"]
 
-    def test_docker_accepts_the_compose_file() -> None:
+if shutil.which(COMPOSE[0]):
+
+    @pytest.mark.parametrize("path", [DEPLOY / "compose.yaml", DEPLOY.parent / "compose.yaml"])
+    def test_docker_accepts_the_compose_files(path: Path) -> None:
         environment = {**os.environ, "WICK_TOKEN": "x" * 32, "POSTGRES_PASSWORD": "y"}
-        command = ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "--quiet"]
-        assert subprocess.run(command, env=environment, check=False, timeout=60).returncode == 0
+        command = [*COMPOSE, "-f", str(path), "config", "--quiet"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
+if shutil.which("haproxy"):
+
+    def test_haproxy_accepts_its_configuration() -> None:
+        command = ["haproxy", "-c", "-f", str(DEPLOY / "haproxy.cfg")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
 
 
 # -- Helm -----------------------------------------------------------------------------------------------------------

@@ -271,3 +271,21 @@ def test_a_tool_that_describes_nothing_is_logged(caplog: pytest.LogCaptureFixtur
         "the parameter sides of the tool roll has no type: annotate it, as in `sides: str`, so that the model knows "
         "which values it takes",
     ]
+
+
+FOUND = {
+    "Sqlite": "`from wick.stores import Sqlite`",
+    "Local": "`from wick.models import Local` or `from wick.backends import Local`",
+    "ConfigError": "`from wick.errors import ConfigError`",  # protocols import it, too
+    "Done": "`from wick.events import Done`",
+    "Delta": "`from wick.protocols import Delta`",
+    "ImagePart": "`from wick.messages import ImagePart`",
+    "Cassette": "`from wick.testing import Cassette`",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_name_of_another_module_is_answered_with_its_import(name: str) -> None:
+    with pytest.raises(ImportError) as refused:
+        getattr(wick, name)
+    assert str(refused.value) == f"there is no {name} in wick; write {FOUND[name]}"

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from wick import constants, tools
+from wick import Agent, constants, tools
 from wick._internal import tasks
 from wick._internal.frozen import canonical_json, freeze
 from wick._internal.tool_schema import inspect_arguments
@@ -824,3 +824,19 @@ def test_an_unknown_name_may_be_long() -> None:
 
 def test_arguments_are_shared_with_the_function() -> None:
     assert edit_file.arguments is inspect_arguments(edit_file.fn)
+
+
+class Shop:
+    @tool
+    def lookup(self, order: int) -> str:
+        """Look up an order."""
+        return f"order {order}"
+
+
+def test_a_tool_of_a_class_names_the_object_that_it_needs() -> None:
+    for use in (lambda: Shop.lookup.validate({"order": 1}), lambda: Agent("demo", tools=[Shop.lookup])):
+        with pytest.raises(ConfigError, match=r"the tool lookup is a method; .* as in Shop\(…\).lookup"):
+            use()
+    with pytest.raises(InvalidArgs, match="order is missing"):
+        Shop().lookup.validate({})
+    assert Agent("demo", tools=[Shop().lookup]).tools[0].validate({"order": "1"}) == {"order": 1}

@@ -24,6 +24,7 @@ const PANELS: Record<Panel, PanelView> = {
   replay: { title: "Replay", View: lazy(() => import("./panels/Replay")) },
   evals: { title: "Evals", View: lazy(() => import("./panels/Evals")) },
   cluster: { title: "Cluster", View: lazy(() => import("./panels/Cluster")) },
+  settings: { title: "Settings", View: lazy(() => import("./settings/Settings")) },
 };
 const NAMES = Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title }));
 const WITHOUT_ADMIN = NAMES.filter((one) => one.id !== "cluster");

@@ -67,13 +67,16 @@ AGENT_OPTIONS = _spread_names(
         "these are hooks: @before(Run), in hooks=[…]": "pre_hooks",
         "these are hooks: @after(Run), in hooks=[…]": "post_hooks",
         "these are hooks: @wrap(ToolUse), in hooks=[…]": "tool_hooks",
-        _GUARDS: "guardrails input_guardrails output_guardrails",
+        _GUARDS: "guards guard guardrails input_guardrails output_guardrails",
         _SUBAGENTS: "handoffs sub_agents subagents members team",
         f"notes that last are hooks=[Memory(…)], from wick.capabilities; {_THREADS}": "memory",
-        _THREADS: "storage store db session session_manager session_id checkpointer message_history messages",
-        _APPROVAL: "interrupt_before interrupt_on human_in_the_loop approver",
+        _THREADS: "storage store db session sessions session_manager session_id checkpointer message_history messages",
+        _APPROVAL: "approve approvals interrupt_before interrupt_on human_in_the_loop approver",
         _LIMITS: "usage_limits max_turns max_iterations max_steps recursion_limit tool_call_limit",
-        _RETRIES: "retries output_retries tool_retries",
+        _RETRIES: "retries tool_retries",
+        "retries of a typed answer are output_type=StructuredOutput(T, retries=…), from wick.capabilities": (
+            "output_retries"
+        ),
         "the type of the deps is deps_type=…, and the deps are an argument of the run: run(…, deps=…)": (
             "context_schema"
         ),
@@ -128,11 +131,11 @@ AGENT_ATTRIBUTES = _spread_names(
         "the system prompt is agent.system; for one that depends on the run, set run.system in a @before(Run) hook": (
             "system_prompt instructions"
         ),
-        "validate in the pydantic model of output_type; or return Continue(…) from an @after(Step) hook": (
+        "validate in the pydantic model of output_type; or with output_type=StructuredOutput(T, validator=f)": (
             "output_validator result_validator"
         ),
         "create the agent with output_type=…": "with_structured_output structured_output",
-        "create the agent with another model; Scripted and FunctionModel are for tests": "override",
+        "agent.with_options(model=…) returns a copy; Scripted and FunctionModel are for tests": "override",
         "agent.with_tools(…) and agent.with_hooks(…) return copies": "clone",
         _SUBAGENTS: "as_tool",
         "an agent is ready to run; there is nothing to compile": "compile",
@@ -210,7 +213,9 @@ PACKAGE_NAMES = _spread_names(
         "decorate a check with @guard(Run), from wick": "input_guardrail",
         "decorate a check with @after(Run), from wick": "output_guardrail",
         "a guard returns Block(…), Ask(…), Stop(…) or None": "GuardrailFunctionOutput",
-        "a guard that returns Ask(…) asks the user": "interrupt",
+        "a guard that returns Ask(…) asks the user": (
+            "interrupt ApprovalRequired CallDeferred DeferredToolRequests DeferredToolResults"
+        ),
         "a hook returns Block(…), Ask(…), Stop(…), Continue(…) or None": "Command",
         'conversations are stored by Sessions("./sessions"), from wick.capabilities': "SQLiteSession Session",
         "models for tests are Scripted and FunctionModel, from wick": "TestModel",
@@ -218,7 +223,15 @@ PACKAGE_NAMES = _spread_names(
         "a message of the model is assistant(…), from wick": "AIMessage AssistantMessage",
         "a message of the system is system(…), from wick": "SystemMessage",
         "a message of a tool is tool_message(…), from wick": "ToolMessage",
-        "images and files are ImagePart and FilePart, from wick.messages": "BinaryContent",
+        "messages are Message objects; user(…), assistant(…) and tool_message(…) create them, from wick": (
+            "ModelMessage ModelRequest ModelResponse BaseMessage"
+        ),
+        "images, recordings and files are ImagePart, AudioPart and FilePart, from wick.messages": (
+            "BinaryContent ImageUrl AudioUrl DocumentUrl"
+        ),
+        "a tool returns a text, JSON data, or a ToolResult, from wick": "ToolReturn",
+        "the type of the answer is Agent(model, output_type=…)": "NativeOutput ToolOutput PromptedOutput ToolStrategy",
+        "a run returns a Result, from wick": "AgentRunResult RunResult StreamedRunResult",
         _SETTING: "ModelSettings",
     }
 )

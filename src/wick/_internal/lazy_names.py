@@ -30,10 +30,14 @@ def suggest_names(
     """Return the `__getattr__` of a package that has all of its names: it suggests an import for other names."""
 
     def refuse_name(name: str) -> NoReturn:
+        found = list[str]()
         for subpackage in subpackages if name[:1].isupper() and name not in words else ():
-            if name in import_module(f"{package}.{subpackage}").__all__:
-                hint = f"write `from {package}.{subpackage} import {name}`"
-                raise ImportError(f"there is no {name} in {package}; {hint}", name=package)
+            module = import_module(f"{package}.{subpackage}")
+            own = getattr(vars(module).get(name), "__module__", "")  # of a union of types, it is `types`
+            if name in getattr(module, "__all__", ()) or own in (module.__name__, "types"):
+                found.append(f"`from {package}.{subpackage} import {name}`")
+        if found:
+            raise ImportError(f"there is no {name} in {package}; write {' or '.join(found)}", name=package)
         _refuse_name(package, name, names, words)
 
     return refuse_name

@@ -60,10 +60,18 @@ class ErrorDetail(ResponseModel):
     message: str
 
 
+class RequestError(ErrorDetail):
+    """Why a request was refused."""
+
+    fields: dict[str, str] = Field(
+        default_factory=dict, description="messages by the path of a field of the request, such as `permissions.mode`"
+    )
+
+
 class ErrorBody(ResponseModel):
     """The body of every error response."""
 
-    error: ErrorDetail
+    error: RequestError
 
 
 # -- messages and threads ---------------------------------------------------------------------------------------------
@@ -476,6 +484,52 @@ class AgentList(ResponseModel):
     agents: list[AgentInfo]
 
 
+class ModelChoice(ResponseModel):
+    """A model that a run may use in place of the agent's own."""
+
+    name: str
+    source: Annotated[Literal["key", "environment", "config"], Open] = Field(
+        description="why it is allowed: a stored `key`, a key in the `environment`, or the setting `models` (`config`)"
+    )
+
+
+class ModelChoices(ResponseModel):
+    """The models that a run may use."""
+
+    models: list[ModelChoice]
+
+
+class ProviderInfo(ResponseModel):
+    """A provider of models. Its key is never returned."""
+
+    provider: str
+    source: Annotated[Literal["stored", "environment", "none"], Open] = Field(
+        description="where its key is: `stored` in the settings, in the `environment`, or `none`"
+    )
+    problem: str = Field(description="why a stored key cannot be used, or empty")
+    base_url: str = Field(description="an address in place of the provider's own")
+    models: list[str] = Field(description="the models that users may choose")
+    example: str = Field(description="a model of the provider")
+    by: str = Field(description="the admin who stored the key")
+    at: float | None = Field(description="when the key was stored, in seconds since 1970")
+
+
+class ProviderList(ResponseModel):
+    """The providers, and why keys cannot be stored, if so."""
+
+    providers: list[ProviderInfo]
+    problem: str = Field(description="why no key can be stored on this server, or empty")
+
+
+class ProviderTest(ResponseModel):
+    """The outcome of a small request to a provider."""
+
+    ok: bool
+    model: str
+    message: str = Field(description="the beginning of the reply, or why the request failed")
+    seconds: float
+
+
 class ToolInfo(ResponseModel):
     """A tool of an agent, as the model sees it."""
 
@@ -521,9 +575,64 @@ class AgentDetail(AgentInfo):
 
     system_prompt: str
     context_window: int | None
+    answering_model: str = Field(description="the name of the model that answers: with `auto`, the chosen one")
+    is_demo: bool = Field(description="whether the offline demo model answers, as there is no key of a provider")
+    examples: list[str] = Field(description="prompts to start with, from its config")
     tools: list[ToolInfo]
     missing_tools: list[str] = Field(description="tools that its config names and that are not registered")
     backend: BackendInfo | None
+
+
+class AgentOptionsInfo(ResponseModel):
+    """The options of an agent as in agents.yaml. Secrets are hidden as `•••`."""
+
+    agent_id: str
+    revision: int = Field(description="for `If-Match`; 0 if the agent was not created over HTTP")
+    shared: bool = Field(description="whether all users have it")
+    refused: str = Field(description="why you cannot change it, or empty")
+    options: JsonObject = Field(description="the keys of agents.yaml; a hidden value that is sent back is kept")
+    yaml: str = Field(description="the same as a file; secrets are variables in it")
+    enforced: list[str] = Field(description="the keys that the server enforces, whatever the options say")
+
+
+class AgentForm(ResponseModel):
+    """The options of an agent that you may set, as a JSON Schema for forms."""
+
+    form: JsonObject = Field(description="a JSON Schema; `x-role` is the role that may set a key")
+    tools: list[str] = Field(description="the tools that `tools` may name")
+
+
+class TokenInfo(ResponseModel):
+    """A token of a user. The token itself is returned once, when it is created."""
+
+    id: str = Field(description="empty for a token in server.yaml, which is removed there")
+    role: Annotated[UserRole, Open]
+    note: str = Field(description="what it is for")
+    by: str = Field(description="the admin who created it")
+    created: float | None
+
+
+class UserInfo(ResponseModel):
+    """A user who has signed in, or has a token."""
+
+    id: str
+    name: str
+    provider: str = Field(description="`token`, `jwt` or `gateway`")
+    tokens: list[TokenInfo]
+
+
+class UserList(ResponseModel):
+    """The users of the server."""
+
+    users: list[UserInfo]
+
+
+class NewToken(ResponseModel):
+    """A new token. It is not stored, and cannot be shown again."""
+
+    id: str
+    token: str
+    user: UserInfo
 
 
 class HookRing(ResponseModel):

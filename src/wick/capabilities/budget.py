@@ -95,6 +95,12 @@ class Budget(Capability):
         self._ledger = _Ledger(self.tokens, self.dollars)
         self._shared: _SharedAccount | None = None
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("tokens", "dollars") and "_ledger" in self.__dict__:
+            fresh = f"agent.without_hooks({self.name!r}).with_hooks(Budget({name}={value!r}))"
+            raise ConfigError(f"the limits of a Budget do not change; create another one and an agent with it: {fresh}")
+        super().__setattr__(name, value)
+
     def share(self, counters: Counters, key: str) -> None:
         """Share the limits with all processes that use this key of the counters. A server does this for its agents."""
         if self._shared is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -26,12 +26,15 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.paths import data_folder
 from wick._internal.worker_threads import run_in_thread
+from wick.approvals import ask_user, new_question_id
 from wick.capability import Capability
-from wick.decisions import Ask, Block
+from wick.decisions import Block, Question
 from wick.errors import BackendError, ConfigError
 from wick.hooks import after, before
 from wick.operations import Run, ToolUse
 from wick.protocols import Backend
+from wick.stores.s3 import SCHEME, UNAVAILABLE, BucketAddress, S3Bucket
+from wick.stores.snapshot_bucket import BucketStorage
 from wick.threads import Thread
 from wick.threads.state import Entry
 from wick.tools import Tool
@@ -45,6 +48,9 @@ T = TypeVar("T")
 
 TAKEN, FAILED, RESTORED = "snapshot", "snapshot_failed", "files_restored"  # names of events
 MOVED = "workspace_restored"  # the event of a missing workspace that was restored
+AFRESH = "workspace_started_afresh"  # the event of a run that continues in an empty folder, as its user has chosen
+START_AFRESH = "start afresh"  # the answer of that user
+ATTEMPTS = 20  # to find the files, in one process
 HISTORIES = 64  # open histories of workspaces in one process
 LISTED = 20  # paths in an event
 
@@ -72,6 +78,9 @@ class Snapshots(Capability):
     There is one before the first such tool of each step, and within a step one every `seconds`. `exclude` has patterns
     in the syntax of .gitignore, in addition to the default ones; `!name` includes a default one. Excluded files are
     neither stored nor restored. With `required`, a tool is blocked if no snapshot can be taken.
+
+    `folder` stores the snapshots. It can be a bucket, as in `s3://bucket/prefix?endpoint=https://…`; then `cache` is
+    the folder of this machine for copies of its objects.
     """
 
     def __init__(
@@ -79,6 +88,7 @@ class Snapshots(Capability):
         backend: Backend,
         *,
         folder: str | Path = "",
+        cache: str | Path = "",
         seconds: float = constants.SNAPSHOT_SECONDS,
         exclude: Sequence[str] = (),
         required: bool = False,
@@ -91,7 +101,11 @@ class Snapshots(Capability):
             raise ConfigError("Snapshots(seconds=…): give a number of seconds of at least 0")
         self.backend, self.seconds, self.required = backend, seconds, required
         self.exclude = (*DEFAULT_EXCLUDE, *exclude)
-        self._folder = str(folder)
+        self._folder, self._cache = str(folder), str(cache)
+        if self._folder.startswith(SCHEME):
+            self._folder = str(BucketAddress.parse(self._folder))
+        elif self._cache:
+            raise ConfigError("Snapshots(cache=…) is for a folder like 's3://bucket/prefix'; leave it out")
 
     @property
     def history(self) -> SnapshotHistory:
@@ -102,73 +116,102 @@ class Snapshots(Capability):
             raise BackendError(
                 f"the backend {name} has no snapshots, as its files are not in a folder of this machine", "unsupported"
             )
-        folder = self._folder or str(data_folder() / "snapshots" / digest(os.fsencode(os.path.realpath(root)))[:24])
-        return _open_history(folder, root, self.exclude)
+        place = digest(os.fsencode(os.path.realpath(root)))[:24]
+        if self._folder.startswith(SCHEME):
+            cache = self._cache or str(data_folder() / "snapshot-cache" / digest(self._folder.encode())[:16] / place)
+            return _open_history(cache, root, self.exclude, self._folder)
+        return _open_history(self._folder or str(data_folder() / "snapshots" / place), root, self.exclude)
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
     @before(Run)
-    async def restore_missing(self, run: Run) -> Ask | None:
-        """Restore the files of a workspace that is missing; ask the user if that is not possible."""
+    async def restore_missing(self, run: Run) -> Block | None:
+        """Restore the files of a workspace that is missing. Pause with a question if that is not possible."""
+        run.progress.extensions.observers.append(self)
         root = str(getattr(self.backend, "host_folder", ""))
         if run.parent is not None or not root or not await run_in_thread(lambda: _is_empty(root), "snapshots"):
             return None
-        try:
-            restored = await self._call_history(lambda: restore_missing_workspace(self.history, run.thread))
-        except BackendError as error:
-            if error.code != "not_found" and not _find_logged_files(run.thread):
-                return None  # nothing shows that there were files
-            return Ask(f"The files of this workspace are missing: {error}. Continue in an empty folder?")
-        if restored is not None:
-            run.record(MOVED, restored=len(restored.restored), left=dict([*restored.left.items()][:LISTED]))
-        return None
+
+        async def find_problem() -> str:
+            try:
+                report = await self._call_history(lambda: restore_missing_workspace(self.history, run.thread))
+            except BackendError as error:
+                # otherwise nothing shows that there were files
+                is_missing = error.code in ("not_found", UNAVAILABLE) or _find_logged_files(run.thread)
+                return str(error) if is_missing else ""
+            if report is not None:
+                self.record_restore(run, report)
+            return ""
+
+        return await settle_files(run, find_problem, self.start_afresh)
+
+    @staticmethod
+    def record_restore(run: Run, report: RestoreReport) -> None:
+        """Log that the files of a workspace were restored before the run continues."""
+        run.record(MOVED, restored=len(report.restored), left=dict([*report.left.items()][:LISTED]))
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    @before(ToolUse, priority=-inf)
-    async def take_before(self, use: ToolUse) -> Block | None:
-        """Take a snapshot before a tool that can change files."""
-        if use.tool is None or not can_change_files(use.tool):
-            return None
+    async def before_effect(self, use: ToolUse) -> str:
+        """Take a snapshot before a tool that can change files; return why the tool must not run without one."""
+        if self not in use.run.progress.extensions.observers or not can_change_files(use.bound):
+            return ""  # the tool that has started a child run has a snapshot
         state: _RunState = use.run.scratch.setdefault(self, _RunState())
         async with state.lock:  # a parallel tool waits for the snapshot, too
             step = use.run.thread.steps
             if state.step == step and monotonic() - state.at < self.seconds:
-                return None
-            reason = await self._record_snapshot(use.run, state, "before", use.call.id)
+                return ""
+            _, reason = await self.record_snapshot(use.run, "before", use.call.id)
             state.step, state.at = step, monotonic()
         if reason and self.required:
-            return Block(f"no snapshot could be taken, and the agent needs one before each change: {reason}")
-        return None
+            return f"no snapshot could be taken, and the agent needs one before each change: {reason}"
+        return ""
+
+    async def after_effect(self, use: ToolUse) -> None:
+        """Take no snapshot: the next one has the changes."""
 
     @after(Run, on_error="log")
     async def take_last(self, run: Run) -> None:
         """Take a snapshot at the end of a run that used such a tool, store the index, and delete old snapshots."""
-        state: _RunState | None = run.scratch.get(self)
-        if state is None or state.has_failed:
+        if not self.has_current(run):
             return
-        if not await self._record_snapshot(run, state, "end", ""):
+        taken, _ = await self.record_snapshot(run, "end")
+        if taken is not None:
             await self._call_history(lambda: self.history.save_index())
             await self._call_history(lambda: self.history.delete_old_daily())
 
-    async def _record_snapshot(self, run: Run, state: _RunState, when: str, call: str) -> str:
-        """Take a snapshot and log it. If that fails, return the reason, which is logged once in a run."""
-        started = monotonic()
+    async def record_snapshot(self, run: Run, when: str, call: str = "") -> tuple[Snapshot | None, str]:
+        """Take a snapshot, log it and return it. If that fails, return the reason, which is logged once in a run."""
+        started, state = monotonic(), run.scratch.setdefault(self, _RunState())
         try:
             taken = await self.take()
         except BackendError as error:
             if not state.has_failed:
                 run.record(FAILED, reason=str(error), code=error.code)
             state.has_failed = True
-            return str(error)
+            return None, str(error)
         state.has_failed = False
         ms = round((monotonic() - started) * 1000, 1)
         run.record(TAKEN, when=when, **({"call": call} if call else {}), **_describe(taken), ms=ms)
-        return ""
+        return taken, ""
+
+    def has_current(self, run: Run) -> bool:
+        """Return True if a run has taken snapshots, and the last attempt has not failed."""
+        state: _RunState | None = run.scratch.get(self)
+        return state is not None and not state.has_failed
 
     async def take(self) -> Snapshot:
         """Take a snapshot of the workspace now; raise a BackendError if that is not possible."""
         return await self._call_history(lambda: self.history.take())
+
+    async def adopt(self, id: str) -> RestoreReport:
+        """Bring the workspace to a snapshot, whatever its folder has; raise a BackendError if that is not possible."""
+        return await self._call_history(lambda: self.history.adopt(id))
+
+    async def start_afresh(self) -> Snapshot:
+        """Take a snapshot of the folder as it is; create it if it is missing. It does not count as missing any more."""
+        os.makedirs(self.history.root, exist_ok=True)
+        return await self.take()
 
     async def _call_history(self, work: Callable[[], T]) -> T:
         """Run a function in a worker thread; raise a BackendError if the folder of snapshots cannot be used."""
@@ -269,6 +312,35 @@ def can_change_files(tool: Tool) -> bool:
     return bool(tool.kind) or not str(getattr(tool.fn, "__module__", "")).startswith("wick.capabilities.")
 
 
+async def settle_files(
+    run: Run, find_problem: Callable[[], Awaitable[str]], start_afresh: Callable[[], Awaitable[object]]
+) -> Block | None:
+    """Pause a run until the files of its workspace are there. `find_problem` restores them, or returns why it cannot.
+
+    The user allows another attempt, or allows it with the arguments `{"workspace": "start afresh"}`, or denies the run.
+    The log has the question and the answer. A plain approval never leads to an empty folder.
+    """
+    for _ in range(ATTEMPTS):
+        if not (problem := await find_problem()):
+            return None
+        answered = sum(asked.data["hash"] in run.thread.answers for asked in run.thread.entries
+                       if asked.kind == "asked" and "files" in asked.data)  # fmt: skip
+        text = (
+            f"The files of this workspace are missing: {problem}. Try again? To continue in an empty folder instead, "
+            f'allow it with the arguments {{"workspace": "{START_AFRESH}"}}.'
+        )
+        about = {"files": "missing", "args": {"workspace": "try again"}}
+        hash = digest(f"{run.id} files {answered}".encode())  # of each attempt: an earlier answer does not count
+        answer = await ask_user(run, Question(text, new_question_id(), hash, about, run))
+        if isinstance(answer, Block):
+            return answer
+        if answer.args is not None and answer.args.get("workspace") == START_AFRESH:
+            run.record(AFRESH, problem=problem)
+            await start_afresh()
+            return None
+    return Block(f"the files of this workspace are missing: {problem}")
+
+
 def restore_missing_workspace(history: SnapshotHistory, thread: Thread) -> RestoreReport | None:
     """Restore the last snapshot of a workspace whose folder is missing, or new and empty.
 
@@ -298,9 +370,10 @@ def _find_logged_files(thread: Thread) -> str:
 
 
 @lru_cache(maxsize=HISTORIES)
-def _open_history(folder: str, root: str, exclude: tuple[str, ...]) -> SnapshotHistory:
+def _open_history(folder: str, root: str, exclude: tuple[str, ...], bucket: str = "") -> SnapshotHistory:
     """Return the history of a workspace. It is shared in this process, with its index."""
-    return SnapshotHistory(folder, root, exclude=exclude)
+    storage = BucketStorage(folder, S3Bucket(BucketAddress.parse(bucket))) if bucket else None
+    return SnapshotHistory(folder, root, exclude=exclude, storage=storage)
 
 
 def _describe(taken: Snapshot) -> Mapping[str, Any]:

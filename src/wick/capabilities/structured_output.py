@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from inspect import isawaitable
 from typing import Any, Generic, Literal, get_origin, overload
 
 from pydantic import BaseModel
@@ -45,6 +46,9 @@ class StructuredOutput(Capability, Generic[Output]):
     The value is `result.output`; its JSON is stored in `thread.values["outputs"]`. Providers with native support get
     the schema in the request; other models answer by calling a tool. An invalid answer goes back with the error, up to
     `retries` times. `Agent(…, output_type=StructuredOutput(Trip, retries=1))` also gives `result.output` its type.
+
+    `validator` is a function that gets the value, and the deps or the run in parameters of these types. If it raises a
+    ValueError, the answer is invalid.
     """
 
     @overload
@@ -55,6 +59,7 @@ class StructuredOutput(Capability, Generic[Output]):
         retries: int = ...,
         native: bool | None = ...,
         need: Literal["all", "any"] = ...,
+        validator: Callable[..., Any] | None = ...,
     ) -> None: ...
     @overload
     def __init__(
@@ -64,6 +69,7 @@ class StructuredOutput(Capability, Generic[Output]):
         retries: int = ...,
         native: bool | None = ...,
         need: Literal["all", "any"] = ...,
+        validator: Callable[..., Any] | None = ...,
     ) -> None: ...
     def __init__(
         self,
@@ -72,6 +78,7 @@ class StructuredOutput(Capability, Generic[Output]):
         retries: int = OUTPUT_RETRIES,
         native: bool | None = None,
         need: Literal["all", "any"] = "all",
+        validator: Callable[..., Any] | None = None,
     ) -> None:
         if type(retries) is not int or retries < 0:
             raise ConfigError(f"StructuredOutput(retries={retries!r}): give a whole number of at least 0")
@@ -91,7 +98,10 @@ class StructuredOutput(Capability, Generic[Output]):
                 raise ConfigError(f"{name!r} cannot name an answer: take up to 50 letters, digits, - and _")
         if self.several and native:
             raise ConfigError("StructuredOutput(native=True) holds an answer to one schema; leave it out for several")
-        self.retries, self.native, self.need = retries, native, need
+        if validator is not None and not callable(validator):
+            raise ConfigError(f"StructuredOutput(validator={validator!r}): give a function that takes the answer")
+        self.retries, self.native, self.need, self.validator = retries, native, need, validator
+        self._injected, self._deps = ({}, ()) if validator is None else find_injected(validator)
         self.forms = [self._build_form(name, given) for name, given in schemas.items()]
         self.by_tool = {form.tool.name: form for form in self.forms}
 
@@ -101,7 +111,7 @@ class StructuredOutput(Capability, Generic[Output]):
     def _build_form(self, name: str, schema: Schema) -> _AnswerForm:
         async def take(use: ToolUse, **fields: Any) -> str:
             state: _AnswerState = use.run.scratch.setdefault(self, _AnswerState())
-            self._store_answers(use.run, state, {form.name: form.parse(thaw(use.args))})
+            await self._store_answers(use.run, state, {form.name: form.parse(thaw(use.args))})
             missing = [other.tool.name for other in self.forms if other.name not in state.given]
             return ACCEPTED if self._is_complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
 
@@ -111,6 +121,10 @@ class StructuredOutput(Capability, Generic[Output]):
     @before(Run)
     def recall(self, run: Run) -> None:
         """Initialize the state; a resumed run restores the answers it has accepted."""
+        for parameter in self._deps:
+            if parameter.required and not parameter.accepts(run.deps):
+                needed = f"the validator of the output has the parameter {parameter.name}: {parameter.type_name}"
+                raise ConfigError(f"{needed}; pass agent.run(…, deps=…) an object of this type")
         state = run.scratch[self] = _AnswerState()
         if not run.resumed:
             return
@@ -244,19 +258,29 @@ class StructuredOutput(Capability, Generic[Output]):
             raise InvalidArgs(f"it is not JSON ({error})") from None
         if not self.several:
             await self.forms[0].tool.prepare(data)
-            return self._store_answers(run, state, {KEY: self.forms[0].parse(data)})
+            return await self._store_answers(run, state, {KEY: self.forms[0].parse(data)})
         forms = {form.name: form for form in self.forms}
         if unknown := [name[:50] for name in data if name not in forms]:
             raise InvalidArgs(f"there is no answer {unknown[0]!r}; the answers are {', '.join(forms)}")
         for name, value in data.items():
             await forms[name].tool.prepare(_require_object(value))
-        self._store_answers(run, state, {name: forms[name].parse(value) for name, value in data.items()})
+        await self._store_answers(run, state, {name: forms[name].parse(value) for name, value in data.items()})
         if not self._is_complete(state):
             raise InvalidArgs("something is missing")
 
-    def _store_answers(self, run: Run, state: _AnswerState, read: Mapping[str, tuple[Any, Any]]) -> None:
+    async def _store_answers(self, run: Run, state: _AnswerState, read: Mapping[str, tuple[Any, Any]]) -> None:
+        """Store answers that the validator accepts; raise InvalidArgs for others."""
         if not read:
             return
+        if self.validator is not None:
+            given: dict[str, Any] = dict.fromkeys(self._injected, run)
+            given |= {found.name: run.deps for found in self._deps if found.is_injected and found.wants(run.deps)}
+            try:
+                for value, _ in read.values():
+                    if isawaitable(checked := self.validator(value, **given)):
+                        await checked
+            except ValueError as error:
+                raise InvalidArgs(str(error)) from None
         stored = {name: data for name, (_, data) in read.items()}
         run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **stored}
         if not read.keys() <= state.given.keys():  # a repeated answer is no progress

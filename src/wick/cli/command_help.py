@@ -38,7 +38,7 @@ EXAMPLES = {
     "mcp serve": ["wick mcp serve --agent agents.yaml:coder"],
     "mcp test": ["wick mcp test", "wick mcp test github"],
     "mcp tools": ["wick mcp tools", "wick mcp tools github --json"],
-    "new": ["wick new my-agent"],
+    "new": ["wick new my-agent", "wick new --plugin acme-tools --only tools,hooks"],
     "replay": ["wick replay --rule 'deny Bash(git push *)'", "wick replay last --agent agents.yaml"],
     "run": [
         "wick run 'What is in this folder?'",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 _PYPROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -17,25 +20,8 @@ dependencies = ["wick-agent[cli]"]
 [project.optional-dependencies]
 test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15"]
 
-# wick finds these names in every environment where the package is installed. Remove the groups that you do not need.
-[project.entry-points."wick.models"]
-{scheme} = "{module}.models:EchoModel"      # model: {scheme}:echo
-
-[project.entry-points."wick.tools"]
-{module}_reverse = "{module}.tools:reverse"        # tools: [{module}_reverse]
-
-[project.entry-points."wick.hooks"]
-{module}_limit = "{module}.hooks:limit_length"     # hooks: [{module}_limit]
-
-[project.entry-points."wick.backends"]
-{scheme} = "{module}.backends:MemoryBackend"       # backend: {scheme}
-
-[project.entry-points."wick.stores"]
-{scheme} = "{module}.stores:open_store"            # sessions: {{store: "{scheme}:///path/of/a/folder"}}
-
-[project.entry-points."wick.commands"]
-{scheme} = "{module}.commands:command"             # wick {scheme}
-
+# wick finds these names in every environment where the package is installed.
+{entry_points}
 [tool.hatch.build]
 dev-mode-dirs = ["src"]  # `pip install --no-build-isolation -e .` needs no other package
 
@@ -102,19 +88,30 @@ def reverse(text: str) -> str:
 '''
 
 _HOOKS = '''\
-"""A hook: agents.yaml names it as {module}_limit. A hook runs only in agents that name it."""
+"""A hook with an option: agents.yaml names it as {module}_limit. A hook runs only in agents that name it."""
 
 from __future__ import annotations
 
-from wick import Block, ToolUse, guard
+from wick import Block, Hook, ToolUse, guard
+from wick.errors import ConfigError
 
 
-@guard(ToolUse, match="{module}_reverse")
-def limit_length(use: ToolUse) -> Block | None:
-    """Block long texts. A guard sees the final arguments."""
-    if len(use.args["text"]) > 100:
-        return Block("texts of more than 100 characters are not reversed here")
-    return None
+def limit_length(most: int = 100) -> Hook:
+    """Return a guard. wick calls this with the options in agents.yaml: `hooks: [{{{module}_limit: {{most: 50}}}}]`.
+
+    It has checked them against this signature. So check only their ranges.
+    """
+    if most < 1:
+        raise ConfigError(f"most is {{most}}; it must be at least 1")
+
+    @guard(ToolUse)
+    def check_length(use: ToolUse) -> Block | None:
+        """Block long texts. A guard sees the final arguments."""
+        if any(isinstance(value, str) and len(value) > most for value in use.args.values()):
+            return Block(f"texts of more than {{most}} characters are not allowed here")
+        return None
+
+    return check_length
 '''
 
 _BACKENDS = '''\
@@ -218,9 +215,12 @@ _TEST_BACKENDS = '''\
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from {module}.backends import MemoryBackend
+from wick.config import load
 from wick.protocols import Backend
 from wick.testing import BackendCases
 
@@ -231,38 +231,78 @@ class TestMemoryBackend(BackendCases):
     @pytest.fixture
     def backend(self) -> Backend:
         return MemoryBackend()
+
+
+def test_an_agent_uses_the_backend(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text("model: demo\\nbackend: {scheme}\\n")
+    (part,) = load(tmp_path / "agents.yaml").agents.values()
+    assert "read_file" in [tool.name for tool in part.agent().tools]
 '''
 
-_TEST_AGENTS = '''\
-"""An agent that names the plugins in agents.yaml. The package must be installed: pip install -e ."""
+_TEST_TOOLS = '''\
+"""An agent that names the tool in agents.yaml. The package must be installed: pip install -e ."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from click.testing import CliRunner
-
 from wick import Scripted, ToolCall
-from wick.cli.root_command import wick
 from wick.config import load
 
+
+def test_an_agent_uses_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text("model: demo\\ntools: [{module}_reverse]\\n")
+    (part,) = load(tmp_path / "agents.yaml").agents.values()
+    model = Scripted(ToolCall("1", "{module}_reverse", {{"text": "ab"}}), "Done.")
+    result = part.agent(model=model).run_sync("Reverse ab.")
+    assert [message.text for message in result.messages.tool_messages()] == ["ba"]
+'''
+
+_TEST_HOOKS = '''\
+"""An agent that names the hook, with its option, in agents.yaml. The package must be installed: pip install -e ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from {module}.hooks import limit_length
+from wick import Scripted, ToolCall
+from wick.config import load
+from wick.errors import ConfigError
+
 AGENTS = """
-model: {scheme}:echo
-tools: [{module}_reverse]
-hooks: [{module}_limit]
-backend: {scheme}
+model: demo
+builtins: [calculate]
+hooks: [{{{module}_limit: {{most: 5}}}}]
 """
 
 
-def test_an_agent_uses_the_plugins(tmp_path: Path) -> None:
+def test_an_agent_uses_the_hook(tmp_path: Path) -> None:
     (tmp_path / "agents.yaml").write_text(AGENTS)
     (part,) = load(tmp_path / "agents.yaml").agents.values()
-    replies = [ToolCall(str(number), "{module}_reverse", {{"text": "ab" * number}}) for number in (1, 99)]
-    result = part.agent(model=Scripted(*replies, "Done.")).run_sync("Reverse.")
+    calls = [ToolCall(str(number), "calculate", {{"expr": expr}}) for number, expr in enumerate(("1+1", "1+1+1+1"))]
+    result = part.agent(model=Scripted(*calls, "Done.")).run_sync("Add.")
     assert [message.text for message in result.messages.tool_messages()] == [
-        "ba",
-        "texts of more than 100 characters are not reversed here",
+        "2",
+        "texts of more than 5 characters are not allowed here",
     ]
+
+
+def test_an_option_out_of_range_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at least 1"):
+        limit_length(0)
+'''
+
+_TEST_COMMANDS = '''\
+"""The command. The package must be installed: pip install -e ."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from wick.cli.root_command import wick
 
 
 def test_the_command() -> None:
@@ -272,46 +312,68 @@ def test_the_command() -> None:
 _README = """\
 # {name}
 
-A plugin for wick. The entry points in `pyproject.toml` add models, tools, hooks, backends, stores and commands to
-every environment where this package is installed.
+A plugin for wick. The entry points in `pyproject.toml` add names to every environment where this package is installed.
 
 | file | provides | used as |
 |---|---|---|
-| `src/{module}/models.py` | a model provider | `model: {scheme}:echo` |
-| `src/{module}/tools.py` | a tool | `tools: [{module}_reverse]` |
-| `src/{module}/hooks.py` | a hook | `hooks: [{module}_limit]` |
-| `src/{module}/backends.py` | a backend | `backend: {scheme}` |
-| `src/{module}/stores.py` | a store | `sessions: {{store: "{scheme}:///path/of/a/folder"}}` |
-| `src/{module}/commands.py` | a command | `wick {scheme} TEXT` |
-
+{rows}
 ```sh
 pip install -e '.[test]'     # installs the entry points; repeat it after a change of them
-pytest                       # wick's test cases for models, stores and backends, and an agent
+pytest
 mypy --strict src tests
 wick doctor                  # lists the plugins
 ```
 """
 
-PLUGIN_FILES = {
+_FILES = {
     "pyproject.toml": _PYPROJECT,
     "README.md": _README,
     "src/{module}/__init__.py": '"""{name}: a plugin for wick."""\n',
     "src/{module}/py.typed": "",
-    "src/{module}/models.py": _MODELS,
-    "src/{module}/tools.py": _TOOLS,
-    "src/{module}/hooks.py": _HOOKS,
-    "src/{module}/backends.py": _BACKENDS,
-    "src/{module}/stores.py": _STORES,
-    "src/{module}/commands.py": _COMMANDS,
-    "tests/test_models.py": _TEST_MODELS,
-    "tests/test_stores.py": _TEST_STORES,
-    "tests/test_backends.py": _TEST_BACKENDS,
-    "tests/test_agents.py": _TEST_AGENTS,
     ".gitignore": "__pycache__/\n.pytest_cache/\n.mypy_cache/\n.venv/\ndist/\n",
 }
 
 
-def render_plugin(name: str, module: str) -> dict[str, str]:
-    """Return the files of a plugin package by path; `module` is the name of its Python package."""
+@dataclass(frozen=True, slots=True)
+class PluginKind:
+    """The example of one kind of plugin: a module, its test, its entry point and its use."""
+
+    noun: str
+    source: str
+    test: str
+    entry: str  # the name of the entry point
+    target: str  # the name in the module
+    use: str
+
+
+PLUGIN_KINDS = {
+    "models": PluginKind("a model provider", _MODELS, _TEST_MODELS, "{scheme}", "EchoModel", "model: {scheme}:echo"),
+    "tools": PluginKind("a tool", _TOOLS, _TEST_TOOLS, "{module}_reverse", "reverse", "tools: [{module}_reverse]"),
+    "hooks": PluginKind(
+        "a hook", _HOOKS, _TEST_HOOKS, "{module}_limit", "limit_length", "hooks: [{{{module}_limit: {{most: 50}}}}]"
+    ),
+    "backends": PluginKind("a backend", _BACKENDS, _TEST_BACKENDS, "{scheme}", "MemoryBackend", "backend: {scheme}"),
+    "stores": PluginKind(
+        "a store",
+        _STORES,
+        _TEST_STORES,
+        "{scheme}",
+        "open_store",
+        'sessions: {{store: "{scheme}:///path/of/a/folder"}}',
+    ),
+    "commands": PluginKind("a command", _COMMANDS, _TEST_COMMANDS, "{scheme}", "command", "wick {scheme} TEXT"),
+}
+
+
+def render_plugin(name: str, module: str, kinds: Sequence[str] = ()) -> dict[str, str]:
+    """Return the files of a plugin package by path; `module` is its Python package. No `kinds` means all of them."""
     values = {"name": name, "module": module, "scheme": module.replace("_", "-")}
-    return {path.format(**values): text.format(**values) for path, text in PLUGIN_FILES.items()}
+    chosen = {kind: part for kind, part in PLUGIN_KINDS.items() if kind in kinds or not kinds}
+    files, entries, rows = dict(_FILES), list[str](), list[str]()
+    for kind, part in chosen.items():
+        files |= {f"src/{{module}}/{kind}.py": part.source, f"tests/test_{kind}.py": part.test}
+        entry, use = part.entry.format(**values), part.use.format(**values)
+        entries.append(f'[project.entry-points."wick.{kind}"]\n{entry} = "{module}.{kind}:{part.target}"  # {use}\n')
+        rows.append(f"| `src/{module}/{kind}.py` | {part.noun} | `{use}` |\n")
+    values |= {"entry_points": "\n".join(entries), "rows": "".join(rows)}
+    return {path.format(**values): text.format(**values) for path, text in files.items()}

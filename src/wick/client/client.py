@@ -76,22 +76,37 @@ class Client:
     # -- prompts ------------------------------------------------------------------------------------------------------
 
     async def invoke(
-        self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
+        self,
+        agent: str,
+        words: Words,
+        *,
+        thread_id: str | None = None,
+        recipe: str = "",
+        key: str = "",
+        model: str = "",
     ) -> InvokeResult:
         """Run an agent in a new or an existing thread, and return the complete result.
 
-        `key` is the idempotency key: a retry with the same key does not start a second run.
+        `key` is the idempotency key: a retry with the same key does not start a second run. `model` answers in place of
+        the agent's own; `GET /models` lists those that the server allows.
         """
         headers = {"Idempotency-Key": key or uuid4().hex}
         path = f"/agents/{_quote_part(agent)}/invoke"
-        result = await self._http.call("POST", path, json=_run_body(words, thread_id, recipe), headers=headers)
+        result = await self._http.call("POST", path, json=_run_body(words, thread_id, recipe, model), headers=headers)
         return InvokeResult.model_validate(result)
 
     def stream(
-        self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
+        self,
+        agent: str,
+        words: Words,
+        *,
+        thread_id: str | None = None,
+        recipe: str = "",
+        key: str = "",
+        model: str = "",
     ) -> RunStream:
         """Start a run, and iterate over its events: `async for event in …`. The stream reconnects by itself."""
-        path, body = f"/agents/{_quote_part(agent)}/stream", _run_body(words, thread_id, recipe)
+        path, body = f"/agents/{_quote_part(agent)}/stream", _run_body(words, thread_id, recipe, model)
         return RunStream(self._http, path, body, patience=self._patience, key=key or uuid4().hex)
 
     def follow(self, run_id: str, *, after: str = "") -> RunStream:
@@ -378,9 +393,9 @@ def _parse_skills(reply: Any) -> list[SkillInfo]:
     return [SkillInfo.model_validate(skill) for skill in reply["skills"]]
 
 
-def _run_body(words: Words, thread_id: str | None, recipe: str) -> dict[str, Any]:
-    more = {"thread_id": thread_id} if thread_id else {}
-    return {"messages": _message_list(words), **more, **({"recipe": recipe} if recipe else {})}
+def _run_body(words: Words, thread_id: str | None, recipe: str, model: str) -> dict[str, Any]:
+    given = {"thread_id": thread_id, "recipe": recipe, "model": model}
+    return {"messages": _message_list(words), **{name: value for name, value in given.items() if value}}
 
 
 def _message_list(words: Words) -> list[dict[str, Any]]:

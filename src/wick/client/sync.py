@@ -146,10 +146,17 @@ class SyncClient:
             self._loop_thread.stop()
 
     def stream(
-        self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
+        self,
+        agent: str,
+        words: Words,
+        *,
+        thread_id: str | None = None,
+        recipe: str = "",
+        key: str = "",
+        model: str = "",
     ) -> SyncStream:
         """Start a run, and iterate over its events: `for event in …`."""
-        stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key)
+        stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key, model=model)
         return SyncStream(stream, self._loop_thread)
 
     def follow(self, run_id: str, *, after: str = "") -> SyncStream:

@@ -140,7 +140,7 @@ def _read_agents(file: AgentsFile) -> Iterator[AgentConfig]:
         at: KeyPath = ("agents", id)
         if not _ID.fullmatch(id):
             raise source.error_at(at, f"an agent's id has letters, digits, `_`, `.` and `-`, at most 64; not {id!r}")
-        yield AgentConfig(file, id, _merge_options(defaults, _read_part(own, source, at)), (at, ("defaults",)))
+        yield AgentConfig(file, id, merge_options(defaults, _read_part(own, source, at)), (at, ("defaults",)))
 
 
 def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
     return options
 
 
-def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return an agent's options merged over the defaults: maps by key, other values as a whole."""
     merged = {**defaults, **own}
     for key in own.keys() & defaults.keys() & {*BY_KEY, "settings"}:

@@ -229,7 +229,10 @@ class _AgentBuilder:
             if self.backend is None:
                 self._log_off("snapshots")
                 return None
-            return {**options, "folder": self._resolve_path(options["folder"])} if "folder" in options else options
+            named = {name: str(options[name]) for name in ("folder", "cache") if options.get(name)}
+            return options | {
+                name: text if find_scheme(text) else self._resolve_path(text) for name, text in named.items()
+            }
         if key == "memory":
             if self.backend is None:
                 self._log_off("memory")
@@ -374,6 +377,11 @@ class _AgentBuilder:
         named: Mapping[str, Any] = {given: {}} if isinstance(given, str) else given
         name, options = next(iter(named.items()))
         hook = self._load_named(name, "wick.hooks", "hook", ())
+        if isinstance(hook, Hook | Capability) and options:
+            raise ConfigError(
+                f"{name} is a hook that takes no options; remove them, or name a function or class that takes them and "
+                "returns the hook"
+            )
         if not isinstance(hook, Hook | Capability) and callable(hook):
             shared: dict[str, Any] = {}
             if isinstance(hook, type) and issubclass(hook, Capability) and self.backend is not None:

@@ -171,6 +171,7 @@ _PLAIN: dict[str, Schema] = {
         description="Settings files of Claude Code: the default ones, or those of paths.",
     ),
     "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
+    "examples": {**TEXTS, "description": "Prompts to start with, which the web interface offers in a new thread."},
     "tools": {
         "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
         "type": "array",

@@ -6,7 +6,15 @@ import json
 from collections.abc import Iterable
 from html import escape
 
-from wick.evals.report import UNKNOWN_COST, EvalCaseResult, EvalCaseRow, EvalReport, describe_check, format_spending
+from wick.evals.report import (
+    UNKNOWN_COST,
+    EvalCaseResult,
+    EvalCaseRow,
+    EvalReport,
+    EvalVerdict,
+    describe_check,
+    format_spending,
+)
 
 STYLE = """\
 :root { color-scheme: light dark; --line: #d0d5dd; --muted: #52596a; --pass: #0a6b2d; --fail: #b3201a; --bg: #fff;
@@ -111,12 +119,27 @@ def _render_cases(report: EvalReport) -> str:
 def _render_cell(result: EvalCaseResult | None) -> str:
     if result is None:
         return '<span class="muted">not run</span>'
-    figures = " · ".join([f"{result.score:.2f}", *format_spending(result)])
-    return f'{_render_verdict(result.passed)} <span class="muted">{figures}</span>'
+    score = [] if result.verdict == "changed" else [f"{result.score:.2f}"]
+    figures = " · ".join([*score, *format_spending(result)])
+    return f'{_render_verdict(result.verdict)} <span class="muted">{figures}</span>'
 
 
-def _render_verdict(passed: bool) -> str:
-    return '<span class="pass">✓ pass</span>' if passed else '<span class="fail">✗ fail</span>'
+_MARKS: dict[EvalVerdict, tuple[str, str]] = {  # class and text
+    "passed": ("pass", "✓ pass"),
+    "changed": ("fail", "≠ changed"),
+    "failed": ("fail", "✗ fail"),
+    "regressed": ("fail", "✗ regressed"),
+    "known_failure": ("muted", "✗ known failure"),
+}
+
+
+def _render_verdict(verdict: EvalVerdict) -> str:
+    style, text = _MARKS[verdict]
+    return f'<span class="{style}">{text}</span>'
+
+
+def _render_passed(passed: bool) -> str:
+    return _render_verdict("passed" if passed else "failed")
 
 
 def _render_details(report: EvalReport, number: int, case: EvalCaseRow) -> str:
@@ -127,7 +150,7 @@ def _render_details(report: EvalReport, number: int, case: EvalCaseRow) -> str:
     for variant in report.variants:
         if (result := case.results.get(variant.name)) is not None:
             parts.append(_render_result(variant.name, result))
-    verdict = _render_verdict(not failed) if case.results else '<span class="muted">not run</span>'
+    verdict = _render_passed(not failed) if case.results else '<span class="muted">not run</span>'
     return (
         f'<details id="case-{number}"{" open" if failed else ""}><summary>{escape(case.id)} {verdict}</summary>'
         + "".join(parts)
@@ -137,7 +160,7 @@ def _render_details(report: EvalReport, number: int, case: EvalCaseRow) -> str:
 
 def _render_result(name: str, result: EvalCaseResult) -> str:
     checks = "".join(
-        f"<li>{_render_verdict(check.passed)} {escape(describe_check(check))}</li>" for check in result.checks
+        f"<li>{_render_passed(check.passed)} {escape(describe_check(check))}</li>" for check in result.checks
     )
     calls = ""
     for call in result.calls:
@@ -149,7 +172,7 @@ def _render_result(name: str, result: EvalCaseResult) -> str:
     outcome = escape(f"{result.outcome}{f' ({result.reason})' if result.reason != result.outcome else ''}")
     figures = ", ".join([outcome, f"{result.steps} steps", *format_spending(result)])
     return (
-        f"<h3>{escape(name)}: {_render_verdict(result.passed)}</h3>"
+        f"<h3>{escape(name)}: {_render_verdict(result.verdict)}</h3>"
         f'<p class="muted">{figures}</p>'
         f"<ul>{checks}</ul>" + (f"<ol>{calls}</ol>" if calls else "") + f"<pre>{escape(result.text)}</pre>"
     )

@@ -1,4 +1,4 @@
-"""Recorded replies and tool results: a model and tools that replay them, and the file beside a suite.
+"""Recorded replies and tool results: a model and tools that replay them.
 
 A `Replay` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
 where a tool would be executed. All hooks and guards of the agent run as they do without recordings.
@@ -7,71 +7,78 @@ where a tool would be executed. All hooks and guards of the agent run as they do
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from pydantic import Field, ValidationError
 
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick.capability import Capability
 from wick.decisions import Block
-from wick.errors import ConfigError, ModelError, ToolError
+from wick.errors import ModelError, ToolError
 from wick.evals.redaction import TextRedactor
 from wick.evals.suite import (
-    EvalCase,
     EvalReply,
-    EvalSuite,
     RecordedCall,
     RecordedReasoning,
+    RecordedRequest,
     RecordedResult,
-    Replies,
     RequestFingerprint,
     RequestPart,
-    StrictEvalModel,
 )
 from wick.hooks import before, guard
 from wick.messages import Message, ToolCall, ToolResult
 from wick.models.reply import UNNAMED, Reply
 from wick.operations import ModelCall, ToolUse
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
+from wick.testing.cassette_format import summarize_message, summarize_request
 from wick.tools import Tool, run_tool
 
 _HASH_CHARS = 16
 NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
 
 
-def fingerprint_request(request: Request, redactor: TextRedactor | None = None) -> RequestFingerprint:
-    """Return the hashes of a request: of its system prompt, of each tool, and of its messages.
+def shorten_request(request: Request, redactor: TextRedactor) -> RecordedRequest:
+    """Return a request in short, as a cassette has it.
 
-    Secrets are redacted first. Otherwise a replay, whose replies and results are redacted, would differ.
+    Secrets are redacted. Otherwise a replay, whose replies and results are redacted, would differ.
     """
-    redactor = redactor or TextRedactor()
+    rest = redactor.redact_json(summarize_request(replace(request, messages=())))
+    messages = [_shorten_message(message, redactor) for message in request.messages]
+    return RecordedRequest.model_construct(
+        system=rest.get("system", ""),
+        tools=rest.get("tools", {}),
+        settings=rest.get("settings", {}),
+        messages=messages,
+    )
+
+
+def _shorten_message(message: Message, redactor: TextRedactor) -> dict[str, Any]:
+    """Return a redacted message in short. It is computed once: later requests repeat the message."""
+    known = message.cache.get("redacted_summary")
+    if known is None or known[0] is not redactor:
+        known = message.cache["redacted_summary"] = redactor, redactor.redact_json(summarize_message(message))
+    summary: dict[str, Any] = known[1]
+    return summary
+
+
+def fingerprint_request(request: Request, redactor: TextRedactor) -> RequestFingerprint:
+    """Return the hashes of a redacted request, to compare it with a recording of an earlier version."""
     redact = redactor.redact_json
     return RequestFingerprint(
         system=_hash_json(redact(request.system)),
         tools={tool.name: _hash_json(redact(thaw(tool.schema))) for tool in request.tools},
-        messages=_hash_json([_hash_message(message, redactor) for message in request.messages]),
+        messages=_hash_json([digest(canonical_json(redact(message.to_json()))) for message in request.messages]),
     )
-
-
-def _hash_message(message: Message, redactor: TextRedactor) -> str:
-    """Return the hash of a redacted message. It is computed once: later requests repeat the message."""
-    known = message.cache.get("redacted_digest")
-    if known is None or known[0] is not redactor:
-        redacted = redactor.redact_json(message.to_json())
-        known = message.cache["redacted_digest"] = (redactor, digest(canonical_json(redacted)))
-    return str(known[1])
 
 
 def _hash_json(value: Any) -> str:
     return digest(canonical_json(value))[:_HASH_CHARS]
 
 
-def describe_difference(
-    recorded: RequestFingerprint, sent: RequestFingerprint, parts: Iterable[RequestPart]
-) -> list[str]:
+AnyRequest = RecordedRequest | RequestFingerprint
+
+
+def describe_difference(recorded: AnyRequest, sent: AnyRequest, parts: Iterable[RequestPart]) -> list[str]:
     """Return what differs between two requests, in words."""
     found, wanted = list[str](), {*parts}
     if "system" in wanted and recorded.system != sent.system:
@@ -97,7 +104,7 @@ class Replay:
     live_model: bool = False  # call the model, and record its replies
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
     redactor: TextRedactor = field(default_factory=TextRedactor)
-    requests: list[RequestFingerprint] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     changed: dict[str, int] = field(default_factory=dict)  # parts that differ, with the first such request
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
     new_replies: list[EvalReply] = field(default_factory=list)
@@ -112,18 +119,21 @@ class Replay:
 
         A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
         """
-        sent = fingerprint_request(request, self.redactor)
+        sent = shorten_request(request, self.redactor)
         self.requests.append(sent)
         left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
         left = [index for index in left if index not in self._used_replies]
         if not left:
             self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
             raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
-        chosen = next((index for index in left if self.replies[index].request == sent), left[0])
+        is_old = any(isinstance(reply.request, RequestFingerprint) for reply in self.replies)
+        old_form = fingerprint_request(request, self.redactor) if is_old else None
+        forms = [old_form if isinstance(reply.request, RequestFingerprint) else sent for reply in self.replies]
+        chosen = next((index for index in left if self.replies[index].request == forms[index]), left[0])
         self._used_replies.add(chosen)
-        reply = self.replies[chosen]
-        if reply.request is not None:
-            for part in describe_difference(reply.request, sent, self.compared):
+        reply, form = self.replies[chosen], forms[chosen]
+        if reply.request is not None and form is not None:
+            for part in describe_difference(reply.request, form, self.compared):
                 self.changed[part] = min(chosen + 1, self.changed.get(part, chosen + 1))
         return reply
 
@@ -163,15 +173,22 @@ class RecordedModel:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         reply = self.replay.next_reply(self.purpose, request)
-        for thought in reply.reasoning:
-            yield ReasoningDelta(thought.text, thought.signature, thought.provider)
-        if reply.text:
-            yield TextDelta(reply.text)
-        for index, call in enumerate(reply.calls):
-            yield CallStart(index, call.id or f"call_{len(self.replay.requests)}_{index + 1}", call.tool)
-            yield CallArgs(index, json.dumps(call.args) if call.raw is None else call.raw)
-        yield Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
-        yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
+        usage = Usage.from_json(reply.usage) if reply.usage else estimate_usage(request, reply)
+        for delta in reply_deltas(reply, usage, f"call_{len(self.replay.requests)}_"):
+            yield delta
+
+
+def reply_deltas(reply: EvalReply, usage: Usage, id_prefix: str = "") -> Iterator[Delta]:
+    """Yield the deltas of a reply. A call without an id gets one with the prefix, if there is a prefix."""
+    for thought in reply.reasoning:
+        yield ReasoningDelta(thought.text, thought.signature, thought.provider)
+    if reply.text:
+        yield TextDelta(reply.text)
+    for index, call in enumerate(reply.calls):
+        yield CallStart(index, call.id or (id_prefix and f"{id_prefix}{index + 1}"), call.tool)
+        yield CallArgs(index, json.dumps(call.args, ensure_ascii=False) if call.raw is None else call.raw)
+    yield usage
+    yield Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))
 
 
 def estimate_usage(request: Request, reply: EvalReply) -> Usage:
@@ -191,23 +208,27 @@ class RecordingModel:
         return getattr(self.model, name)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply, fingerprint = Reply(), fingerprint_request(request, self.replay.redactor)
+        reply, sent = Reply(), shorten_request(request, self.replay.redactor)
         async for delta in self.model.stream(request):
             reply.feed(delta)
             yield delta
-        message = reply.message()
-        recorded = EvalReply(
-            text=message.text,
-            calls=[record_call(call) for call in message.tool_calls],
-            reasoning=record_reasoning(message),
-            purpose=self.purpose,
-            model=self.name,
-            usage={name: count for name, count in reply.usage.to_json().items() if count},
-            finish="" if reply.finish in ("stop", "tool_calls") else reply.finish,
-            request=fingerprint,
-        )
-        self.replay.requests.append(fingerprint)
-        self.replay.new_replies.append(recorded)
+        self.replay.requests.append(sent)
+        self.replay.new_replies.append(record_reply(reply, sent, self.purpose, self.name))
+
+
+def record_reply(reply: Reply, request: AnyRequest | None, purpose: str, model: str) -> EvalReply:
+    """Return a complete reply for a recording."""
+    message = reply.message()
+    return EvalReply(
+        text=message.text,
+        calls=[record_call(call) for call in message.tool_calls],
+        reasoning=record_reasoning(message),
+        purpose=purpose,
+        model=model,
+        usage={name: count for name, count in reply.usage.to_json().items() if count},
+        finish="" if reply.finish in ("stop", "tool_calls") else reply.finish,
+        request=request,
+    )
 
 
 def record_call(call: ToolCall) -> RecordedCall:
@@ -287,78 +308,3 @@ class EvalSubstitution(Capability):
             self.replay.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
             return Block("the tools of this eval are recorded, and a hook would execute a real one")
         return None
-
-
-# -- the file beside a suite -----------------------------------------------------------------------------------------
-
-
-class Recording(StrictEvalModel):
-    """The recordings of one case with one variant: a line of the file beside a suite."""
-
-    case: str
-    variant: str
-    replies: Replies = Field(default_factory=list)
-    results: list[RecordedResult] = Field(default_factory=list)
-    requests: list[RequestFingerprint] = Field(default_factory=list)  # of the replies that the case itself has
-    judge: Replies = Field(default_factory=list)
-
-
-Recordings = dict[tuple[str, str], Recording]
-
-
-def recordings_path(suite: Path) -> Path:
-    """Return the path of the recordings of a suite: `refunds.recordings.jsonl` beside `refunds.yaml`."""
-    return suite.with_name(f"{suite.stem}.recordings.jsonl")
-
-
-def read_recordings(path: Path) -> Recordings:
-    """Return the recordings of a file; none if there is no such file."""
-    found: Recordings = {}
-    if not path.exists():
-        return found
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            recording = Recording.model_validate_json(line)
-        except ValidationError as problem:
-            error = problem.errors(include_url=False)[0]
-            where = ".".join(map(str, error["loc"]))
-            raise ConfigError(
-                f"{path}, line {number}: {where}: {error['msg']}; record the suite again with --record"
-            ) from None
-        found[recording.case, recording.variant] = recording
-    return found
-
-
-def write_recordings(
-    path: Path, recordings: Recordings, suite: EvalSuite, redactor: TextRedactor | None = None
-) -> None:
-    """Write recordings with secrets redacted, one per line, in the order of the suite; those of other cases follow.
-
-    The file is replaced as a whole, so that an interrupted write leaves the old one.
-    """
-    first = [(case.id, variant) for case in suite.cases for variant in suite.variants]
-    keys = dict.fromkeys([*(key for key in first if key in recordings), *recordings])
-    lines = [_dump_recording(recordings[key], redactor or TextRedactor()) for key in keys]
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    temporary.replace(path)
-
-
-def _dump_recording(recording: Recording, redactor: TextRedactor) -> str:
-    data = redactor.redact_json(recording.model_dump(mode="json", exclude_defaults=True))
-    names = {"case": recording.case, "variant": recording.variant}  # they find the recording again
-    return json.dumps({**data, **names}, ensure_ascii=False, separators=(",", ":"))
-
-
-def find_replies(case: EvalCase, recording: Recording | None) -> list[EvalReply]:
-    """Return the replies for a case: its own, with the recorded fingerprints, or those of the recording."""
-    if not case.replies:
-        return [] if recording is None else recording.replies
-    known = [] if recording is None else recording.requests
-    padded = [*known, *[None] * (len(case.replies) - len(known))]
-    return [
-        reply if reply.request is not None or request is None else reply.model_copy(update={"request": request})
-        for reply, request in zip(case.replies, padded, strict=False)
-    ]

@@ -28,6 +28,8 @@ class TextRedactor:
 
     def redact_text(self, text: str) -> str:
         """Return a text with every secret replaced."""
+        if not text.isascii():
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as messages repair texts
         text, found = self._pattern.subn(PLACEHOLDER, text)
         self.count += found
         return text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
@@ -15,6 +16,7 @@ from wick.evals.transcript import Decided, EvalTranscript
 
 # They fail a case, but are not in its score: it is the same while a case is recorded and when it is replayed.
 REPLAY_CHECKS = ("recording", "requests", "judge recording", "judge requests")
+REQUEST_CHECKS = {"requests", "judge requests"}
 
 
 UNKNOWN_COST = "Costs without a figure are unknown: the price of the model is not known."
@@ -46,10 +48,25 @@ class EvalCall(_ReportModel):
     failed: bool = False
 
 
+EvalVerdict = Literal["passed", "changed", "failed", "regressed", "known_failure"]
+VERDICTS: dict[EvalVerdict, str] = {  # in a table
+    "passed": "pass",
+    "changed": "CHANGED",
+    "failed": "FAIL",
+    "regressed": "REGRESSED",
+    "known_failure": "known failure",
+}
+
+
 class EvalCaseResult(_ReportModel):
-    """The result of one case with one variant."""
+    """The result of one case with one variant.
+
+    The verdict `changed` means that only the requests differ from the recorded ones: the recorded replies say nothing
+    about them.
+    """
 
     passed: bool
+    verdict: EvalVerdict = "passed"
     score: float
     checks: list[EvalCheck]
     outcome: str
@@ -59,6 +76,14 @@ class EvalCaseResult(_ReportModel):
     steps: int = 0
     tokens: int = 0
     cost: float | None = None
+
+    @model_validator(mode="after")
+    def _set_verdict(self) -> Self:
+        """Derive the verdict from the checks, also for a report of an earlier version. A baseline may change it."""
+        if "verdict" not in self.model_fields_set and not self.passed:
+            failed = {check.name for check in self.checks if not check.passed}
+            self.verdict = "changed" if failed and failed <= REQUEST_CHECKS else "failed"
+        return self
 
 
 class EvalCaseRow(_ReportModel):
@@ -185,7 +210,7 @@ def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> Ev
 def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> list[EvalRegression]:
     """Return the cases that fail, although they pass with the first variant or in a baseline report.
 
-    A case that fails in the baseline, too, is a known failure and not a regression.
+    A case that fails in the baseline, too, is a known failure and not a regression. Neither is a changed request.
     """
     found, first = list[EvalRegression](), report.variants[0].name if report.variants else ""
     known = find_known_failures(report, baseline)
@@ -193,7 +218,7 @@ def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> 
         (case, name, result)
         for case in report.cases
         for name, result in case.results.items()
-        if not result.passed and (case.id, name) not in known
+        if not result.passed and result.verdict != "changed" and (case.id, name) not in known
     ]
     for case, name, result in failed:
         reference = case.results.get(first)
@@ -205,6 +230,21 @@ def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> 
             if (case.id, name) in passed:
                 found.append(_make_regression(case.id, name, "baseline", baseline.suite, result))
     return found
+
+
+def compare_results(report: EvalReport, baseline: EvalReport | None) -> None:
+    """Find the regressions of a report, and give its results the verdicts `regressed` and `known_failure`."""
+    report.regressions = find_regressions(report, baseline)
+    verdicts: dict[tuple[str, str], EvalVerdict] = {(one.case, one.variant): "regressed" for one in report.regressions}
+    verdicts |= dict.fromkeys(find_known_failures(report, baseline), "known_failure")
+    for case in report.cases:
+        for name, result in case.results.items():
+            result.verdict = verdicts.get((case.id, name), result.verdict)
+
+
+def count_verdicts(report: EvalReport) -> Counter[EvalVerdict]:
+    """Return the number of results with each verdict."""
+    return Counter(result.verdict for case in report.cases for result in case.results.values())
 
 
 def find_known_failures(report: EvalReport, baseline: EvalReport | None) -> set[tuple[str, str]]:

@@ -16,14 +16,8 @@ from wick.constants import EVAL_JOBS
 from wick.decisions import Block, Question
 from wick.errors import ConfigError
 from wick.evals.judge import judge_transcript
-from wick.evals.recordings import (
-    EvalSubstitution,
-    RecordedModel,
-    Recording,
-    Recordings,
-    Replay,
-    find_replies,
-)
+from wick.evals.recording_file import Recording, Recordings, find_replies
+from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     EvalCaseResult,
@@ -31,7 +25,7 @@ from wick.evals.report import (
     EvalCheck,
     EvalReport,
     build_case_result,
-    find_regressions,
+    compare_results,
     shorten_text,
     summarize_variant,
 )
@@ -199,7 +193,7 @@ class SuiteRunner:
             variant=name,
             replies=replay.new_replies,
             results=replay.new_results,
-            requests=replay.requests if case.replies else [],
+            requests=[*replay.requests] if case.replies else [],
         )
 
     def _expectations(self, case: EvalCase) -> Expectations:
@@ -226,7 +220,7 @@ class SuiteRunner:
             variants=[summarize_variant(name, variant.agent, rows) for name, variant in self.suite.variants.items()],
             cases=rows,
         )
-        report.regressions = find_regressions(report, self.options.baseline)
+        compare_results(report, self.options.baseline)
         return report
 
 

@@ -68,8 +68,17 @@ Pattern = Annotated[str, AfterValidator(check_pattern)]
 # -- recordings ------------------------------------------------------------------------------------------------------
 
 
+class RecordedRequest(StrictEvalModel):
+    """A request to a model in short, in the form of a cassette."""
+
+    system: str = ""
+    tools: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    messages: list[dict[str, Any]]
+
+
 class RequestFingerprint(StrictEvalModel):
-    """Hashes of the parts of a request to a model."""
+    """Hashes of the parts of a request to a model, in recordings of earlier versions."""
 
     system: str = ""
     tools: dict[str, str] = Field(default_factory=dict)
@@ -103,7 +112,7 @@ class EvalReply(StrictEvalModel):
     model: str = ""
     usage: dict[str, int] = Field(default_factory=dict)
     finish: str = ""
-    request: RequestFingerprint | None = None
+    request: RecordedRequest | RequestFingerprint | None = None
 
 
 class RecordedResult(StrictEvalModel):

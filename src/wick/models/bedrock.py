@@ -10,6 +10,9 @@ from hashlib import sha256
 from itertools import chain, count
 from typing import Any
 
+from wick._internal.aws_credentials import find_credentials, find_region
+from wick._internal.aws_signature import AwsCredentials as AwsCredentials
+from wick._internal.aws_signature import CredentialsLike, sign_request
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, MediaPart, Message, Part, TextPart, ToolCall
@@ -17,9 +20,6 @@ from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText, check_address, check_host_label, quote_segment
 from wick.models.access_tokens import fetch_credentials
-from wick.models.aws_credentials import find_credentials, find_region
-from wick.models.aws_signature import AwsCredentials as AwsCredentials
-from wick.models.aws_signature import CredentialsLike, sign_request
 from wick.models.bedrock_replies import ConverseReply
 from wick.protocols import Delta, Request
 
@@ -69,7 +69,11 @@ class Bedrock:
         if key.strip():
             sent_headers["authorization"] = f"Bearer {key.strip()}"
         elif "authorization" not in sent_headers:
-            self._credentials = credentials or (None if base_url else find_credentials(profile))
+            self._credentials = credentials
+            if credentials is None and not base_url:
+                self._credentials = find_credentials(
+                    profile, purpose="Bedrock", other_variable="AWS_BEARER_TOKEN_BEDROCK"
+                )
         self.server = ModelServer(
             "bedrock",
             f"{check_address(address, 'Bedrock')}/model/{quote_segment(model, 'the model of bedrock')}/converse-stream",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from operator import is_
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from wick._internal.environment import read_variable as read_variable
 from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import AudioPart, FilePart, ImagePart, MediaPart, Message, Part, ToolCall
@@ -84,11 +84,6 @@ def build_headers(header: str, key: str, given: Mapping[str, str] | None, missin
     if missing and not headers.keys() & {header, "authorization"}:
         raise ConfigError(missing)
     return headers
-
-
-def read_variable(name: str) -> str:
-    """Return an environment variable without spaces around it, or an empty string."""
-    return os.environ.get(name, "").strip()
 
 
 # -- requests -------------------------------------------------------------------------------------------------------

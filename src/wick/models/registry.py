@@ -66,7 +66,7 @@ CREDENTIALS: dict[str, tuple[tuple[str, ...], str]] = {
 
 def create_model(spec: str | Mapping[str, Any]) -> Model:
     """Create the model for a string or a dict."""
-    provider, model, options = _parse_spec(spec)
+    provider, model, options = parse_spec(spec)
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
     if provider == "demo":
@@ -93,7 +93,7 @@ def create_model(spec: str | Mapping[str, Any]) -> Model:
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown provider or key, without creating a client."""
-    provider, model, options = _parse_spec(spec)
+    provider, model, options = parse_spec(spec)
     if provider not in PROVIDERS and not find_plugin("wick.models", provider):
         raise _unknown_model(provider, model)
     if provider in ("demo", "auto"):
@@ -138,7 +138,7 @@ def _load_client(provider: str) -> Callable[..., Model]:
     return client
 
 
-def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
+def parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
     """Return the provider, the model and the other options of a spec. An unknown provider is an empty string."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
     for key in _TEXTS:

@@ -45,7 +45,8 @@ class Scripted:
         """Raise AssertionError if replies are unused."""
         if self.unused:
             raise AssertionError(
-                f"{len(self.unused)} of the {len(self.replies)} scripted replies were not used: {self.unused!r}"
+                f"{len(self.unused)} of the {len(self.replies)} scripted replies were not used: {self.unused!r}; "
+                "remove them, or allow them with Scripted(…, spare=True)"
             )
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:

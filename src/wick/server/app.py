@@ -21,6 +21,7 @@ from wick.errors import WickError
 from wick.server.auth.access_table import ACCESS, AccessTable, sort_routes
 from wick.server.auth.middleware import AuthMiddleware
 from wick.server.errors import ApiError, handle_error, handle_http, handle_invalid
+from wick.server.forwarding import ForwardMiddleware
 from wick.server.http.admission import AdmissionMiddleware
 from wick.server.http.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestIdMiddleware
 from wick.server.http.spooling import SpoolingMiddleware
@@ -34,15 +35,20 @@ def create_app(service: Service) -> ASGIApp:
     """Return the ASGI app of a service, with its middleware."""
     api = create_api(service)
     settings, access = service.settings, AccessTable(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
-    app: ASGIApp = BodyLimitMiddleware(SpoolingMiddleware(ErrorMiddleware(api)))
-    app = AuthMiddleware(app, settings, service.authenticator, access, service.limits, service.metrics)
+    app: ASGIApp = SpoolingMiddleware(ErrorMiddleware(api))
+    if service.registry.locality.is_shared:
+        app = ForwardMiddleware(app, service)
+    app = BodyLimitMiddleware(app)
+    app = AuthMiddleware(
+        app, settings, service.authenticator, access, service.limits, service.metrics, service.forwards
+    )
     if settings.cors_origins:
         app = CORSMiddleware(
             app,
             allow_origins=[*settings.cors_origins],
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
-            expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
     return AdmissionMiddleware(RequestIdMiddleware(app, service.metrics), service.loop_monitor.note_request)
 

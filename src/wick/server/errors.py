@@ -29,12 +29,22 @@ logger = logging.getLogger("wick.server")
 class ApiError(Exception):
     """An error response: a status, a code for programs and a message for people."""
 
-    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.headers = status, code, message, dict(headers or {})
+        self.fields = dict(fields or {})  # messages by the path of a field of the request
 
     def body(self) -> dict[str, Any]:
-        return {"error": {"code": self.code, "message": self.message}}
+        fields = {"fields": self.fields} if self.fields else {}
+        return {"error": {"code": self.code, "message": self.message, **fields}}
 
     def response(self) -> Response:
         return JSONResponse(self.body(), self.status, self.headers)
@@ -79,6 +89,7 @@ STATUS_CODES = {
 }
 DAMAGED = ("corrupt", "incompatible")  # codes of a store that the operator must repair or restore
 RETRY_HEADERS = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
+MAX_FIELDS = 20  # of an error
 FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
 
@@ -107,6 +118,7 @@ async def handle_error(request: Request, error: Exception) -> Response:
     service.runs.executor.record_damage(error)
     refusal = resolve_error(error, request.scope)
     refusal.message = service.secrets.redact_text(refusal.message)
+    refusal.fields = service.secrets.redact_json(refusal.fields)
     return refusal.response()
 
 
@@ -127,7 +139,9 @@ def resolve_error(error: Exception, scope: Scope) -> ApiError:
 async def handle_invalid(request: Request, error: Exception) -> Response:
     """Handle a request that fails validation: a 422 with one sentence."""
     assert isinstance(error, RequestValidationError)
-    refusal = ApiError(422, "invalid", validation_message(error.errors()))
+    fields = {".".join(map(str, each["loc"][1:])): str(each["msg"]) for each in error.errors()[:MAX_FIELDS]}
+    fields = {field: message for field, message in fields.items() if field}
+    refusal = ApiError(422, "invalid", validation_message(error.errors()), fields=fields)
     error.body = error.__traceback__ = None  # break the cycle error → traceback → frame
     return refusal.response()
 

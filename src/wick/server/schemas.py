@@ -68,6 +68,7 @@ class RunRequest(MessageRequest):
 
     thread_id: str | None = Field(None, min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_.:-]+$")
     recipe: str = Field("", max_length=100, pattern=r"^[\w.-]*$")
+    model: str = Field("", max_length=200)
 
 
 def parse_messages(words: MessageRequest, *, systems: bool) -> list[Message]:

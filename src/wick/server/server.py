@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -72,9 +72,15 @@ class ServerOptions(TypedDict, total=False):
     live_credentials: str | os.PathLike[str] | None
     live_ca: str | os.PathLike[str] | None
     live_cluster: str
+    advertise: str
+    cluster_secret: str
     quotas: Mapping[str, float]
     retention: Mapping[str, str]
     snapshots: str | os.PathLike[str] | None
+    encryption_key: str
+    models: Sequence[str]
+    agent_editors: Literal["user", "operator", "admin"]
+    enforced: Mapping[str, Any]
     static: str | os.PathLike[str] | None
     grace: float
     drain_delay: float
@@ -163,7 +169,7 @@ class Server:
         redact_logs(self.service.secrets)  # after uvicorn has created its log handlers
         self._running = _Uvicorn(config, self.service, tell, notes, is_worker=listener is not None)
         try:
-            await self.service.start()
+            await self.service.start(bound.getsockname()[1])
             with nullcontext() if tell is None else hide_auto_choices():
                 await self._running.serve(sockets=[bound])
         finally:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
 from wick.errors import StoreError, WickError
-from wick.protocols import Protection, Store
+from wick.prices import price
+from wick.protocols import Protection, Store, Usage
+from wick.server.agents.builder import import_http_client
 from wick.server.agents.default_agent import EMBEDDED
+from wick.server.agents.locality import find_snapshots
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.terminal_sessions import TerminalSessions
 from wick.server.auth.browser_sessions import BrowserSessions
-from wick.server.auth.identity import LOCAL_USER
+from wick.server.auth.forwards import ForwardSigner
+from wick.server.auth.identity import LOCAL_USER, User
+from wick.server.auth.issued_tokens import IssuedTokens
 from wick.server.auth.middleware import Authenticator
 from wick.server.auth.tickets import Tickets
 from wick.server.auth.tokens import TokenVerifier
@@ -33,6 +39,8 @@ from wick.server.ops.process_stats import LoopMonitor
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
+from wick.server.ops.shared_rate import RateRecords
+from wick.server.ops.worker_metrics import WorkerMetrics
 from wick.server.records import Records
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
@@ -41,7 +49,7 @@ from wick.server.runs.recovery import RunRecovery
 from wick.server.runs.thread_loading import ThreadLoader
 from wick.server.runs.thread_retention import ThreadExpiry
 from wick.server.runs.usage import UsageLedger
-from wick.server.settings import MEMORY, Settings
+from wick.server.settings import MEMORY, Settings, url_host
 from wick.server.static_files import page_folder
 from wick.stores.in_memory import TTL_SECONDS, InMemory
 from wick.stores.registry import find_scheme, open_plugin_store
@@ -51,6 +59,14 @@ from wick.tools import Tool
 logger = logging.getLogger("wick.server")
 
 CLUSTER = "cluster"  # kind of records
+PROBED_ADDRESS = "192.0.2.1"  # of a network for documentation: nothing is there
+SAVE_SECONDS = 1.0  # after a change by a user, before the snapshot of a workspace
+
+
+class ClosableSession(Protocol):
+    """An HTTP client with open connections."""
+
+    async def close(self) -> None: ...
 
 
 class Service:
@@ -68,16 +84,20 @@ class Service:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
-        self.limits = QuotaLimiter(settings.quotas)
+        rates = self.records if settings.on_postgres else None
+        self.limits = QuotaLimiter(settings.quotas, records=cast(RateRecords | None, rates))
         self.terminals = TerminalSessions()
         self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
-        verifier = TokenVerifier(settings, self.users)
+        self.issued_tokens = IssuedTokens(self.records)
+        verifier = TokenVerifier(settings, self.users, self.issued_tokens)
         self.secrets = Secrets(known_secrets(settings, verifier.local_token))
         self.store = cast(Store, RedactingStore(open_store(settings), self.secrets))
         self.thread_loader = ThreadLoader(self.store)
         self.authenticator = Authenticator(verifier, BrowserSessions(self.records, clock), self.tickets)
+        self.forwards = ForwardSigner(clock)
+        self.forward_session: ClosableSession | None = None
         self.live = open_live(settings)
         self.bus = EventBus()
         self.usage = UsageLedger(self.records)
@@ -86,6 +106,7 @@ class Service:
             self.registry.register_tool(tool)
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
             self.registry.register_agent(id, agent)
+        self._saves: dict[tuple[str, str], asyncio.Task[None]] = {}  # snapshots of workspaces that users have changed
         self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics, self.live)
         self.runs.executor.capacity = settings.capacity
         self._recovery = RunRecovery(self.runs)
@@ -93,10 +114,13 @@ class Service:
         self.loop_monitor = LoopMonitor(self.metrics)
         self._probe = StoreProbe(lambda: self.records.get(KIND, "", "probe"))
         self._started = False
+        self.workers: tuple[str, int] | None = None  # the name and the number of the worker processes, if it is one
+        self._worker_metrics: WorkerMetrics | None = None
         self._drain: asyncio.Task[None] | None = None
         self.metrics.agents.set_function(self.agent_count)
         self.metrics.live_connected.set_function(lambda: float(not self.live.problem))
-        self.metrics.servers_alive.set_function(lambda: float(getattr(self.store, "servers_alive", 1)))
+        self.limits.count_servers = lambda: int(getattr(self.store, "servers_alive", 1))
+        self.metrics.servers_alive.set_function(self.limits.count_servers)
         self.metrics.instances.set_function(self.registry.count_instances)
         self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
 
@@ -139,6 +163,10 @@ class Service:
         if problem := self.runs.executor.damage or self._recovery.problem:
             raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
 
+    async def render_metrics(self) -> str:
+        """Return the metrics of this server, or of all worker processes if it is one of them."""
+        return self.metrics.render() if self._worker_metrics is None else await self._worker_metrics.render()
+
     @property
     def draining(self) -> bool:
         """Return True once the server drains: it takes no new runs, and load balancers should leave it out."""
@@ -153,24 +181,32 @@ class Service:
         if problem:
             raise ApiError(503, problem, "the server is not ready; its log has more", {"Retry-After": "1"})
 
-    async def start(self) -> None:
+    async def start(self, port: int = 0) -> None:
         """Check the stores, start all components, and resume the runs that were open when the server stopped.
 
-        Raise a StoreError if a database cannot be used. The server waits for one that is only locked.
+        Raise a StoreError if a database cannot be used. The server waits for one that is only locked. `port` is the one
+        that the server listens on, if the settings do not name it.
         """
         for place in (self.store, self.records):
             await check_store(place)
         if self.live.is_shared:
             await self.live.start(self.settings.live_cluster or await load_cluster_name(self.records))
             self.bus.connect(self.live)
+            if self.workers is not None:
+                self._worker_metrics = WorkerMetrics(self.metrics, self.live, *self.workers)
         await self.registry.start()
         if (join := getattr(self.store, "join", None)) is not None:
+            await run_in_thread(load_run_modules, "loading modules")
             await join(
                 version("wick-agent"),
                 self.settings.capacity,
                 lambda: len(self.runs.executor.running),
                 lambda: self.runs.stopping or not self._recovery.is_claiming,
+                place=self.registry.locality.place,
+                address=self.settings.advertise or find_address(self.settings.host, self.settings.port or port),
             )
+            secret = self.settings.cluster_secret or self.settings.token or await load_secret(self.records)
+            self.forwards.start(secret, self.registry.locality.place)
         self._recovery.start()
         self._expiry.start()
         self.loop_monitor.start()
@@ -195,6 +231,23 @@ class Service:
         await self._expiry.stop()
         await self.runs.stop(self.settings.grace)
 
+    def save_workspace(self, user: User, agent: str) -> None:
+        """Take a snapshot of a workspace that a user has changed, soon: further changes of that time share it."""
+
+        async def save() -> None:
+            await asyncio.sleep(0 if self.draining else SAVE_SECONDS)
+            del self._saves[user.id, agent]
+            try:
+                instance = await self.registry.get_agent(user, agent)
+                with instance.hold():
+                    if (snapshots := find_snapshots(instance.agent.hooks)) is not None:
+                        await self.registry.locality.record_snapshot(user.id, agent, snapshots)
+            except (ApiError, WickError) as error:
+                logger.warning("the workspace of %s has no snapshot of the last changes: %s", agent, error)
+
+        if (user.id, agent) not in self._saves:
+            self._saves[user.id, agent] = asyncio.create_task(save(), name="saving a workspace")
+
     async def drain(self) -> None:
         """Drain, and wait until no run is left here."""
         await self.start_drain()
@@ -204,6 +257,9 @@ class Service:
         await self.drain()
         self.loop_monitor.stop()
         await self.terminals.close_all()
+        await asyncio.gather(*self._saves.values(), return_exceptions=True)
+        if self.forward_session is not None:
+            await self.forward_session.close()
         await self.registry.stop()
         await self.live.close()
         await self.authenticator.verifier.close()
@@ -211,6 +267,12 @@ class Service:
             await leave()
         await self.store.close()
         await self.records.close()
+
+
+def load_run_modules() -> None:
+    """Import the modules and the price list of runs: the first claim may bring a hundred runs of a dead server."""
+    import_http_client()
+    price("openai:gpt-4o", Usage(input_tokens=1))
 
 
 def describe_auto() -> str:
@@ -239,6 +301,24 @@ async def check_store(place: Any) -> None:
         if error.code not in ("locked", "full", "read_only"):
             raise
         logger.warning("the server starts, and waits for its database: %s", error)
+
+
+async def load_secret(records: Records) -> str:
+    """Return the secret of the servers of one database. The first server creates it."""
+    await records.put(CLUSTER, "", "secret", {"secret": token_hex(32)}, new=True)
+    return str((await records.get(CLUSTER, "", "secret") or {}).get("secret", ""))
+
+
+def find_address(host: str, port: int) -> str:
+    """Return the address at which other servers reach this one: the one it listens on, or that of its network."""
+    if host in ("0.0.0.0", "::", ""):
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((PROBED_ADDRESS, 9))  # selects the interface, and sends nothing
+                host = probe.getsockname()[0]
+        except OSError:  # without a route to other networks
+            host = socket.gethostname()
+    return f"http://{url_host(host)}:{port}"
 
 
 async def load_cluster_name(records: Records) -> str:

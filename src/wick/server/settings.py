@@ -17,6 +17,7 @@ from wick._internal.plugins import find_plugin
 from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
 from wick.stores.registry import find_scheme
+from wick.stores.s3 import SCHEME, BucketAddress
 
 ENVIRONMENT = {
     "WICK_HOST": "host",
@@ -25,6 +26,9 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
     "WICK_LIVE": "live",
+    "WICK_ADVERTISE": "advertise",
+    "WICK_CLUSTER_SECRET": "cluster_secret",
+    "WICK_ENCRYPTION_KEY": "encryption_key",
 }
 MEMORY = "memory"  # value of `store`
 LIVE_SCHEMES = ("nats://", "tls://")  # of addresses in `live`
@@ -111,9 +115,21 @@ class Settings(_SettingsModel):
     live_cluster: str = Field(
         default="", pattern=r"^[A-Za-z0-9_-]{0,60}$"
     )  # a name; servers with the same one are peers
+    # the address at which other servers reach this one, such as http://10.0.0.5:8000; found by default
+    advertise: str = ""
+    # proves forwarded requests between servers, the same on all; by default derived from `token`, or in the database
+    cluster_secret: str = Field(default="", repr=False)
     quotas: Quotas = Quotas()  # limits of one user
     retention: Retention = Retention()  # how long idle data is stored
-    snapshots: Path | None = None  # the folder of snapshots, shared by several servers; by default in `data`
+    # the folder of snapshots, or s3://bucket/prefix, shared by several servers; by default a folder in `data`
+    snapshots: Annotated[str, BeforeValidator(lambda given: os.fspath(given) if given else "")] = ""
+    # encrypts provider keys that are stored in the settings; without it, a file in `data` does. Postgres requires it
+    encryption_key: str = Field(default="", repr=False, pattern=r"^(.{16,})?$")
+    models: tuple[str, ...] = ()  # models that users may choose for a run, beside those of stored and set provider keys
+    # the least role that changes agents of all users that were created over HTTP; users change their own
+    agent_editors: Literal["user", "operator", "admin"] = "admin"
+    # options as in agents.yaml that every agent has, whatever its own say: rules are added, other values replaced
+    enforced: dict[str, Any] = Field(default_factory=dict)
     static: Path | None = None  # a folder of pages, in place of the web interface
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works
@@ -123,6 +139,11 @@ class Settings(_SettingsModel):
     def file(self) -> Path | None:
         """The file that these settings were read from."""
         return self._file
+
+    @property
+    def snapshot_folder(self) -> Path | None:
+        """The folder of snapshots, if it is set."""
+        return Path(self.snapshots) if self.snapshots and not self.snapshots.startswith(SCHEME) else None
 
     @property
     def on_postgres(self) -> bool:
@@ -161,7 +182,16 @@ class Settings(_SettingsModel):
                 raise ConfigError(f"store is {known}, not {given!r}")
         if self.gateway and not self.gateway.startswith(("http://", "https://")):
             raise ConfigError(f"the gateway is an address http://… or https://…, not {self.gateway!r}")
+        if self.advertise and not re.fullmatch(r"https?://[^/?#@\s]+/?", self.advertise):
+            raise ConfigError(
+                f"advertise is an address without a path, as in http://10.0.0.5:8000, not {self.advertise!r}"
+            )
+        if self.cluster_secret and len(self.cluster_secret) < constants.SECRET_CHARS:
+            problem = f"cluster_secret has fewer than {constants.SECRET_CHARS} characters"
+            raise ConfigError(f"{problem}; create one with: openssl rand -hex 32")
         self._check_live()
+        if self.snapshots.startswith(SCHEME):
+            BucketAddress.parse(self.snapshots)
         return self
 
     def _check_live(self) -> None:

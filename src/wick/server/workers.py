@@ -193,8 +193,12 @@ def supervise_workers(settings: Settings, count: int, tell: Callable[[str], obje
     return asyncio.run(supervise())
 
 
-def serve_as_worker(server: Server, listener: int, lines: int) -> None:
-    """Serve on an inherited socket, and write the startup message to a pipe. End when the supervisor ends."""
+def serve_as_worker(server: Server, listener: int, lines: int, count: int) -> None:
+    """Serve on an inherited socket, and write the startup message to a pipe. End when the supervisor ends.
+
+    `count` is the number of workers that it has started.
+    """
+    server.service.workers = f"{socket.gethostname()}-{os.getppid()}", count
     if sys.platform == "linux":
         prctl(PDEATHSIG, signal.SIGTERM)
     for number in (listener, lines):

@@ -41,10 +41,10 @@ WATCH_SECONDS = 1.0  # for the watch of an inbox to start
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
 
-async def load(store: Store, owner: str, id: str, into: Thread | None = None) -> Thread:
-    """Load a thread from its store, batch by batch."""
+async def load(store: Store, owner: str, id: str, into: Thread | None = None, *, limit: int | None = None) -> Thread:
+    """Load a thread from its store, batch by batch. With the number of entries as `limit`, the last read is saved."""
     thread = into if into is not None else Thread(id)
-    async for batch in store.read(owner, id, after=len(thread.entries)):
+    async for batch in store.read(owner, id, after=len(thread.entries), limit=limit):
         for row in batch:
             thread.replay(row)
     return thread
@@ -94,7 +94,7 @@ async def hold(
     caller has acquired.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        lease = lease or await _acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = lease or await acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -110,7 +110,7 @@ async def hold(
                 raise
 
 
-async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
@@ -327,7 +327,7 @@ class HeldThread:
                 )
         self.last_written = min(head.last, len(thread.entries))
         if head.last > len(thread.entries):
-            await load(self.store, self.owner, thread.id, thread)
+            await load(self.store, self.owner, thread.id, thread, limit=head.last - len(thread.entries))
         self.last_written = max(self.last_written, head.last)
         if head.queued:
             await self.fetch_inbox()

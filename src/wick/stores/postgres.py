@@ -10,13 +10,14 @@ import builtins
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from math import inf
 from typing import Any, Literal
 from uuid import uuid4
 
 from wick._internal.frozen import digest
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
-from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, ServerInfo, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, ServerInfo, Summary, WorkspaceHome
 from wick.stores import rows
 from wick.stores.postgres_claims import claim_threads, fill_expiry
 from wick.stores.postgres_members import Heartbeat, ServerMember, list_servers
@@ -46,6 +47,7 @@ from wick.stores.postgres_queries import (
     update_inbox_and_questions,
 )
 from wick.stores.postgres_search import ensure_search_index, like_pattern
+from wick.stores.postgres_workspaces import MOVE, RECORD_CHANGE, find_workspace
 from wick.stores.process_identity import server_id
 from wick.stores.watchers import follow_thread
 
@@ -66,7 +68,7 @@ class Postgres:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", schema):
             raise StoreError(f"a schema is named by small letters, digits and _, not {schema!r}", "invalid")
         self._channel, self._conninfo, self._schema = channel_name(schema), conninfo, schema
-        self._wait_seconds, self.server_id = wait_seconds, ""
+        self._wait_seconds, self.server_id, self.place = wait_seconds, "", ""
         self._heartbeat: Heartbeat | None = None
         self._pools = LoopPools(conninfo, schema, connections, wait_seconds)
 
@@ -120,6 +122,13 @@ class Postgres:
             return 0
         async with self._pools.connection(writes=False) as connection:
             ((number,),) = await fetch_rows(connection, "SELECT count(*) FROM threads WHERE owner = %s", (owner,))
+        return int(number)
+
+    async def count_leases(self, owner: str) -> int:
+        """Return the number of an owner's threads with a lease: those of their runs in progress, on all servers."""
+        query = "SELECT count(*) FROM threads WHERE owner = %s AND holder <> ''"
+        async with self._pools.connection(writes=False) as connection:
+            ((number,),) = await fetch_rows(connection, query, (owner,))
         return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
@@ -303,7 +312,7 @@ class Postgres:
         if not capacity:
             return []
         async with self._pools.connection(writes=True) as connection:
-            leases = await claim_threads(connection, holder, server_id(holder), capacity, seconds, skip)
+            leases = await claim_threads(connection, holder, server_id(holder), self.place, capacity, seconds, skip)
         for lease in leases:
             assert lease.head is not None
             self._notifier.add_lease((lease.head.owner, lease.head.id))
@@ -312,20 +321,28 @@ class Postgres:
     # -- the cluster ------------------------------------------------------------------------------------------------
 
     async def join(
-        self, version: str, capacity: int, count_runs: Callable[[], int], is_draining: Callable[[], bool]
+        self,
+        version: str,
+        capacity: int,
+        count_runs: Callable[[], int],
+        is_draining: Callable[[], bool],
+        *,
+        place: str = "",
+        address: str = "",
     ) -> str:
         """Add a server to the cluster of this store, and return its id. Its leases lapse soon after its process ends.
 
-        `count_runs` and `is_draining` are called from another OS thread, with each heartbeat.
+        `count_runs` and `is_draining` are called from another OS thread, with each heartbeat. `place` identifies the
+        folder of its workspaces, and `address` is where other servers reach it.
         """
         async with self._pools.connection(writes=True):
             pass  # the schema is up to date
-        member = ServerMember(uuid4().hex[:12], version, capacity, count_runs, is_draining)
+        member = ServerMember(uuid4().hex[:12], version, capacity, count_runs, is_draining, place, address)
         self._heartbeat = Heartbeat(self._conninfo, self._schema, member)
         heartbeat, seconds = self._heartbeat, self._wait_seconds
         if not await run_in_thread(lambda: heartbeat.start(seconds), "joining a cluster"):
             raise StoreError("Postgres does not answer: this server cannot join its cluster", "unavailable")
-        self.server_id = member.id
+        self.server_id, self.place = member.id, place
         return member.id
 
     async def leave(self) -> None:
@@ -339,10 +356,44 @@ class Postgres:
         async with self._pools.connection(writes=False) as connection:
             return await list_servers(connection)
 
+    async def find_workspace(self, owner: str, agent: str) -> WorkspaceHome:
+        """Return where the workspace of a user's agent is. The first server to ask has it."""
+        async with self._pools.connection(writes=True) as connection:
+            return await find_workspace(connection, owner, agent, self.place)
+
+    async def move_workspace(self, owner: str, agent: str, home: WorkspaceHome, snapshot: str) -> bool:
+        """Record that this server has a workspace, whose files are those of a snapshot.
+
+        Return False if `home` is no longer its record, or if it is in use there.
+        """
+        given = {"owner": owner, "agent": agent, "from": home.place, "seen": home.snapshot}
+        given |= {"place": self.place, "snapshot": snapshot}
+        async with self._pools.connection(writes=True) as connection:
+            return bool(await fetch_rows(connection, MOVE, given))
+
+    async def record_change(self, owner: str, agent: str, snapshot: str | None = None) -> None:
+        """Record that the files of a workspace of this server have changed.
+
+        `snapshot` is their last snapshot. It is empty if the last one is too old to be restored, and None if it stays.
+        """
+        given = {"owner": owner, "agent": agent, "place": self.place, "snapshot": snapshot}
+        async with self._pools.connection(writes=True) as connection:
+            await connection.execute(RECORD_CHANGE, given)
+
+    async def forget_workspace(self, owner: str, agent: str) -> None:
+        """Delete the record of a workspace."""
+        async with self._pools.connection(writes=True) as connection:
+            await connection.execute("DELETE FROM workspaces WHERE owner = %s AND agent = %s", (owner, agent))
+
     @property
     def servers_alive(self) -> int:
         """The live servers of the cluster, counted with the last heartbeat of this one; 0 before it joins."""
         return self._heartbeat.servers_alive if self._heartbeat is not None else 0
+
+    @property
+    def next_lapse(self) -> float:
+        """The monotonic time at which the leases of another server lapse, unless its heartbeat is seen before."""
+        return self._heartbeat.next_lapse if self._heartbeat is not None else inf
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))

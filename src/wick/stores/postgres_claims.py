@@ -2,7 +2,8 @@
 
 A server claims its share of the threads that can be resumed: as many as it lacks to hold as many as the others,
 weighted by their capacity. One statement finds, locks and leases them. Threads that another server is claiming are
-skipped.
+skipped. Runs follow their files: a server claims all threads whose workspace it has, and no thread whose workspace is
+in use elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 from wick.stores.postgres_queries import HOLDER, NOW, SEEN_SECONDS, SERVER, SUMMARY, fetch_rows, summary_from_row
 from wick.stores.postgres_search import like_pattern
+from wick.stores.postgres_workspaces import IN_USE
 from wick.stores.process_identity import has_ended
 
 START_SECONDS = 0.5  # in which the server that has received a message starts its run
@@ -41,7 +43,8 @@ WITH clock AS MATERIALIZED (
     SELECT server, substring(holder from '^.*:') AS process, holder LIKE ANY (%(ended)s::text[]) AS ended
     FROM found WHERE holder <> ''
 ), resumable AS MATERIALIZED (
-    SELECT key, fence FROM found, clock
+    SELECT key, fence, coalesce(w.place = %(place)s, false) AS is_own
+    FROM clock, found LEFT JOIN workspaces w ON w.owner = found.owner AND w.agent = found.meta::json ->> 'agent'
     WHERE (holder = '' OR holder LIKE ANY (%(ended)s::text[])) AND (run <> '' OR queued > 0)
         AND (queued = 0 OR updated <= now - %(delay)s)
         AND (asking = 0 OR expires <= now OR EXISTS (
@@ -52,16 +55,18 @@ WITH clock AS MATERIALIZED (
                 AS skipped (owner, id, last, queued)
             WHERE found.owner = skipped.owner AND found.id = skipped.id AND found.last = skipped.last
                 AND found.queued = skipped.queued)
+        AND (w.place IS NULL OR w.place = %(place)s OR NOT {IN_USE})
 ), share AS (
-    SELECT CASE WHEN mine.weight IS NULL THEN %(capacity)s ELSE least(%(capacity)s, greatest(0, ceil(
+    SELECT CASE WHEN mine.weight IS NULL THEN %(capacity)s ELSE least(%(capacity)s, own.number + greatest(0, ceil(
         ((SELECT count(*) FROM held JOIN members ON members.id = held.server WHERE NOT ended)
             + (SELECT count(*) FROM resumable))::numeric
         * mine.weight / (SELECT sum(weight) FROM members)
-    ) - (SELECT count(*) FROM held WHERE server = %(server)s AND NOT ended))) END::bigint AS size
-    FROM (SELECT (SELECT weight FROM members WHERE id = %(server)s) AS weight) AS mine
+    ) - (SELECT count(*) FROM held WHERE server = %(server)s AND NOT ended) - own.number)) END::bigint AS size
+    FROM (SELECT (SELECT weight FROM members WHERE id = %(server)s) AS weight) AS mine,
+        (SELECT count(*) AS number FROM resumable WHERE is_own) AS own
 ), picked AS (
     SELECT t.key FROM threads t JOIN resumable ON resumable.key = t.key WHERE t.fence = resumable.fence
-    ORDER BY t.created, t.key LIMIT (SELECT size FROM share) FOR UPDATE OF t SKIP LOCKED
+    ORDER BY resumable.is_own DESC, t.created, t.key LIMIT (SELECT size FROM share) FOR UPDATE OF t SKIP LOCKED
 ), claimed AS (
     UPDATE threads SET fence = nextval('fences'), holder = %(holder)s, until = {NOW} + %(seconds)s FROM picked
     WHERE threads.key = picked.key RETURNING threads.*
@@ -73,12 +78,19 @@ FROM (SELECT 1) AS one LEFT JOIN claimed ON true ORDER BY claimed.created, claim
 
 
 async def claim_threads(
-    connection: Connection, holder: str, server: str, capacity: int, seconds: float, skip: Sequence[Summary]
+    connection: Connection,
+    holder: str,
+    server: str,
+    place: str,
+    capacity: int,
+    seconds: float,
+    skip: Sequence[Summary],
 ) -> list[Lease]:
     """Claim threads for a server, also those of processes of this machine that have ended."""
     given: dict[str, Any] = {
         "holder": holder,
         "server": server,
+        "place": place,
         "capacity": capacity,
         "seconds": seconds,
         "delay": START_SECONDS if server else 0.0,

@@ -10,7 +10,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from threading import Event, Thread
+from time import monotonic
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -28,11 +31,14 @@ FORGET_SECONDS = 86_400.0  # after which the row of a dead server is deleted
 TIMEOUTS = {"connect_timeout": 2, "tcp_user_timeout": 2000, "keepalives_idle": 1, "keepalives_interval": 1}
 
 BEAT = f"""
-INSERT INTO servers (id, host, version, capacity, running, draining, started, seen)
-VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW})
+INSERT INTO servers (id, host, version, capacity, running, draining, started, seen, place, address)
+VALUES (%(id)s, %(host)s, %(version)s, %(capacity)s, %(running)s, %(draining)s, {NOW}, {NOW}, %(place)s, %(address)s)
 ON CONFLICT (id) DO UPDATE SET capacity = excluded.capacity, running = excluded.running,
     draining = excluded.draining, seen = excluded.seen
-RETURNING 1 + (SELECT count(*) FROM servers WHERE id <> %(id)s AND seen > {NOW} - {SEEN_SECONDS})
+RETURNING (
+    SELECT ARRAY[1 + count(*), coalesce(min(seen) + {SEEN_SECONDS} - {NOW}, {SEEN_SECONDS})]
+    FROM servers WHERE id <> %(id)s AND seen > {NOW} - {SEEN_SECONDS}
+)
 """
 
 
@@ -45,6 +51,8 @@ class ServerMember:
     capacity: int  # runs at once; 0 for no limit
     count_runs: Callable[[], int]
     is_draining: Callable[[], bool]
+    place: str = ""  # of its workspaces
+    address: str = ""  # for other servers
 
 
 class Heartbeat:
@@ -54,6 +62,7 @@ class Heartbeat:
         self._conninfo, self._schema, self._member = conninfo, schema, member
         self._seen, self._stopping = Event(), Event()
         self.servers_alive = 0  # this one and the others, counted with the last heartbeat
+        self.next_lapse = inf  # monotonic time at which the leases of another server lapse if it is not seen again
         self._thread = Thread(target=self._run, name="wick heartbeat", daemon=True)
 
     def start(self, seconds: float) -> bool:
@@ -75,16 +84,17 @@ class Heartbeat:
                 logger.warning("the heartbeat of this server failed; trying again: %s", error)
                 self._stopping.wait(RETRY_SECONDS)
 
-    def _beat(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _beat(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
         connection.execute("SET statement_timeout = 2000")
         connection.execute(f"DELETE FROM servers WHERE seen < {NOW} - %s".encode(), (FORGET_SECONDS,))
         member = self._member
         about = {"id": member.id, "host": holder_prefix(), "version": member.version, "capacity": member.capacity}
+        about |= {"place": member.place, "address": member.address}
         while not self._stopping.is_set():
             state = {"running": member.count_runs(), "draining": member.is_draining()}
-            for (alive,) in connection.execute(BEAT, {**about, **state}):
-                self.servers_alive = int(str(alive))
+            for ((alive, left),) in connection.execute(BEAT, {**about, **state}):
+                self.servers_alive, self.next_lapse = int(alive), monotonic() + left
             self._seen.set()
             self._stopping.wait(BEAT_SECONDS)
         with suppress(psycopg.Error):
@@ -92,6 +102,7 @@ class Heartbeat:
 
 
 async def list_servers(connection: Connection) -> list[ServerInfo]:
-    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}"
+    columns = "id, host, version, capacity, running, draining, started"
+    columns += f", {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}, place, address"
     query = f"SELECT {columns} FROM servers ORDER BY started, id"
     return [ServerInfo(*row) for row in await fetch_rows(connection, query, ())]

@@ -20,6 +20,7 @@ from wick.stores.watchers import ThreadKey, ThreadWatchers, merge_news
 WINDOW_SECONDS = 0.01  # for which changes are collected
 RETRY_SECONDS = 1.0  # after which changes are sent again that could not be sent
 INTEREST_SECONDS = 75.0  # for which the interest of another process is remembered; it is renewed at each resync
+SETTLED_SECONDS = 60.0  # of listening, after which the interests of all processes are known: they are renewed earlier
 MAX_UNSENT = 10_000  # threads
 
 Notice = tuple[str, str]  # channel and payload
@@ -33,6 +34,7 @@ class ThreadNotifier:
     ) -> None:
         self.channel, self.interest_channel = channel, f"{channel}_interest"
         self.is_listening = False  # else the interests of other processes are unknown
+        self._listening_since = 0.0
         self._watchers, self._send = watchers, send
         self._changes: dict[ThreadKey, News | None] = {}  # to be sent; None: deleted
         self._interests: set[ThreadKey] = set()  # to be sent
@@ -77,13 +79,21 @@ class ThreadNotifier:
         if len(self._unsent) > MAX_UNSENT:
             del self._unsent[next(iter(self._unsent))]
 
+    def set_listening(self, is_listening: bool) -> None:
+        """Report that this process starts or stops to receive notifications."""
+        self.is_listening, self._listening_since = is_listening, monotonic()
+
     def add_lease(self, key: ThreadKey) -> None:
         self._leased.add(key)
 
     def remove_lease(self, key: ThreadKey) -> None:
-        """Send the appends that were not sent: the next lease holder does not know them."""
+        """Send the appends that were not sent, unless it is known that no process has asked for them.
+
+        The next lease holder does not know them. A NOTIFY costs a commit here and one in each listening connection.
+        """
         self._leased.discard(key)
-        if (unsent := self._unsent.get(key)) is not None:
+        is_settled = self.is_listening and monotonic() - self._listening_since >= SETTLED_SECONDS
+        if (unsent := self._unsent.get(key)) is not None and not is_settled:
             self.report_change(key, unsent)
 
     # -- changes of other processes -----------------------------------------------------------------------------------

@@ -75,6 +75,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE holder <> '' OR queued > 0 OR (run <> '' AND asking = 0)""",
         "CREATE INDEX threads_lapsing ON threads (expires) WHERE asking > 0",
     ),
+    (  # workspaces of one machine: where they are, and where its servers are reached
+        "ALTER TABLE servers ADD COLUMN place text NOT NULL DEFAULT ''",
+        "ALTER TABLE servers ADD COLUMN address text NOT NULL DEFAULT ''",
+        """CREATE TABLE workspaces (
+            owner text COLLATE "C" NOT NULL, agent text COLLATE "C" NOT NULL, place text NOT NULL,
+            snapshot text NOT NULL DEFAULT '', changed boolean NOT NULL DEFAULT false, moved float8 NOT NULL,
+            PRIMARY KEY (owner, agent))""",
+    ),
 )
 # Servers that know this version can still work with the schema: later steps only add to it. A server of an earlier
 # version runs beside the new ones while they are upgraded.
@@ -203,14 +211,14 @@ class LoopPool:
                     try:
                         await self._receive_notifications(connection)
                     finally:
-                        self.notifier.is_listening = False
+                        self.notifier.set_listening(False)
             await asyncio.sleep(pause)
             pause = min(2 * pause, most)
 
     async def _receive_notifications(self, connection: Connection) -> None:
         for channel in (self.notifier.channel, self.notifier.interest_channel):
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        self.notifier.is_listening = True
+        self.notifier.set_listening(True)
         self._listening.set()
         while True:
             watched = self._watchers.watched_keys()

@@ -18,21 +18,22 @@ from wick.messages import Part
 from wick.models import resolve, scripted
 from wick.protocols import Delta, Finish, Model, Request
 from wick.testing.cassette_format import (
+    VERSION,
     Json,
     RecordedReply,
     decode_events,
     dump_yaml,
     encode_deltas,
     encode_error,
-    expand_request,
+    list_rows,
     load_yaml,
+    read_reply,
     shorten_request,
     summarize_request,
 )
 
 Recording = bool | Literal["all"]
 
-_VERSION = 1
 _DIFF_LINES, _DIFF_CHARS = 24, 160
 _HEADER = """\
 # Model replies, recorded by wick. Texts can be edited: `chunks` counts only while it fits its text.
@@ -103,7 +104,7 @@ class Cassette:
     `record=True` records replies that are missing or whose request changed, `record="all"` all of them. Otherwise a
     request without a recorded reply raises a ModelError that shows what changed, and a test that leaves replies unused
     fails. `replace` maps texts that differ from run to run, such as the path of a temporary folder, to placeholders
-    for the file.
+    for the file. The recordings of `wick eval run --record` have the same format, and can be played, too.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Cassette:
         self._spec, self._asked = model, _name_spec(model)
         self._model: Model | None = None if isinstance(model, str | Mapping) else model
         self._texts = _Placeholders(replace or {})
-        self._head: Json = {"version": _VERSION}
+        self._head: Json = {"version": VERSION}
         self._replies: list[RecordedReply] = []
         self._used: set[int] = set()
         self._last = 0  # the highest number of a reply
@@ -246,9 +247,11 @@ class Cassette:
             raise ConfigError(f"there is no cassette {self.path}; record it with: {session.command()}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the cassette {self.path} cannot be read: {error}") from None
-        if not isinstance(data, dict) or data.get("version") != _VERSION or not isinstance(data.get("replies"), list):
+        if (rows := list_rows(data)) is None:
             again = session.command("--wick-record-all")
             raise ConfigError(f"{self.path} is not a cassette of this version; record it with: {again}")
+        if "recordings" in data and self._record:
+            raise ConfigError(f"{self.path} has the recordings of a suite; record them with: wick eval run --record")
         known = {data.get("model"), data.get("name")}
         if self._asked and self._asked not in known:
             if self._record:
@@ -258,34 +261,28 @@ class Cassette:
                 f"{self.path} was recorded with the model {recorded}, not with {self._asked}; "
                 f"record it again with: {session.command()}"
             )
-        self._head = {key: value for key, value in data.items() if key != "replies"}
-        self._replies = sorted(self._read_replies(data["replies"]), key=lambda reply: reply.number)
+        self._head = {key: value for key, value in data.items() if key not in ("replies", "recordings")}
+        self._replies = sorted(self._read_replies(rows, "recordings" in data), key=lambda reply: reply.number)
         self._last = max((reply.number for reply in self._replies), default=0)
 
-    def _read_replies(self, rows: Iterable[Any]) -> Iterable[RecordedReply]:
+    def _read_replies(self, rows: Iterable[Any], of_suite: bool) -> Iterable[RecordedReply]:
         earlier: dict[int, RecordedReply] = {}
         for place, row in enumerate(rows, 1):
             try:
-                number, request, events = row["number"], row["request"], row["reply"]
-                reply = RecordedReply(number, expand_request(request, earlier), [dict(event) for event in events])
+                if of_suite and "reply" not in row:  # a case of the suite has the reply
+                    read_reply({**row, "reply": []}, earlier)
+                else:
+                    yield read_reply(row, earlier)
             except ConfigError as error:
-                raise ConfigError(f"{self.path}, reply {place}: {error}") from None
-            except (KeyError, TypeError, ValueError, AttributeError):
-                raise ConfigError(
-                    f"{self.path}, reply {place}: a reply has a number, a request and the list of events `reply`; "
-                    f"correct it, or record it again with: {session.command('--wick-record-all')}"
-                ) from None
-            if number in earlier:
-                raise ConfigError(f"{self.path}, reply {place}: the number {number} is repeated; give it another one")
-            earlier[number] = reply
-            yield reply
+                again = f"correct it, or record it again with: {session.command('--wick-record-all')}"
+                raise ConfigError(f"{self.path}, reply {place}: {error}; {again}") from None
 
     def _save(self) -> None:
         """Write the file as a whole, and replace the old one at once."""
         model = self._open_model()
         schema = getattr(model, "holds_schema", "")
         self._head = {
-            "version": _VERSION,
+            "version": VERSION,
             **({"model": self._asked} if self._asked != model.name else {}),
             "name": model.name,
             **({"holds_schema": schema} if schema else {}),

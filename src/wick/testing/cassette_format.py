@@ -1,4 +1,8 @@
-"""The format of a cassette: requests in short, the deltas of replies with joined texts, and both as YAML."""
+"""The format of recorded replies: requests in short, the deltas of replies with joined texts, and both as YAML.
+
+Cassettes and the recordings of evals have this format. A cassette has the list `replies`. The recordings of a suite
+have the list `recordings`, with the `replies` of each case.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +234,31 @@ def assemble_message(events: Iterable[Json]) -> Json | None:
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
+VERSION = 1
 _CONTEXT = ("system", "tools", "settings")
+
+
+def list_rows(data: Any) -> list[Any] | None:
+    """Return the replies of a file, in order; None if it is not a file of this version."""
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        return None
+    if isinstance(groups := data.get("recordings"), list):  # of the cases of a suite
+        keys = ("replies", "requests", "judge")
+        return [row for group in groups if isinstance(group, dict) for key in keys for row in group.get(key, [])]
+    return data["replies"] if isinstance(data.get("replies"), list) else None
+
+
+def read_reply(row: Any, earlier: dict[int, RecordedReply]) -> RecordedReply:
+    """Return a reply of a file, and add it to the earlier ones; raise a ConfigError if it is not one."""
+    try:
+        number, request, events = row["number"], row["request"], row["reply"]
+        reply = RecordedReply(number, expand_request(request, earlier), [dict(event) for event in events])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ConfigError("a reply has a number, a request and the list of events `reply`") from None
+    if number in earlier:
+        raise ConfigError(f"the number {number} is repeated")
+    earlier[number] = reply
+    return reply
 
 
 def shorten_request(reply: RecordedReply, earlier: Sequence[RecordedReply]) -> Json:

@@ -40,6 +40,26 @@ BAIT = (
     "<a href=javascript:caught()>x</a><iframe srcdoc='<script>parent.caught()</script>'></iframe>"
     f"[x](javascript:caught()) ![x]({ELSEWHERE}/m)"
 )
+IMAGE = f"<img src={ELSEWHERE}/g onerror=caught()>"
+DIAGRAMS = (  # each would run a handler, follow a link, load something, or never end
+    f'graph TD\n  A["{IMAGE}"] --> B\n  click A call caught()\n  click B "javascript:caught()" _self',
+    f"sequenceDiagram\n  A->>B: <script>caught()</script>{IMAGE}\n  link A: x @ javascript:caught()",
+    f'%%{{init: {{"securityLevel": "loose", "htmlLabels": true, "themeCSS": "*{{fill:url({ELSEWHERE}/t)}}"}}}}%%\n'
+    'graph TD\n  A["<svg onload=caught()>"] --> B[<style>*{background:red}</style>]\n  click A href "javascript:x"',
+    'classDiagram\n  class A["<iframe srcdoc=x onload=caught()>"]\n  callback A "caught"\n'
+    f"  style A fill:url({ELSEWHERE}/f)",
+    f'graph TD\n  A@{{ img: "{ELSEWHERE}/shape", label: "x" }}\n  classDef default background:url({ELSEWHERE}/d)',
+    f'graph TD\n  A["{IMAGE.replace("<", "&lt;").replace(">", "&gt;")}"] --> B["{IMAGE.replace("<", "#lt;")}"]',
+    f'graph TD\n  A["`**{IMAGE}**`"] -- "{IMAGE}" --> B["$$<img src=x onerror=caught()>$$"]',
+    f"mindmap\n  root(({IMAGE}))\n    a[{IMAGE}]",
+    f'stateDiagram-v2\n  s1 : {IMAGE}\n  note right of s1 : {IMAGE}\n  click s1 "javascript:caught()"',
+    f'pie title {IMAGE}\n  "{IMAGE}" : 3',
+    f'erDiagram\n  "{IMAGE}" ||--o{{ B : "{IMAGE}"',
+    "gantt\n  dateFormat YYYY-MM-DD\n  section <script>caught()</script>\n  a : a, 2025-01-01, 3d\n"
+    '  click a call caught()\n  click a href "javascript:caught()"',
+    "gantt\n  tickInterval 1second\n  dateFormat ss\n  axisFormat %s\n  section s\n  a : a, 0, 20",
+    "xychart\n  x-axis 1 --> 1\n  line [1, 2]",
+)
 NAME = "<img src=x onerror=caught()>.txt"
 
 
@@ -120,6 +140,22 @@ def test_a_file_of_any_kind_runs_nothing(watched: Page, server: ServerProcess, n
         view.click()
         expect(view).to_have_attribute("aria-pressed", "true")
         drawn(watched)
+
+
+def test_diagrams_run_nothing(watched: Page, server: ServerProcess) -> None:
+    watched.select_option("#agent", "echo")
+    send_and_wait(watched, "\n\n".join(f"```mermaid\n{source}\n```" for source in DIAGRAMS))
+    found = watched.locator("article.chat-reply").get_by_role("figure", name="Diagram", exact=True)
+    expect(found).to_have_count(len(DIAGRAMS))
+    for at in range(len(DIAGRAMS)):
+        found.nth(at).scroll_into_view_if_needed()
+        expect(found.nth(at).locator("img, [role=alert]")).to_have_count(1)
+        if found.nth(at).get_by_role("img").count():
+            found.nth(at).get_by_role("img").click()
+    watched.select_option("#agent", "default")
+    open_api_client(server, "bob").write("bait.mmd", DIAGRAMS[0])
+    open_panel(watched, "Files").locator("[data-path='bait.mmd']").click()
+    expect(watched.get_by_role("complementary", name="Canvas").get_by_role("img")).to_be_visible()
 
 
 def test_questions_skills_and_todos_run_nothing(watched: Page, server: ServerProcess) -> None:

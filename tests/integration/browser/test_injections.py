@@ -28,6 +28,18 @@ from faults.tally import FULL, Tally, Violated
 
 pytestmark = pytest.mark.timeout(3_600)
 
+# Sources of diagrams that would do the same.
+DIAGRAMS = (
+    "sequenceDiagram\n  A->>B: <img src={url}/sequence onerror=caught()>\n  link A: x @ javascript:caught()",
+    '%%{{init: {{"securityLevel": "loose", "htmlLabels": true}}}}%%\ngraph TD\n  A["<svg onload=caught()>"] --> B\n'
+    '  click A call caught()\n  click B "javascript:caught()" _self',
+    '%%{{init: {{"themeCSS": "* {{fill: url({url}/css)}}"}}}}%%\ngraph TD\n  A["`**<img src=x onerror=caught()>**`"]',
+    'classDiagram\n  class A["<iframe srcdoc=x onload=caught()>"]\n  callback A "caught"\n  link A "javascript:x"',
+    'graph TD\n  A@{{ img: "{url}/shape", label: "x" }}\n  style A fill:url({url}/fill)',
+    "gantt\n  section <script>caught()</script>\n  x :a, 2025-01-01, 1d\n  click a call caught()",
+    'stateDiagram-v2\n  s1 : <img src={url}/state onerror=caught()>\n  click s1 "javascript:caught()"',
+)
+
 # Each would call `caught()`, or {url}, if it were taken for more than a text.
 TEXTS = (
     "<script>caught()</script>",
@@ -60,8 +72,9 @@ TEXTS = (
     "{{{{constructor.constructor('caught()')()}}}} ${{caught()}} <%= caught() %>",
     "<template shadowrootmode=open><img src=x onerror=caught()></template>",
     "<noscript><p title='</noscript><img src=x onerror=caught()>'>",
+    *(f"```mermaid\n{source}\n```" for source in DIAGRAMS),
 )  # fmt: skip
-KINDS = ("md", "html", "svg", "csv", "json", "txt")
+KINDS = ("md", "html", "svg", "csv", "json", "txt", "mmd")
 
 
 def _said(page: Page, api: ApiClient, text: str) -> None:
@@ -86,7 +99,8 @@ def _done(page: Page, api: ApiClient, text: str) -> None:
 def _kept(kind: str) -> Callable[[Page, ApiClient, str], None]:
     def look(page: Page, api: ApiClient, text: str) -> None:
         name = f"bait.{kind}"
-        api.write(name, text if kind != "json" else f'[{{"a": "{text}"}}]')
+        source = text.removeprefix("```mermaid\n").removesuffix("\n```")
+        api.write(name, {"json": f'[{{"a": "{text}"}}]', "mmd": source}.get(kind, text))
         open_panel(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name).wait_for()
         for view in page.get_by_role("group", name="View as").get_by_role("button").all():

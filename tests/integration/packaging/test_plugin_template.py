@@ -54,7 +54,10 @@ def test_the_tests_of_the_plugin_pass(project: Path, site: Path) -> None:
     chosen = "not TestStore or lease or new_thread or fork or blobs"
     options = ["-q", "-p", "no:cacheprovider", "-W", "error", "-rA"]
     done = run("-m", "pytest", *options, "-k", chosen, folder=project, site=site)
-    for shown in ("TestEchoModel", "TestStore", "TestMemoryBackend", "test_an_agent_uses_the_plugins"):
+    for shown in (
+        *("TestEchoModel", "TestStore", "TestMemoryBackend", "test_the_command"),
+        *("test_an_agent_uses_the_tool", "test_an_agent_uses_the_hook", "test_an_agent_uses_the_backend"),
+    ):
         assert f"::{shown}" in done.stdout, done.stdout
     assert "failed" not in done.stdout
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from postgres import shared_server
+from postgres import open_store, shared_server
 from server_agents import Gate, sample_agents, send_answer, user_message
 from server_process import host_server, open_client, wait_until
 from store_fixtures import hold_thread, make_entry, read_entries
 from wick.protocols import Lease, NewThread
+from wick.server.runs.executor import _is_crash
+from wick.server.runs.recovery import LAPSE_MARGIN, RunRecovery
 from wick.stores import postgres_pool
 from wick.stores.postgres import Postgres
 from wick.stores.process_identity import holder_name, server_id
@@ -22,17 +23,7 @@ from wick.stores.process_identity import holder_name, server_id
 NOW = "extract(epoch FROM clock_timestamp())"
 
 
-@pytest.fixture
-def schema() -> str:
-    return shared_server().schema()
-
-
-@pytest.fixture
-async def store(schema: str) -> AsyncIterator[Postgres]:
-    made = Postgres(shared_server().conninfo, schema=schema)
-    yield made
-    await made.leave()
-    await made.close()
+store = open_store()
 
 
 def ask(query: str) -> list[tuple[object, ...]]:
@@ -42,8 +33,8 @@ def ask(query: str) -> list[tuple[object, ...]]:
         return found.fetchall() if found.description else []
 
 
-async def join(store: Postgres, capacity: int = 0, draining: bool = False) -> str:
-    return await store.join("1.0", capacity, lambda: 0, lambda: draining)
+async def join(store: Postgres, capacity: int = 0, draining: bool = False, place: str = "") -> str:
+    return await store.join("1.0", capacity, lambda: 0, lambda: draining, place=place, address=f"http://{place}")
 
 
 async def start_runs(store: Postgres, holder: str, first: int, last: int) -> None:
@@ -112,6 +103,19 @@ async def test_a_lease_lapses_with_the_heartbeat_of_its_server(store: Postgres, 
         await store.lease("ada", "t1", "me", 60)
 
 
+async def test_recovery_claims_when_the_leases_of_another_server_lapse(tmp_path: Path, schema: str) -> None:
+    async with host_server(tmp_path, store="postgres", store_schema=schema) as server:
+        store = server.service.store
+        add_dead_server(schema, "dying", -20.0)  # its leases lapse in 23 seconds
+        async with asyncio.timeout(20):
+            while store.servers_alive != 2:  # type: ignore[attr-defined]
+                await asyncio.sleep(0.05)
+        recovery = RunRecovery(server.service.runs, look=60.0)
+        assert 0 < recovery._next_claim() <= 23.0 + LAPSE_MARGIN
+        recovery = RunRecovery(server.service.runs, look=0.001)
+        assert recovery._next_claim() == 0.001
+
+
 async def test_a_server_that_was_not_seen_is_fenced_after_a_claim(store: Postgres, schema: str) -> None:
     await store.check()
     dead = add_dead_server(schema, "aa", 4)
@@ -175,6 +179,45 @@ async def test_a_draining_server_is_not_counted(store: Postgres, schema: str) ->
     await other.close()
 
 
+# -- workspaces -----------------------------------------------------------------------------------------------------
+
+
+async def test_runs_are_claimed_where_their_files_are(store: Postgres, schema: str) -> None:
+    other = Postgres(shared_server().conninfo, schema=schema, connections=2)
+    ids = [await join(store, place="here"), await join(other, place="there")]
+    home = await other.find_workspace("ada", "a")
+    assert (home.place, home.address, home.alive, home.in_use) == ("there", "http://there", True, True)
+    assert await store.find_workspace("ada", "a") == home
+    await start_runs(store, "elsewhere:1:2:3:dead.0a1b2c3d", 0, 9)
+    assert await store.claim(holder_name(ids[0]), 99) == []
+    assert not await store.move_workspace("ada", "a", home, "")
+    leases = await other.claim(holder_name(ids[1]), 8)
+    assert len(leases) == 8  # all, not a share
+    await other.leave()
+    assert len(await store.claim(holder_name(ids[0]), 99)) == 9  # those of the dead server, too
+    await other.close()
+
+
+async def test_files_move_from_a_draining_server_when_its_runs_have_ended(store: Postgres, schema: str) -> None:
+    other = Postgres(shared_server().conninfo, schema=schema, connections=2)
+    id = await join(other, draining=True, place="there")
+    await join(store, place="here")
+    home = await other.find_workspace("ada", "a")
+    assert not home.in_use and home.draining and not home.changed
+    await start_runs(other, holder_name(id), 0, 1)
+    assert (await store.find_workspace("ada", "a")).in_use and not await store.move_workspace("ada", "a", home, "")
+    ask(f"UPDATE {schema}.threads SET holder = ''")
+    await other.record_change("ada", "a", "s1")
+    assert not await store.move_workspace("ada", "a", home, "")  # a snapshot was taken meanwhile
+    home = await store.find_workspace("ada", "a")
+    assert (home.snapshot, home.changed) == ("s1", True)
+    assert await store.move_workspace("ada", "a", home, "s1")
+    await other.record_change("ada", "a", "s2")  # it is late
+    assert (await store.find_workspace("ada", "a")).snapshot == "s1"
+    await other.leave()
+    await other.close()
+
+
 async def test_a_run_moves_from_a_full_server_to_another(tmp_path: Path) -> None:
     gate, schema = Gate(), shared_server().schema()
     options = {"store": "postgres", "store_schema": schema, "agents": sample_agents(gate), "grace": 0.0}
@@ -229,3 +272,9 @@ async def test_a_server_of_this_version_works_with_additions_of_a_later_one(
     monkeypatch.setattr(postgres_pool, "STEPS", steps)
     assert len(await read_entries(store)) == 1
     assert ask(f"SELECT steps FROM {schema}.version") == [(len(steps) + 1,)]
+
+
+def test_a_start_of_a_dead_server_is_a_crash_at_once() -> None:
+    start, long_ago = "elsewhere:1:2:3:abc.0a1b2c3d", time.time() - 3600
+    assert _is_crash(start, time.time(), {"def"}) and not _is_crash(start, long_ago, {"abc", "def"})
+    assert _is_crash("elsewhere:1:2:3:0a1b2c3d", long_ago, {"def"}) and not _is_crash(start, time.time(), None)

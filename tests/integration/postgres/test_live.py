@@ -136,11 +136,44 @@ async def test_other_programs_on_the_channel_are_ignored() -> None:
     try:
         inbox = await connect(live, live, "bus")
         async with await psycopg.AsyncConnection.connect(postgres_server().conninfo, autocommit=True) as other:
-            for payload in ("", "nonsense", "[]", "[1, 2, 3, 4, 5, 6]", '["a", "bus", "", 0, 0, "%%"]', '{"a": 1}'):
+            for payload in (
+                "",
+                "nonsense",
+                "[]",
+                "[1, 2, 3, 4, 5, 6]",
+                '["a", "bus", "", 0, 0, "%%"]',
+                '{"a": 1}',
+                "a 0 0 [1]",
+                'a 0 0 ["bus", "", 1]',
+                "a 0 x []",
+                "a 0 0 ",
+            ):
                 await other.execute("SELECT pg_notify(%s, %s)", (live_channel(schema), payload))
         live.publish("bus", b"1")
         await inbox.wait(lambda: b"1" in inbox.messages)
         assert inbox.messages == [b"1"] and not live.problem
+    finally:
+        await live.close()
+
+
+async def test_messages_of_one_moment_share_a_notification_and_may_be_any_bytes() -> None:
+    import psycopg
+
+    schema = postgres_server().schema()
+    live = PostgresLive(postgres_server().conninfo, schema=schema)
+    await live.start("test")
+    try:
+        inbox = await connect(live, live, "bus")
+        inbox.messages.clear()
+        async with await psycopg.AsyncConnection.connect(postgres_server().conninfo, autocommit=True) as other:
+            await other.execute(f"LISTEN {live_channel(schema)}")
+            sent = [b'{"delta": "' + str(number).encode() + b'"}' for number in range(50)]
+            sent += [b"\xff\x00\n", b"", "\x1e\n\u2028 zażółć 🎉".encode()]
+            for data in sent:
+                live.publish("bus", data)
+            await inbox.wait(lambda: len(inbox.messages) >= len(sent))
+            assert inbox.messages == sent
+            assert len([notice async for notice in other.notifies(timeout=0.2)]) == 1
     finally:
         await live.close()
 

@@ -99,7 +99,7 @@ async def test_a_client_follows_a_run_that_another_server_took_first(
 async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
     two: tuple[InProcessServer, InProcessServer], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HubDirectory, "expect", HubDirectory.publish)
+    monkeypatch.setattr(HubDirectory, "expect", lambda board, owner, hub, **_: board.publish(owner, hub))
     with pytest.raises(TimeoutError):
         await follow_where_another_performs(two, gate, 2)
 

@@ -23,7 +23,7 @@ from wick.protocols import Summary
 from wick.server import runs as runs_module
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.runs import QueuedRun
+from wick.server.runs import QueuedRun, recovery
 from wick.server.runs.record import RunInfo, derive_run_id
 from wick.server.runs.recovery import RunRecovery
 from wick.stores.held_thread import hold
@@ -489,3 +489,32 @@ async def test_a_hook_that_fails_like_a_store_is_not_run_again_and_again(tmp_pat
         await settled(server)
         log = await get_json(client, "/threads/th_1/export")
     assert len(tried) == 1 and log["entries"][-1]["data"]["unheard"][0]["message"]["content"] == "Hello."
+
+
+async def test_a_stop_ends_although_cancellations_are_lost(
+    server: InProcessServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recovery, "STOP_SECONDS", 0.05)
+    lost = 0
+
+    async def lose_cancellations(most: int) -> None:
+        nonlocal lost
+        while lost < most:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                lost += 1
+
+    stubborn = RunRecovery(server.service.runs)
+    stubborn.resume_all = lambda: lose_cancellations(2)  # type: ignore[method-assign]
+    stubborn.start()
+    await asyncio.sleep(0)
+    await stubborn.stop()
+    assert lost == 2 and not stubborn._tasks and "does not end" not in caplog.text
+    stubborn.resume_all = lambda: lose_cancellations(8)  # type: ignore[method-assign]
+    stubborn.start()
+    await asyncio.sleep(0)
+    await stubborn.stop()
+    assert "the server stops without it" in caplog.text
+    await stubborn.stop()
+    assert not stubborn._tasks

@@ -126,4 +126,6 @@ async def test_a_workspace_moves_to_another_server(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         (question,) = questions
         assert "is not on this server" in question["question"]
-        assert await read_names(ada) == []
+        away = await get_json(ada, "/agents/coder/files/list", 503)
+        assert away["error"]["code"] == "workspace_away" and "restores the last snapshot" in away["error"]["message"]
+        assert not [*(tmp_path / "c" / "data" / "workspaces").glob("*/coder/*")]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
 from server_agents import send_answer, user_message
 from server_process import ServerProcess, open_client, run_server, wait_until
@@ -114,3 +115,23 @@ async def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
 
         await wait_until(ended)
     assert server.process is not None and server.process.returncode == -signal.SIGKILL
+
+
+async def test_a_scrape_has_the_metrics_of_all_workers(tmp_path: Path) -> None:
+    with run_server(tmp_path, **QUICK) as server:
+        pids = {str(pid) for pid in await wait_workers(server, set())}
+
+        async def scrape() -> dict[str, float]:
+            """Return the finished runs by worker, once all workers have replied to the one that is asked."""
+            async with open_client(server, "olga") as client, client.get("/metrics") as response:
+                families = {each.name: each for each in text_string_to_metric_families(await response.text())}
+            if {sample.labels["worker"] for sample in families["wick_memory_bytes"].samples} != pids:
+                return {}
+            return {sample.labels["worker"]: sample.value for sample in families["wick_runs"].samples}
+
+        for number in range(1, 4):
+            async with open_client(server) as client:
+                assert (await send_answer(client, "plain", user_message("Hello.")))["outcome"] == "completed"
+            found = await wait_until(scrape)
+            assert sum(found.values()) == number and {*found} <= pids
+        assert server.stop() == 0

@@ -120,9 +120,11 @@ async def measure_failover(options: Options) -> list[Figure]:
             shares = Counter(server for _, server in resumed.values() if server)
             others = [shares[machine.address] for machine in cluster.machines if machine is not victim]
             moved += sum(others)
-            uneven.append(100 * (max(others) - min(others)) / max(1, sum(others)))
+            # a server takes the runs that it lacks, so the survivors' open runs become even, not the moved ones
+            held = [len(runs_of(cluster, load, machine)) for machine in cluster.machines if machine is not victim]
+            uneven.append(100 * (max(held) - min(held)) / max(1, *held))
             p99 = percentile(delays, 0.99)
-            show_progress(f"round {number + 1}: {len(affected)} runs moved, {others}, p99 {p99:.1f} s")
+            show_progress(f"round {number + 1}: {len(affected)} runs moved, {others}, now {held}, p99 {p99:.1f} s")
             victim.start()
             await victim.wait_ready()
             cluster.limit_cpus()

@@ -101,7 +101,10 @@ def group_name(pid: int) -> str:
 
 
 def limit_cpu(group: str, name: str, pid: int, share: float) -> bool:
-    """Limit a process and its children to a share of one core; return False if the system does not allow it."""
+    """Limit a process and its children to a share of one core; return False if the system does not allow it.
+
+    The groups have the largest weight, so that each gets its share beside other programs of the machine.
+    """
     found = cpu_controller()
     if found is None:
         return False
@@ -113,8 +116,10 @@ def limit_cpu(group: str, name: str, pid: int, share: float) -> bool:
             (root / group / "cgroup.subtree_control").write_text("+cpu")
         folder.mkdir(parents=True, exist_ok=True)
         if version == "v2":
+            (root / group / "cpu.weight").write_text("10000")
             (folder / "cpu.max").write_text(f"{int(share * PERIOD)} {PERIOD}")
         else:
+            (root / group / "cpu.shares").write_text("262144")
             (folder / "cpu.cfs_quota_us").write_text(str(int(share * PERIOD)))
         (folder / "cgroup.procs").write_text(str(pid))
     except OSError:

@@ -402,3 +402,13 @@ WRONG = [
 def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Budget(**options)
+
+
+@pytest.mark.parametrize("limit", ["tokens", "dollars"])
+def test_a_limit_cannot_be_set_and_the_remedy_is_named(limit: str) -> None:
+    budget = Budget(tokens=100)
+    with pytest.raises(ConfigError, match="the limits of a Budget do not change; create another one") as refused:
+        setattr(budget, limit, 5)
+    assert f"agent.without_hooks('budget').with_hooks(Budget({limit}=5))" in str(refused.value)
+    assert (budget.tokens, budget.dollars) == (100, None)
+    budget.reserve = 10  # read before each model call

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from wick import Agent, tool
+from wick import Agent, Ask, ToolUse, guard, tool
 from wick.backends.local import Local
 from wick.backends.state import State
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import Sessions
-from wick.capabilities.snapshots import FAILED, RESTORED, TAKEN, Snapshots
+from wick.capabilities.snapshots import AFRESH, FAILED, RESTORED, TAKEN, Snapshots
+from wick.decisions import Allow, Question
 from wick.errors import BackendError, ConfigError
 from wick.messages import ToolCall
 from wick.models.scripted import Scripted
@@ -165,6 +166,46 @@ async def test_a_run_asks_before_it_continues_in_an_empty_folder(
     assert "is not on this server" in result.reason
     assert os.listdir(other.workdir) == []
     await other.stop()
+
+
+async def test_an_approval_tries_again_and_only_a_named_answer_starts_afresh(
+    tmp_path: Path, snapshots: Snapshots, backend: Local
+) -> None:
+    thread = (await run_agent(snapshots, write("a", "1"), "done")).thread
+    other, answers = Local(tmp_path / "other", sandbox="none"), [Allow(), Allow({"workspace": "start afresh"})]
+    asked: list[str] = []
+
+    def ask(question: Question) -> Allow:
+        asked.append(question.question)
+        return answers[len(asked) - 1]
+
+    missing = Snapshots(other, folder=tmp_path / "elsewhere")
+    agent = Agent(Scripted("done", "again"), hooks=[Filesystem(other), missing], ask=ask)
+    result = await agent.run("go", thread=thread)
+    assert result.text == "done" and len(asked) == 2 and "is not on this server" in asked[1]
+    answered = [entry.data.get("args") for entry in thread.entries if entry.kind == "answered"]
+    assert answered == [None, {"workspace": "start afresh"}] and len(events(thread, AFRESH)) == 1
+    assert (await agent.run("go", thread=thread)).text == "again" and len(asked) == 2  # the empty folder is known now
+    await other.stop()
+
+
+async def test_there_is_no_snapshot_before_an_approval(snapshots: Snapshots, backend: Local) -> None:
+    taken: list[int] = []
+
+    @guard(ToolUse, match="write_file")
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("write?")
+
+    def ask(question: Question) -> bool:
+        taken.append(len(events(question.op.run.thread, TAKEN)))
+        return len(taken) > 1
+
+    hooks = [Filesystem(backend), snapshots, confirm]
+    agent = Agent(Scripted(write("a", "1", "1"), write("b", "2", "2"), "done"), hooks=hooks, ask=ask)
+    thread = (await agent.run("go")).thread
+    assert taken == [0, 0] and [event["when"] for event in events(thread, TAKEN)] == ["before", "end"]
+    kinds = [entry.kind for entry in thread.entries]
+    assert kinds.index("event") < kinds.index("intent")
 
 
 def test_options_are_checked(backend: Local) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from wick import (
     Ask,
     Block,
     Continue,
+    Deps,
     FunctionModel,
     Limits,
     Message,
@@ -152,6 +154,53 @@ async def test_text_is_accepted_only_if_valid() -> None:
     assert "number should be a valid integer" in told[1]
     assert "it must be a JSON object" in told[2]
     assert result.output == Invoice(number=7)
+
+
+class Trip(BaseModel):
+    city: str
+    nights: int
+
+
+@dataclass
+class Places:
+    free: dict[str, int]
+
+
+async def check_place(trip: Trip, places: Deps[Places], run: Run) -> None:
+    assert run.deps is places
+    if trip.city not in places.free:
+        raise ValueError(f"{trip.city} is full")
+
+
+FULL, FREE = {"city": "Oslo", "nights": 2}, {"city": "Bern", "nights": 2}
+
+
+def as_call(trip: dict[str, Any], id: str) -> ToolCall:
+    return ToolCall(id, "final_answer", trip)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+async def test_a_validator_with_deps_refuses_an_answer(as_text: bool) -> None:
+    def give(*trips: dict[str, Any]) -> Agent[Places, Trip]:
+        replies = [json.dumps(trip) if as_text else as_call(trip, str(n)) for n, trip in enumerate(trips)]
+        output = StructuredOutput(Trip, retries=1, validator=check_place)
+        return Agent(Scripted(*replies), output_type=output, deps_type=Places)
+
+    places = Places({"Bern": 1})
+    result = await give(FULL, FREE).run("Go.", deps=places)
+    assert (result.outcome, result.output.city) == ("completed", "Bern")
+    assert "Oslo is full" in "".join(message.text for message in result.messages)
+    result = await give(FULL, FULL).run("Go.", deps=places)
+    assert (result.outcome, result.value) == ("stopped", None) and result.reason.endswith("Oslo is full")
+    assert "outputs" not in result.thread.values
+
+
+async def test_a_validator_without_its_deps_is_reported_before_the_run() -> None:
+    agent = Agent(Scripted("{}", spare=True), hooks=[StructuredOutput(Trip, validator=check_place)])
+    with pytest.raises(ConfigError, match="validator of the output has the parameter places: Places"):
+        await agent.run("Go.")
+    with pytest.raises(ConfigError, match="give a function"):
+        StructuredOutput(Trip, validator="check")  # type: ignore[arg-type]
 
 
 async def test_after_three_retries_the_run_stops() -> None:

@@ -35,7 +35,10 @@ class _Tags(HTMLParser):
 def inject_markup(value: Any) -> Any:
     """Return data with markup in place of every text that a user, a model or a tool wrote."""
     if isinstance(value, dict):
-        return {key: inject_markup(item) if key not in ("decision", "against") else item for key, item in value.items()}
+        return {
+            key: inject_markup(item) if key not in ("decision", "against", "verdict") else item
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [inject_markup(item) for item in value]
     return INJECTED if isinstance(value, str) else value
@@ -79,3 +82,13 @@ async def test_the_same_suite_gives_the_same_html() -> None:
 async def test_a_partial_report_says_so() -> None:
     report = (await make_report()).model_copy(update={"partial": True, "planned": 9})
     assert "This report is partial: the run was interrupted after 4 of 9 results." in render_html(report)
+
+
+async def test_verdicts_are_shown() -> None:
+    report = await make_report()
+    results = [result for case in report.cases for result in case.results.values()]
+    assert [result.verdict for result in results] == ["passed", "passed", "passed", "regressed"]
+    for verdict, shown in (("regressed", "regressed"), ("known_failure", "known failure"), ("changed", "≠ changed")):
+        results[-1].verdict = verdict  # type: ignore[assignment]
+        assert f"{shown}</span>" in render_html(report)
+    assert '≠ changed</span> <span class="muted">32 tokens' in render_html(report)  # no score of recorded replies

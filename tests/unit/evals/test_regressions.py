@@ -14,8 +14,15 @@ import eval_shop
 from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, refund, run_cases
 from wick import Agent, FunctionModel, Tool, tool
 from wick.errors import ConfigError
-from wick.evals.recordings import Recordings
-from wick.evals.report import find_known_failures, find_regressions, read_report
+from wick.evals.recording_file import Recordings
+from wick.evals.report import (
+    EvalReport,
+    compare_results,
+    count_verdicts,
+    find_known_failures,
+    find_regressions,
+    read_report,
+)
 from wick.evals.runner import EvalOptions, run_suite
 
 FOLDER = Path(eval_shop.__file__).parent
@@ -113,6 +120,29 @@ async def test_a_failure_says_what_changed() -> None:
     )
 
 
+async def test_a_changed_request_is_not_a_regression() -> None:
+    recordings = await record()
+    before = await run_suite(make_suite(), EvalOptions(folder=FOLDER, recordings=recordings))
+    eval_shop.planted = change_prompt(Random(1))  # type: ignore[attr-defined]
+    suite = make_suite(variants={"base": "eval_shop:planted"})
+    after = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, baseline=before))
+    assert (after.failed, after.regressions, count_verdicts(after)) == (2, [], {"changed": 2})
+    eval_shop.planted = change_prompt(Random(1)).without_hooks("check_amount")  # type: ignore[attr-defined]
+    after = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, baseline=before))
+    assert [one.case for one in after.regressions] == ["large"]  # a guard is gone, too
+    assert count_verdicts(after) == {"changed": 1, "regressed": 1}
+
+
+async def test_verdicts_of_a_report_of_an_earlier_version_are_derived(tmp_path: Path) -> None:
+    report = await run_suite(make_suite(), EvalOptions(folder=FOLDER, recordings=await record(tools="real")))
+    data = report.model_dump()
+    checks = [{"name": "requests", "passed": False}, {"name": "text", "passed": True}]
+    for row, change in zip(data["cases"], ({}, {"passed": False, "checks": checks}), strict=True):
+        row["results"]["base"] |= change
+        del row["results"]["base"]["verdict"]
+    assert count_verdicts(EvalReport.model_validate(data)) == {"passed": 1, "changed": 1}
+
+
 async def test_a_baseline_tolerates_known_failures() -> None:
     wrong = {**LARGE, "expect": {"text": "Sorry"}}
     before = await run_cases(SMALL, wrong)
@@ -121,6 +151,9 @@ async def test_a_baseline_tolerates_known_failures() -> None:
     found = find_regressions(after, before)
     assert [(one.case, one.against) for one in found] == [("small", "baseline")]  # the baseline has no case "new"
     assert find_known_failures(after, before) == {("large", "base")}
+    compare_results(after, before)
+    assert [row.results["base"].verdict for row in after.cases] == ["regressed", "known_failure", "failed"]
+    assert '"verdict": "known_failure"' in after.to_json()
     assert found[0].detail == "text: 'Sorry' is missing: 'Done: 20 dollars.'"
 
 

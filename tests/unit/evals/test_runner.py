@@ -15,10 +15,11 @@ from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cas
 from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, guard, tool
 from wick.capabilities.subagents import Subagents
 from wick.errors import ConfigError, ModelError
-from wick.evals.recordings import Recording, Recordings, read_recordings, recordings_path, write_recordings
+from wick.evals.recording_file import Recording, Recordings, read_recordings, recordings_path, write_recordings
 from wick.evals.runner import EvalOptions, SuiteRunner, run_suite
 from wick.evals.suite import EvalReply, ExpectedArguments
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta
+from wick.testing import Cassette
 
 FOLDER = Path(eval_shop.__file__).parent
 
@@ -404,7 +405,7 @@ async def test_secrets_are_redacted_in_recordings_that_still_replay(
 
 
 def test_an_interrupted_write_leaves_the_old_recordings(tmp_path: Path) -> None:
-    path = tmp_path / "shop.recordings.jsonl"
+    path = tmp_path / "shop.recordings.yaml"
     path.write_text("old\n")
     long = Recording(case="small", variant="base", replies=[EvalReply(text="Hello. " * 10_000)])
     before_test = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -469,9 +470,100 @@ async def test_parallel_subagents_are_recorded_and_replayed() -> None:
     assert ["tea" in outputs[0], "coffee" in outputs[1]] == [True, True]
 
 
-def test_an_invalid_recording_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "shop.recordings.jsonl"
-    path.write_text('\n{"case": "small"}\n')
+INVALID = {
+    "version: 1\nrecordings: [{case: small}]": "recording 1: variant: Field required; record the suite again",
+    "version: 1\nrecordings: [1]": "recording 1: a recording has a case, a variant, and replies with a request",
+    "version: 1\nrecordings: [{case: a, variant: b, replies: [{reply: [{error: Oops}]}]}]": "recording 1: a record",
+    "version: 1\nrecordings: [{case: a, variant: b, replies: [{number: 1, request: {like: 7}, reply: []}]}]": (
+        "recording 1: there is no reply 7 before the request that refers to it; correct it, or record the suite again"
+    ),
+    "version: 7\nrecordings: []": "has no recordings of this version; record the suite again with --record",
+}
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_an_invalid_recording_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "shop.recordings.yaml"
+    assert read_recordings(path) == {}
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=INVALID[text]):
+        read_recordings(path)
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+HASHES = (
+    '{"system":"b149d8c752937e81","tools":{"lookup":"ad7f98d62b6d4111","refund":"2686fbf990d6455b"},"messages":"%s"}'
+)
+OLD = (  # a file of an earlier version
+    '{"case":"first","variant":"base","replies":[{"calls":[{"tool":"lookup","args":{"order":7},"id":"1"}],'
+    '"model":"scripted","usage":{"input_tokens":3,"output_tokens":3},"request":'
+    + HASHES % "fefa77f0981d51c4"
+    + '},{"text":"Done: 20 dollars.","model":"scripted","request":'
+    + HASHES % "c3f1eca1646c0368"
+    + '}],"results":[{"tool":"lookup","args":{"order":7},"output":"order 7: 20 dollars"}]}\n\n'
+    + '{"case":"large","variant":"base","requests":['
+    + HASHES % "5f5d5b2747c6c1a4"
+    + ","
+    + HASHES % "03f5361b076f2af6"
+    + "]}\n"
+)
+FIRST = {"id": "first", "input": "Refund order 7.", "expect": {"calls": "lookup", "text": "Done"}}
+
+
+async def test_recordings_of_an_earlier_version_are_replayed_and_converted(tmp_path: Path) -> None:
+    old, path = tmp_path / "shop.recordings.jsonl", tmp_path / "shop.recordings.yaml"
+    old.write_text(OLD)
+    suite = make_suite(FIRST, LARGE)
+    rude = make_suite(FIRST, LARGE, variants={"base": {"agent": "eval_shop:agent", "system_prompt": "You are rude."}})
+    reports = list[str]()
+    for _ in range(2):
+        recordings = read_recordings(path)
+        report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
+        assert not report.failed and [check.name for check in report.cases[0].results["base"].checks][-1] == "requests"
+        reports.append(report.to_json())
+        report = await run_suite(rude, EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
+        assert [*failed_checks(report, "first")] == [*failed_checks(report, "large")] == ["requests"]
+        write_recordings(path, recordings, suite)  # with the hashes: nothing was recorded again
+    assert reports[0] == reports[1] and path.exists() and not old.exists()
+    old.write_text("not read, as there is a newer file")
+    assert read_recordings(path).keys() == {("first", "base"), ("large", "base")}
+    old.write_text('\n{"case": "small"}\n')
+    path.unlink()
     with pytest.raises(ConfigError, match="line 2: variant: Field required; record the suite again"):
         read_recordings(path)
-    assert read_recordings(tmp_path / "none.jsonl") == {}
+
+
+async def test_recordings_have_the_format_of_a_cassette(tmp_path: Path) -> None:
+    replies = [ToolCall("1", "lookup", {"order": 7}), "Done: 20 dollars."]
+    for name in ("live", "other"):
+        setattr(eval_shop, name, eval_shop.agent.with_options(model=Scripted(*replies, name=f"acme:{name}")))
+    variants = {"base": "eval_shop:live", "other": "eval_shop:other"}
+    suite = make_suite(FIRST, variants=variants)
+    recordings = await record(tmp_path / "shop.yaml", suite)
+    assert [one.replies[0].model for one in recordings.values()] == ["acme:live", "acme:other"]
+    path = recordings_path(tmp_path / "shop.yaml")
+    text = path.read_text()
+    assert "    - call: lookup\n      id: '1'\n      args: '{\"order\": 7}'\n" in text
+    assert "      continues: 1\n      messages:\n      - reply: 1\n      - tool: lookup\n" in text
+    assert text.count("You are support.") == 1  # later requests refer to the first one
+    assert text.count("model: acme:other") == 2
+    played = Cassette(path)
+    assert played.name == "acme:live"
+    for _ in range(2):
+        result = await eval_shop.agent.with_options(model=played).run("Refund order 7.")
+        assert result.text == "Done: 20 dollars."
+    played.check()
+    with pytest.raises(ConfigError, match="has the recordings of a suite; record them with: wick eval run --record"):
+        Cassette(path, "acme:live", record=True)
+    write_recordings(path, recordings, suite)
+    assert path.read_text() == text
+
+
+async def test_a_cassette_plays_recordings_of_a_suite_that_has_replies(tmp_path: Path) -> None:
+    eval_shop.live = eval_shop.agent.with_options(model=Scripted("Hello."))  # type: ignore[attr-defined]
+    hello = {"id": "hello", "input": "Hi."}
+    await record(tmp_path / "shop.yaml", make_suite(LARGE, hello, variants={"base": "eval_shop:live"}))
+    played = Cassette(recordings_path(tmp_path / "shop.yaml"))
+    assert (await eval_shop.agent.with_options(model=played).run("Hi.")).text == "Hello."
+    played.check()

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provider.converse import message
+from wick._internal.aws_credentials import find_credentials, find_region
+from wick._internal.aws_signature import AwsCredentials, sign_request
 from wick.errors import ConfigError, ModelError
 from wick.models._event_stream import EventStreamDecoder
-from wick.models.aws_credentials import find_credentials, find_region
-from wick.models.aws_signature import AwsCredentials, sign_request
 
 # -- signatures -----------------------------------------------------------------------------------------------------
 
@@ -62,6 +62,36 @@ def test_signatures_are_those_of_the_published_suite(
     assert added["authorization"] == (
         f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature={signature}"
     )
+
+
+# The examples in the documentation of S3, whose paths are encoded once, and whose content is signed as a header.
+S3_KEY = AwsCredentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
+S3_DATE = {"Date": "Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class": "REDUCED_REDUNDANCY"}
+S3_SIGNED = [
+    (
+        "GET",
+        "/test.txt",
+        {"Range": "bytes=0-9"},
+        b"",
+        "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+    ),
+    (
+        *("PUT", "/test%24file.text", S3_DATE, b"Welcome to Amazon S3."),
+        "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+    ),
+    ("GET", "/?max-keys=2&prefix=J", {}, b"", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "body", "signature"), S3_SIGNED)
+def test_signatures_of_s3_are_those_of_its_documentation(
+    method: str, path: str, headers: dict[str, str], body: bytes, signature: str
+) -> None:
+    added = sign_request(
+        method, f"https://examplebucket.s3.amazonaws.com{path}", headers, body, S3_KEY,
+        region="us-east-1", service="s3", now=datetime(2013, 5, 24, tzinfo=UTC),
+    )  # fmt: skip
+    assert added["authorization"].endswith(f"Signature={signature}")
 
 
 def test_the_secret_key_is_not_sent() -> None:
@@ -184,7 +214,7 @@ def test_credentials_of_a_profile(files: Files, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_missing_credentials_are_a_sentence(files: Files) -> None:
-    with pytest.raises(ConfigError, match="Bedrock needs credentials of AWS: set AWS_ACCESS_KEY_ID and AWS_SECRET"):
+    with pytest.raises(ConfigError, match="wick needs credentials of AWS: set AWS_ACCESS_KEY_ID and AWS_SECRET"):
         find_credentials()
     assert find_region() == ""
     files("", "[profile sso]\nsso_session = corp\n")

@@ -119,6 +119,9 @@ def test_the_live_plane_follows_the_store(tmp_path: Path) -> None:
         ({"live": "redis://ada:secret@host", "store": "postgresql://db/wick"}, "not 'redis://…'"),
         ({"live": "nats://a,http://b", "store": "postgresql://db/wick"}, "live is an address nats://"),
         ({"live_cluster": "a.b"}, "live_cluster"),
+        ({"advertise": "10.0.0.5:8000"}, "advertise is an address without a path, as in http://"),
+        ({"advertise": "http://host/wick"}, "advertise is an address without a path"),
+        ({"cluster_secret": "short"}, "openssl rand"),
     ],
 )
 def test_wrong_live_planes_are_refused(tmp_path: Path, given: dict[str, str], message: str) -> None:

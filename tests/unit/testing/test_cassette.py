@@ -12,6 +12,7 @@ import pytest
 
 from fake_http_server import model_request, run_fake_server, sse_body, stream_deltas
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool, user
+from wick._internal.frozen import canonical_json, digest
 from wick.capabilities.subagents import Subagents
 from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Reasoning, TextPart
@@ -310,6 +311,45 @@ async def test_an_edited_reply_counts_in_later_requests(tmp_path: Path) -> None:
     recorded = record(path, ToolCall("c1", "add", {"a": 2, "b": 3}), "It is 5.")
     await Agent(recorded, tools=[add]).run("What is 2 + 3?")
     path.write_text(path.read_text().replace('"a": 2, "b": 3', '"a": 1, "b": 4'))
+    played = Cassette(path)
+    assert (await Agent(played, tools=[add]).run("What is 2 + 3?")).text == "It is 5."
+    played.check()
+
+
+RECORDED = """
+version: 1
+name: acme:one
+replies:
+- number: 1
+  request:
+    tools:
+      add: '(a: integer, b: integer) DIGEST'
+    messages:
+    - user: What is 2 + 3?
+  reply:
+  - call: add
+    id: c1
+    args: '{"a": 2, "b": 3}'
+    chunks: 8 8
+  - finish: tool_calls
+- number: 2
+  request:
+    continues: 1
+    messages:
+    - reply: 1
+    - tool: add
+      result: '5'
+  reply:
+  - text: It is 5.
+    chunks: 2 3 3
+  - finish: stop
+"""
+
+
+async def test_a_file_of_an_earlier_version_is_played(tmp_path: Path) -> None:
+    """The format is a promise: if this fails, files of users fail, too."""
+    path = tmp_path / "it.yaml"
+    path.write_text(RECORDED.replace("DIGEST", digest(canonical_json(add.schema))[:8]))
     played = Cassette(path)
     assert (await Agent(played, tools=[add]).run("What is 2 + 3?")).text == "It is 5."
     played.check()

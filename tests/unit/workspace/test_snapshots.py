@@ -414,3 +414,21 @@ def test_a_missing_workspace_is_restored_and_a_used_one_is_not(history: Snapshot
     root.rmdir()
     assert not history.restore_missing(first.id).left
     assert (root / "a").read_text() == "1"
+
+
+def test_an_older_copy_is_brought_to_a_snapshot_and_stays_in_the_history(history: SnapshotHistory, root: Path) -> None:
+    (root / "a").write_text("1")
+    (root / "gone").write_text("")
+    older = history.take()
+    (root / "gone").unlink()
+    (root / "a").write_text("2")
+    (root / "a").chmod(0o600)
+    os.symlink("a", root / "link")
+    last = history.take()
+    with pytest.raises(BackendError, match="is not on this server"):
+        history.adopt("0" * 64)
+    history.restore(older.id)
+    assert not history.adopt(last.id).left
+    assert sorted(os.listdir(root)) == ["a", "link"] and (root / "link").read_text() == "2"
+    assert (root / "a").stat().st_mode & 0o777 == 0o600
+    assert history.last() == last.id and history.has(older.id)

@@ -5,6 +5,7 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    readonly fields: Record<string, string> = {}, // messages by the path of a field of the request
   ) {
     super(message);
   }
@@ -59,8 +60,10 @@ export async function call<T>(method: string, path: string, options: Options = {
 
 async function readError(response: Response): Promise<ApiError> {
   try {
-    const { error } = (await response.json()) as { error: { code: string; message: string } };
-    return new ApiError(response.status, error.code, error.message);
+    const { error } = (await response.json()) as {
+      error: { code: string; message: string; fields?: Record<string, string> };
+    };
+    return new ApiError(response.status, error.code, error.message, error.fields);
   } catch {
     const why =
       response.status >= 500

@@ -181,8 +181,9 @@ export async function openRun(
   thread: string,
   key: string,
   signal: AbortSignal,
+  model = "",
 ): Promise<Stream> {
-  const body = { messages, ...(thread ? { thread_id: thread } : {}) };
+  const body = { messages, ...(thread ? { thread_id: thread } : {}), ...(model ? { model } : {}) };
   const response = await request("POST", buildPath`/agents/${agent}/stream`, {
     body,
     headers: { "Idempotency-Key": key },

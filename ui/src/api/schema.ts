@@ -144,6 +144,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Models
+         * @description List the models that a run may use in place of the agent's own.
+         */
+        get: operations["list_models_models_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads": {
         parameters: {
             query?: never;
@@ -352,6 +372,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/settings/agent-form": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Agent Form
+         * @description Return the options of an agent that you may set, as a JSON Schema for forms.
+         */
+        get: operations["get_agent_form_settings_agent_form_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/settings/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Providers
+         * @description List the providers of models, and where the key of each is. Keys are not returned.
+         */
+        get: operations["list_providers_settings_providers_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/settings/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Users
+         * @description List the users that have signed in or have a token, each with its tokens.
+         */
+        get: operations["list_users_settings_users_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/settings/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create Token
+         * @description Issue a token. It is returned once; the server stores its SHA-256.
+         */
+        post: operations["create_token_settings_tokens_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads/search": {
         parameters: {
             query?: never;
@@ -472,6 +572,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/settings/providers/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Put Provider
+         * @description Encrypt and store the key of a provider. Agents use it from their next run on.
+         */
+        put: operations["put_provider_settings_providers__provider__put"];
+        post?: never;
+        /**
+         * Delete Provider
+         * @description Delete the stored key of a provider.
+         */
+        delete: operations["delete_provider_settings_providers__provider__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/settings/tokens/{token}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Token
+         * @description Revoke an issued token by its id. Browsers that signed in with it are signed out.
+         */
+        delete: operations["revoke_token_settings_tokens__token__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/tools/{name}": {
         parameters: {
             query?: never;
@@ -492,6 +636,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/settings/providers/{provider}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try Provider
+         * @description Send a small request to a provider, with the given key or the stored one.
+         */
+        post: operations["try_provider_settings_providers__provider__test_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{id}": {
         parameters: {
             query?: never;
@@ -504,7 +668,11 @@ export interface paths {
          * @description Return one of your agents, with its tools, hooks and backend.
          */
         get: operations["get_agent_agents__id__get"];
-        put?: never;
+        /**
+         * Replace Agent
+         * @description Replace the options of an agent that was created over HTTP. A broken agent does not replace a working one.
+         */
+        put: operations["replace_agent_agents__id__put"];
         post?: never;
         /**
          * Delete Agent
@@ -602,6 +770,26 @@ export interface paths {
          * @description Change the title or the metadata of a thread.
          */
         patch: operations["change_threads__id__patch"];
+        trace?: never;
+    };
+    "/agents/{id}/config": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Config
+         * @description Return the options of an agent as in agents.yaml, without secrets. Those of others require an operator.
+         */
+        get: operations["get_config_agents__id__config_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/agents/{id}/backend": {
@@ -1210,6 +1398,138 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AgentChange
+         * @description The options of an agent, in place of its stored ones. A hidden value keeps the stored one.
+         */
+        AgentChange: {
+            /** Name */
+            name?: string | null;
+            /** Model */
+            model?: string | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** System Prompt */
+            system_prompt?: string | null;
+            /** Context Window */
+            context_window?: number | null;
+            /** Examples */
+            examples?: string[] | null;
+            /** Settings */
+            settings?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Tools */
+            tools?: string[] | null;
+            /** Backend */
+            backend?: false | string | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Tracing */
+            tracing?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Recorder */
+            recorder?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Usage Log */
+            usage_log?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Limits */
+            limits?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Fallback */
+            fallback?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Retry */
+            retry?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Executables */
+            executables?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Recipes */
+            recipes?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Todos */
+            todos?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Filesystem */
+            filesystem?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Snapshots */
+            snapshots?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Skills */
+            skills?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Memory */
+            memory?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Context */
+            context?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Self Description */
+            self_description?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Metadata */
+            metadata?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Builtins */
+            builtins?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Mcp */
+            mcp?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Subagents */
+            subagents?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Ask User */
+            ask_user?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Critique */
+            critique?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Structured Output */
+            structured_output?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Tool Search */
+            tool_search?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Summarization */
+            summarization?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Budget */
+            budget?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Permissions */
+            permissions?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+        };
+        /**
          * AgentDetail
          * @description An agent with its prompt, tools and backend.
          */
@@ -1239,6 +1559,21 @@ export interface components {
             system_prompt: string;
             /** Context Window */
             context_window: number | null;
+            /**
+             * Answering Model
+             * @description the name of the model that answers: with `auto`, the chosen one
+             */
+            answering_model: string;
+            /**
+             * Is Demo
+             * @description whether the offline demo model answers, as there is no key of a provider
+             */
+            is_demo: boolean;
+            /**
+             * Examples
+             * @description prompts to start with, from its config
+             */
+            examples: string[];
             /** Tools */
             tools: components["schemas"]["ToolInfo"][];
             /**
@@ -1247,6 +1582,24 @@ export interface components {
              */
             missing_tools: string[];
             backend: components["schemas"]["BackendInfo"] | null;
+        };
+        /**
+         * AgentForm
+         * @description The options of an agent that you may set, as a JSON Schema for forms.
+         */
+        AgentForm: {
+            /**
+             * Form
+             * @description a JSON Schema; `x-role` is the role that may set a key
+             */
+            form: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Tools
+             * @description the tools that `tools` may name
+             */
+            tools: string[];
         };
         /**
          * AgentInfo
@@ -1292,6 +1645,46 @@ export interface components {
             agent_id: string;
             /** Operations */
             operations: components["schemas"]["OperationRings"][];
+        };
+        /**
+         * AgentOptionsInfo
+         * @description The options of an agent as in agents.yaml. Secrets are hidden as `•••`.
+         */
+        AgentOptionsInfo: {
+            /** Agent Id */
+            agent_id: string;
+            /**
+             * Revision
+             * @description for `If-Match`; 0 if the agent was not created over HTTP
+             */
+            revision: number;
+            /**
+             * Shared
+             * @description whether all users have it
+             */
+            shared: boolean;
+            /**
+             * Refused
+             * @description why you cannot change it, or empty
+             */
+            refused: string;
+            /**
+             * Options
+             * @description the keys of agents.yaml; a hidden value that is sent back is kept
+             */
+            options: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Yaml
+             * @description the same as a file; secrets are variables in it
+             */
+            yaml: string;
+            /**
+             * Enforced
+             * @description the keys that the server enforces, whatever the options say
+             */
+            enforced: string[];
         };
         /**
          * Approval
@@ -1959,10 +2352,19 @@ export interface components {
         /**
          * EvalCaseResult
          * @description The result of one case with one variant.
+         *
+         *     The verdict `changed` means that only the requests differ from the recorded ones: the recorded replies say nothing
+         *     about them.
          */
         EvalCaseResult: {
             /** Passed */
             passed: boolean;
+            /**
+             * Verdict
+             * @default passed
+             * @enum {string}
+             */
+            verdict: "passed" | "changed" | "failed" | "regressed" | "known_failure";
             /** Score */
             score: number;
             /** Checks */
@@ -2682,18 +3084,32 @@ export interface components {
             child?: string;
         };
         /**
+         * ModelChoice
+         * @description A model that a run may use in place of the agent's own.
+         */
+        ModelChoice: {
+            /** Name */
+            name: string;
+            /**
+             * Source
+             * @description why it is allowed: a stored `key`, a key in the `environment`, or the setting `models` (`config`)
+             * @enum {string}
+             */
+            source: "key" | "environment" | "config";
+        };
+        /**
+         * ModelChoices
+         * @description The models that a run may use.
+         */
+        ModelChoices: {
+            /** Models */
+            models: components["schemas"]["ModelChoice"][];
+        };
+        /**
          * NewAgent
          * @description A new agent: the keys of agents.yaml that are allowed over HTTP.
          */
         NewAgent: {
-            /** Agent Id */
-            agent_id: string;
-            /**
-             * Shared
-             * @description for all users; requires an operator
-             * @default false
-             */
-            shared?: boolean;
             /** Name */
             name?: string | null;
             /** Model */
@@ -2704,6 +3120,8 @@ export interface components {
             system_prompt?: string | null;
             /** Context Window */
             context_window?: number | null;
+            /** Examples */
+            examples?: string[] | null;
             /** Settings */
             settings?: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2714,6 +3132,14 @@ export interface components {
             backend?: false | string | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /** Agent Id */
+            agent_id: string;
+            /**
+             * Shared
+             * @description for all users; requires an operator
+             * @default false
+             */
+            shared?: boolean;
             /** Tracing */
             tracing?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2818,6 +3244,17 @@ export interface components {
             permissions?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+        };
+        /**
+         * NewToken
+         * @description A new token. It is not stored, and cannot be shown again.
+         */
+        NewToken: {
+            /** Id */
+            id: string;
+            /** Token */
+            token: string;
+            user: components["schemas"]["UserInfo"];
         };
         /**
          * NewTool
@@ -2926,6 +3363,125 @@ export interface components {
              * @description whether every command needs an approval
              */
             asks: boolean;
+        };
+        /**
+         * ProviderChange
+         * @description A key to store. Without `api_key`, the stored one is kept.
+         */
+        ProviderChange: {
+            /**
+             * Api Key
+             * @default
+             */
+            api_key?: string;
+            /**
+             * Base Url
+             * @description an address in place of the provider's own
+             * @default
+             */
+            base_url?: string;
+            /**
+             * Models
+             * @description the models that users may choose, the default one first
+             */
+            models?: string[];
+        };
+        /**
+         * ProviderInfo
+         * @description A provider of models. Its key is never returned.
+         */
+        ProviderInfo: {
+            /** Provider */
+            provider: string;
+            /**
+             * Source
+             * @description where its key is: `stored` in the settings, in the `environment`, or `none`
+             * @enum {string}
+             */
+            source: "stored" | "environment" | "none";
+            /**
+             * Problem
+             * @description why a stored key cannot be used, or empty
+             */
+            problem: string;
+            /**
+             * Base Url
+             * @description an address in place of the provider's own
+             */
+            base_url: string;
+            /**
+             * Models
+             * @description the models that users may choose
+             */
+            models: string[];
+            /**
+             * Example
+             * @description a model of the provider
+             */
+            example: string;
+            /**
+             * By
+             * @description the admin who stored the key
+             */
+            by: string;
+            /**
+             * At
+             * @description when the key was stored, in seconds since 1970
+             */
+            at: number | null;
+        };
+        /**
+         * ProviderList
+         * @description The providers, and why keys cannot be stored, if so.
+         */
+        ProviderList: {
+            /** Providers */
+            providers: components["schemas"]["ProviderInfo"][];
+            /**
+             * Problem
+             * @description why no key can be stored on this server, or empty
+             */
+            problem: string;
+        };
+        /**
+         * ProviderTest
+         * @description The outcome of a small request to a provider.
+         */
+        ProviderTest: {
+            /** Ok */
+            ok: boolean;
+            /** Model */
+            model: string;
+            /**
+             * Message
+             * @description the beginning of the reply, or why the request failed
+             */
+            message: string;
+            /** Seconds */
+            seconds: number;
+        };
+        /**
+         * ProviderTrial
+         * @description A key to test. Without `api_key`, the stored one is tested.
+         */
+        ProviderTrial: {
+            /**
+             * Api Key
+             * @default
+             */
+            api_key?: string;
+            /**
+             * Base Url
+             * @description an address in place of the provider's own
+             * @default
+             */
+            base_url?: string;
+            /**
+             * Model
+             * @description the model of the request; by default the first one
+             * @default
+             */
+            model?: string;
         };
         /**
          * QueuedMessage
@@ -3083,6 +3639,11 @@ export interface components {
              * @default
              */
             recipe?: string;
+            /**
+             * Model
+             * @default
+             */
+            model?: string;
         };
         /**
          * RunState
@@ -3665,6 +4226,58 @@ export interface components {
             status: "pending" | "in_progress" | "done";
         };
         /**
+         * TokenInfo
+         * @description A token of a user. The token itself is returned once, when it is created.
+         */
+        TokenInfo: {
+            /**
+             * Id
+             * @description empty for a token in server.yaml, which is removed there
+             */
+            id: string;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "user" | "operator" | "admin";
+            /**
+             * Note
+             * @description what it is for
+             */
+            note: string;
+            /**
+             * By
+             * @description the admin who created it
+             */
+            by: string;
+            /** Created */
+            created: number | null;
+        };
+        /**
+         * TokenRequest
+         * @description A token for a user, who need not exist yet.
+         */
+        TokenRequest: {
+            /**
+             * Name
+             * @description the user name
+             */
+            name: string;
+            /**
+             * Role
+             * @description what a client with this token may do
+             * @default user
+             * @enum {string}
+             */
+            role?: "user" | "operator" | "admin";
+            /**
+             * Note
+             * @description what it is for
+             * @default
+             */
+            note?: string;
+        };
+        /**
          * TokenUsage
          * @description Token counts of model calls.
          */
@@ -3872,11 +4485,53 @@ export interface components {
             cost: number;
         };
         /**
+         * UserInfo
+         * @description A user who has signed in, or has a token.
+         */
+        UserInfo: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Provider
+             * @description `token`, `jwt` or `gateway`
+             */
+            provider: string;
+            /** Tokens */
+            tokens: components["schemas"]["TokenInfo"][];
+        };
+        /**
+         * UserList
+         * @description The users of the server.
+         */
+        UserList: {
+            /** Users */
+            users: components["schemas"]["UserInfo"][];
+        };
+        /**
+         * RequestError
+         * @description Why a request was refused.
+         */
+        RequestError: {
+            /** Code */
+            code: string;
+            /** Message */
+            message: string;
+            /**
+             * Fields
+             * @description messages by the path of a field of the request, such as `permissions.mode`
+             */
+            fields?: {
+                [key: string]: string;
+            };
+        };
+        /**
          * ErrorBody
          * @description The body of every error response.
          */
         ErrorBody: {
-            error: components["schemas"]["ErrorDetail"];
+            error: components["schemas"]["RequestError"];
         };
     };
     responses: never;
@@ -4137,6 +4792,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReplayReport"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_models_models_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelChoices"];
                 };
             };
             /** @description The request was refused; see the error. */
@@ -4635,6 +5328,162 @@ export interface operations {
             };
         };
     };
+    get_agent_form_settings_agent_form_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentForm"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_providers_settings_providers_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    list_users_settings_users_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_token_settings_tokens_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     search_threads_search_get: {
         parameters: {
             query: {
@@ -4879,6 +5728,126 @@ export interface operations {
             };
         };
     };
+    put_provider_settings_providers__provider__put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProviderChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderInfo"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    delete_provider_settings_providers__provider__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    revoke_token_settings_tokens__token__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     deregister_tool_agents_tools__name__delete: {
         parameters: {
             query?: never;
@@ -4917,6 +5886,50 @@ export interface operations {
             };
         };
     };
+    try_provider_settings_providers__provider__test_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProviderTrial"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderTest"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     get_agent_agents__id__get: {
         parameters: {
             query?: never;
@@ -4927,6 +5940,53 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentDetail"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    replace_agent_agents__id__put: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description the revision that is replaced */
+                "If-Match": string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentChange"];
+            };
+        };
         responses: {
             /** @description Successful Response */
             200: {
@@ -5222,6 +6282,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ThreadInfo"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_config_agents__id__config_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentOptionsInfo"];
                 };
             };
             /** @description The request was refused; see the error. */

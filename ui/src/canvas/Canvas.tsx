@@ -20,6 +20,7 @@ import styles from "./canvas.module.css";
 const Editor = lazy(() => import("./Editor"));
 const Compare = lazy(() => import("./Compare"));
 const Data = lazy(() => import("./Data"));
+const DiagramFile = lazy(() => import("./DiagramFile"));
 const Document = lazy(() => import("./Document"));
 const Framed = lazy(() => import("./Framed"));
 const Pdf = lazy(() => import("./Pdf"));
@@ -124,6 +125,7 @@ function Body({ tab }: { tab: Tab }) {
     case "diff":
       return <Compare tab={tab} />;
     case "preview":
+      if (tab.kind === "diagram") return <DiagramFile tab={tab} />;
       if (doesRun(tab.kind)) return <Runner tab={tab} />;
       return tab.kind === "svg" ? <Framed text={tab.text} name={tab.name} /> : <Document tab={tab} />;
     case "none":

@@ -28,7 +28,9 @@ export function putDrafts(found: Draft[], mayShow: () => boolean): void {
       addTab(createTab(id, file.path.split("/").at(-1)!, file), show);
       opened.add(id);
     }
-    if (show) (showPanel("canvas"), activateTab(id));
+    if (!show) continue;
+    showPanel("canvas");
+    activateTab(id);
   }
   drafts.set(() => now);
   for (const id of Object.keys(before)) if (now[id] === undefined) void endDraft(id);

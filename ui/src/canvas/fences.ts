@@ -2,7 +2,7 @@
 
 /** File extensions of fence languages that differ from the language. */
 const FENCES: Record<string, string> = {
-  python: "py", python3: "py", javascript: "js", typescript: "ts", markdown: "md", bash: "sh", shell: "sh", zsh: "sh", console: "sh", yaml: "yml", rust: "rs", ruby: "rb", golang: "go", "c++": "cpp", dockerfile: "Dockerfile", text: "txt", plaintext: "txt",
+  python: "py", python3: "py", javascript: "js", typescript: "ts", markdown: "md", bash: "sh", shell: "sh", zsh: "sh", console: "sh", yaml: "yml", rust: "rs", ruby: "rb", golang: "go", "c++": "cpp", dockerfile: "Dockerfile", text: "txt", plaintext: "txt", mermaid: "mmd",
 }; // prettier-ignore
 
 export const OPEN_LINES = 15; // longer ones open automatically

@@ -17,6 +17,7 @@ it.each([
   ["talk.md", "# One\n\n---\n\n## Two\n\n- x", "slides"],
   ["a.html", "<p>", "html"],
   ["a.svg", "<svg/>", "svg"],
+  ["plan.mmd", "graph TD", "diagram"],
   ["Makefile", "all:", "code"],
 ])("knows what %s is", (name, text, kind) => {
   expect(kindOf(name, text)).toBe(kind);

@@ -4,7 +4,18 @@ import { isDeck } from "./deck";
 import { readTable } from "./table";
 
 export type Kind =
-  "code" | "script" | "component" | "data" | "document" | "slides" | "html" | "svg" | "image" | "pdf" | "binary";
+  | "code"
+  | "script"
+  | "component"
+  | "data"
+  | "document"
+  | "slides"
+  | "html"
+  | "svg"
+  | "diagram"
+  | "image"
+  | "pdf"
+  | "binary";
 export type View = "code" | "grid" | "chart" | "preview" | "slides" | "picture" | "pages" | "none" | "diff";
 
 const VIEWS: Record<Kind, View[]> = {
@@ -16,6 +27,7 @@ const VIEWS: Record<Kind, View[]> = {
   slides: ["slides", "preview", "code"],
   html: ["preview", "code"],
   svg: ["preview", "code"],
+  diagram: ["preview", "code"],
   image: ["picture"],
   pdf: ["pages"],
   binary: ["none"],
@@ -47,6 +59,7 @@ export function kindOf(name: string, text: string): Kind {
   if (end === "md" || end === "markdown") return isDeck(text) ? "slides" : "document";
   if (end === "html" || end === "htm") return "html";
   if (SCRIPTS.has(end)) return isComponent(end, text) ? "component" : "script";
+  if (end === "mmd" || end === "mermaid") return "diagram";
   return end === "svg" ? "svg" : "code";
 }
 

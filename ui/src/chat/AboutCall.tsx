@@ -112,15 +112,19 @@ export function Diff({ path, lines }: { path: string; lines: Line[] }) {
     <figure className={styles.diff}>
       <figcaption>
         <code>{showControls(path)}</code>{" "}
-        <small>
-          <span className={styles.plus}>+{count("new")}</span> <span className={styles.minus}>−{count("gone")}</span>
-        </small>
+        {lines.length > 0 && (
+          <small>
+            <span className={styles.plus}>+{count("new")}</span> <span className={styles.minus}>−{count("gone")}</span>
+          </small>
+        )}
       </figcaption>
-      <pre tabIndex={0} aria-label={`Changes in ${path}`}>
-        {lines.map((line, at) => (
-          <Shown key={at} line={line} />
-        ))}
-      </pre>
+      {lines.length > 0 && (
+        <pre tabIndex={0} aria-label={`Changes in ${path}`}>
+          {lines.map((line, at) => (
+            <Shown key={at} line={line} />
+          ))}
+        </pre>
+      )}
     </figure>
   );
 }

@@ -2,7 +2,6 @@
 
 import { useState } from "react";
 
-import { serverUrl } from "../api/http";
 import { Trouble } from "../panels/States";
 import { openConversation, useApp } from "../state/app";
 import { readThread } from "../state/threads";
@@ -13,6 +12,7 @@ import { List } from "./List";
 import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
 import { Todos } from "./Todos";
+import { Welcome } from "./Welcome";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
@@ -86,19 +86,5 @@ function Told() {
     <p className="visually-hidden" role="status" aria-live="polite">
       {running ? "The agent is working" : words.slice(0, 600)}
     </p>
-  );
-}
-
-function Welcome() {
-  const agent = useApp((state) => state.agents.find((one) => one.agent_id === state.agent));
-  return (
-    <div className={joinClasses(styles.welcome, "middle-of")}>
-      <img src={serverUrl("/wick.svg")} alt="" width="52" height="52" />
-      <h1>{agent ? agent.name : "wick"}</h1>
-      <p>Send a message to start. Each tool use and the verdicts of hooks are shown here.</p>
-      <p className={joinClasses(styles.keys, "only-large")}>
-        <kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts
-      </p>
-    </div>
   );
 }

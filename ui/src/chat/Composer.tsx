@@ -9,6 +9,7 @@ import { sendMessage, spoken, stopRun } from "../state/talk";
 import { continueWithAgent, otherAgent } from "../state/threads";
 import { attachFiles, isPicture } from "./attach";
 import { matchSkills, typedSlash, expandSkill } from "./slash";
+import { ModelPicker } from "./ModelPicker";
 import { SkillList } from "./SkillList";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
@@ -72,6 +73,7 @@ export function Composer() {
             }}
           />
         </label>
+        <ModelPicker />
         <span className={styles.hint}>
           {asked
             ? "Enter sends this instead of an answer"

@@ -3,7 +3,6 @@
 import { memo, useState } from "react";
 
 import type { Part } from "../api";
-import { longFences } from "../canvas/fences";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
 import { openConversation, patchApp, useApp, useDraft } from "../state/app";
@@ -11,7 +10,6 @@ import type { Call, Ended, Reply, Said } from "../state/fold";
 import { askAndRetry, askedBefore, copyText, retryRun, runAfter } from "../state/talk";
 import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
-import { splitSettled } from "./blocks";
 import { CallCard } from "./CallCard";
 import { UndoFiles } from "./UndoFiles";
 import { joinClasses } from "../parts/classes";
@@ -46,15 +44,17 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   );
   const [undoing, setUndoing] = useState(false);
   return (
-    <div className={styles.actions}>
-      <Action icon="pen" name="Edit" off={running} act={edit} />
-      <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
-      <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
-      {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
+    <>
+      <div className={styles.actions}>
+        <Action icon="pen" name="Edit" off={running} act={edit} />
+        <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
+        <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
+        {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
+        <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
+        <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
+      </div>
       {undoing && <UndoFiles thread={thread} seq={said.seq} close={() => setUndoing(false)} />}
-      <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
-      <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
-    </div>
+    </>
   );
 }
 
@@ -141,7 +141,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
   return (
     <article className={styles.reply} aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
       {reply.reasoning && <Reasoning reply={reply} />}
-      {reply.text && (reply.open ? <Writing text={reply.text} /> : <Markdown text={reply.text} />)}
+      {reply.text && <Markdown text={reply.text} grows={reply.open} />}
       {empty && (
         <p className={styles.dots} role="status" aria-label="The agent is thinking">
           <i />
@@ -150,7 +150,6 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
         </p>
       )}
       {reply.cut && <p className={styles.cut}>The reply was cut off here.</p>}
-      {!reply.open && <Fences text={reply.text} />}
       <Calls calls={reply.calls} />
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
     </article>
@@ -161,35 +160,8 @@ function Reasoning({ reply }: { reply: Reply }) {
   return (
     <details className={styles.reasoning}>
       <summary>{reply.open && !reply.text ? "Thinking…" : "Reasoning"}</summary>
-      <Markdown text={reply.reasoning} />
+      <Markdown text={reply.reasoning} grows={reply.open} />
     </details>
-  );
-}
-
-/** Only the unfinished part is parsed again for each delta. */
-function Writing({ text }: { text: string }) {
-  const [done, rest] = splitSettled(text);
-  return (
-    <div className={styles.writing}>
-      {done && <Markdown text={done} />}
-      {rest && <Markdown text={rest} />}
-    </div>
-  );
-}
-
-function Fences({ text }: { text: string }) {
-  const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
-  if (!found.length) return null;
-  const open = (at: number) =>
-    void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
-  return (
-    <div className={styles.fences}>
-      {found.map((fence, at) => (
-        <button key={at} onClick={() => open(at)}>
-          <Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}
-        </button>
-      ))}
-    </div>
   );
 }
 

@@ -22,7 +22,7 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     getScrollElement: () => place.current,
     estimateSize: (at) => likelyHeight(all[at]!),
     overscan: 4,
-    getItemKey: (at) => all[at]!.key,
+    getItemKey: (at) => rowKey(all[at]!),
   });
   const [atEnd, toEnd, leave] = useEnd(place);
   useOwnMessage(pending, toEnd);
@@ -61,6 +61,8 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
     </div>
   );
 }
+
+const rowKey = (item: Item): string => (item.kind === "reply" ? (item.born ?? item.key) : item.key);
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
   if (item.kind === "user")

@@ -38,8 +38,8 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
       {!preview && !problem && <p>Comparing files…</p>}
       {preview && !preview.changes.length && <p>The files are as they were before this message.</p>}
       {preview && preview.changes.length > 0 && (
-        <label>
-          Restore{" "}
+        <label className={styles.undoPaths}>
+          Restore
           <select value={selected} onChange={(event) => setSelected(event.target.value)}>
             <option value="">all {preview.changes.length} paths</option>
             {preview.changes.map((change) => (
@@ -48,28 +48,28 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
           </select>
         </label>
       )}
-      <div className={styles.undone}>
+      <div className={styles.undone} tabIndex={0} role="region" aria-label="Changes">
+        {preview && preview.not_undone.length > 0 && (
+          <>
+            <h3>Not undone</h3>
+            <ul>
+              {preview.not_undone.map((use) => (
+                <li key={use.seq}>
+                  <code>{use.tool}</code>: {use.reason}
+                </li>
+              ))}
+            </ul>
+          </>
+        )}
         {changes.map((change) => (
           <Diff key={change.path} path={`${change.path} (${change.kind})`} lines={readUnified(change.diff)} />
         ))}
       </div>
-      {preview && preview.not_undone.length > 0 && (
-        <>
-          <p>Not undone:</p>
-          <ul>
-            {preview.not_undone.map((use) => (
-              <li key={use.seq}>
-                <code>{use.tool}</code>: {use.reason}
-              </li>
-            ))}
-          </ul>
-        </>
-      )}
-      <div className={styles.actions}>
+      <div className="choices">
         <button data-first onClick={close}>
           Cancel
         </button>
-        <button disabled={!changes.length} onClick={() => void restore()}>
+        <button className="main" disabled={!changes.length} onClick={() => void restore()}>
           Restore
         </button>
       </div>

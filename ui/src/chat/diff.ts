@@ -66,13 +66,23 @@ function shortenContext(all: Line[], around: number): Line[] {
   return made;
 }
 
-/** The lines of a unified diff, without its head. */
+/** The lines of a unified diff, without its head. The lines between its parts are counted as unchanged. */
 export function readUnified(text: string): Line[] {
   const kinds: Record<string, Line["kind"]> = { "-": "gone", "+": "new", " ": "same" };
-  return splitLines(text)
-    .filter((line) => !/^(---|\+\+\+) [ab]\//.test(line))
-    .map((line) => {
-      const kind = kinds[line[0] ?? ""];
-      return kind ? { kind, text: line.slice(1) } : { kind: "skipped", text: line };
-    });
+  const lines: Line[] = [];
+  let passed = 0; // lines of the old text
+  for (const line of splitLines(text)) {
+    if (/^(---|\+\+\+) [ab]\//.test(line) || line.startsWith("\\")) continue;
+    const part = /^@@ -(\d+)(,0)?/.exec(line);
+    if (part) {
+      const first = Number(part[1]) - (part[2] ? 0 : 1);
+      if (first > passed) lines.push({ kind: "skipped", text: String(first - passed) });
+      passed = first;
+      continue;
+    }
+    const kind = kinds[line[0] ?? ""];
+    lines.push(kind ? { kind, text: line.slice(1) } : { kind: "same", text: line });
+    if (kind === "gone" || kind === "same") passed += 1;
+  }
+  return lines;
 }

@@ -1,19 +1,25 @@
 /** Markdown as it may be shown: no HTML of its own, no pictures from elsewhere, nothing that runs. */
 
-import { lazy, memo, Suspense } from "react";
+import { lazy, memo, Suspense, useState } from "react";
 import draw, { type Components } from "react-markdown";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 
 import { openRelativeLink } from "../canvas/links";
+import { createSplitter, isEntangled, readFence, readLongTable } from "./blocks";
+import { CodeBlock, CodeFrame } from "./CodeBlock";
 import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
+import { TableFrame } from "./TableFrame";
 import styles from "./markdown.module.css";
 
 const Rich = lazy(() => import("./MarkdownRich"));
 
+const COLOURED = 50_000; // letters of code: more of it is shown without colours
+const COLOURED_OPEN = 3_000; // while it is written, and so coloured again and again
+
 /** Maths and code in colours load when a text has any of it. */
-const isRich = (text: string): boolean => text.includes("```") || hasMath(text);
+const isRich = (text: string): boolean => text.includes("```") || text.includes("~~~") || hasMath(text);
 
 export const SCHEMA = {
   ...defaultSchema,
@@ -29,7 +35,7 @@ export const PLAIN = {
   handlers: { html: (_: unknown, node: { value: string }) => ({ type: "text" as const, value: node.value }) },
 };
 
-export const COMPONENTS: Components = {
+const COMPONENTS: Components = {
   a: ({ href, children }) => (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow" onClick={openRelativeLink}>
       {children}
@@ -41,37 +47,73 @@ export const COMPONENTS: Components = {
     ) : (
       <i>[image: {alt || "external"}]</i>
     ),
-  table: ({ children }) => (
-    <div className={styles.table} tabIndex={0} role="group" aria-label="table">
-      <table>{children}</table>
-    </div>
-  ),
+  pre: ({ node, children }) => <CodeBlock node={node}>{children}</CodeBlock>,
+  table: ({ children }) => <TableFrame>{children}</TableFrame>,
 };
 
-/** Parsing Markdown dominates the cost of scrolling: cache recent results. */
-export const KEPT = 300;
-const renderPlain = cacheRecent(
-  (text) =>
-    draw({
-      children: text,
-      remarkRehypeOptions: PLAIN,
-      remarkPlugins: [remarkGfm],
-      rehypePlugins: [[rehypeSanitize, SCHEMA]],
-      components: COMPONENTS,
-    }),
-  KEPT,
+/** A part of a text, or of a table: the table itself is made once, around all of its parts. */
+export type Part = "text" | "head" | "rows";
+export const PARTS: Record<Part, Components> = {
+  text: COMPONENTS,
+  head: { ...COMPONENTS, table: ({ children }) => children, tbody: () => null },
+  rows: { ...COMPONENTS, table: ({ children }) => children, thead: () => null },
+};
+
+type Draw = (text: string, components: Components) => React.ReactElement;
+
+/** Parsing Markdown dominates the cost of scrolling: cache recent results. Parts that still grow are parsed each time. */
+export function createRenderer(draw: Draw): (text: string, part: Part, grows: boolean) => React.ReactElement {
+  const [text, head, rows] = (["text", "head", "rows"] as const).map((part) =>
+    cacheRecent((some) => draw(some, PARTS[part]), 2_000),
+  );
+  const cached = { text: text!, head: head!, rows: rows! };
+  return (some, part, grows) => (grows ? draw(some, PARTS[part]) : cached[part](some));
+}
+
+const renderPlain = createRenderer((text, components) =>
+  draw({
+    children: text,
+    remarkRehypeOptions: PLAIN,
+    remarkPlugins: [remarkGfm],
+    rehypePlugins: [[rehypeSanitize, SCHEMA]],
+    components,
+  }),
 );
 
-export const Markdown = memo(function Markdown({ text }: { text: string }) {
+/** A text as a whole; `grows` while it is written, and then only its last part is parsed again. */
+export const Markdown = memo(function Markdown({ text, grows = false }: { text: string; grows?: boolean }) {
+  const [split] = useState(createSplitter);
+  const parts = !grows && isEntangled(text) ? [text] : split(text);
   return (
     <div className={styles.markdown} data-markdown="">
-      {isRich(text) ? (
-        <Suspense fallback={renderPlain(text)}>
-          <Rich text={text} />
-        </Suspense>
-      ) : (
-        renderPlain(text)
-      )}
+      {parts.map((part, at) => (
+        <Block key={at} text={part} grows={grows && at === parts.length - 1} />
+      ))}
     </div>
+  );
+});
+
+const Block = memo(function Block({ text, grows }: { text: string; grows: boolean }) {
+  const fence = text.length > COLOURED_OPEN ? readFence(text) : null;
+  if (fence && (text.length > COLOURED || !fence.closed))
+    return <CodeFrame word={fence.word} text={fence.text} grows={grows} />;
+  const table = readLongTable(text);
+  if (!table) return <Drawn text={text} part="text" grows={grows} />;
+  return (
+    <TableFrame>
+      <Drawn text={table.head} part="head" grows={false} />
+      {table.rows.map((rows, at) => (
+        <Drawn key={at} text={table.head + rows} part="rows" grows={grows && at === table.rows.length - 1} />
+      ))}
+    </TableFrame>
+  );
+});
+
+const Drawn = memo(function Drawn({ text, part, grows }: { text: string; part: Part; grows: boolean }) {
+  if (!isRich(text)) return renderPlain(text, part, grows);
+  return (
+    <Suspense fallback={renderPlain(text, part, grows)}>
+      <Rich text={text} part={part} grows={grows} />
+    </Suspense>
   );
 });

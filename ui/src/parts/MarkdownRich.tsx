@@ -10,27 +10,24 @@ import rehypeSanitize from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 import remarkMath from "remark-math";
 
-import { COMPONENTS, KEPT, PLAIN, SCHEMA } from "./Markdown";
+import { createRenderer, type Part, PLAIN, SCHEMA } from "./Markdown";
 import { normalizeMath } from "./math";
-import { cacheRecent } from "./recent";
 
 /** User text is sanitized first; highlighting and maths are added afterwards. */
-const rich = cacheRecent(
-  (text) =>
-    draw({
-      children: normalizeMath(text),
-      remarkRehypeOptions: PLAIN,
-      remarkPlugins: [remarkGfm, remarkMath],
-      rehypePlugins: [
-        [rehypeSanitize, SCHEMA],
-        [rehypeKatex, { trust: false, maxExpand: 200, strict: "ignore" }],
-        [rehypeHighlight, { detect: false }],
-      ],
-      components: COMPONENTS,
-    }),
-  KEPT,
+const renderRich = createRenderer((text, components) =>
+  draw({
+    children: normalizeMath(text),
+    remarkRehypeOptions: PLAIN,
+    remarkPlugins: [remarkGfm, remarkMath],
+    rehypePlugins: [
+      [rehypeSanitize, SCHEMA],
+      [rehypeKatex, { trust: false, maxExpand: 200, strict: "ignore" }],
+      [rehypeHighlight, { detect: false }],
+    ],
+    components,
+  }),
 );
 
-export default function MarkdownRich({ text }: { text: string }) {
-  return rich(text);
+export default function MarkdownRich({ text, part, grows }: { text: string; part: Part; grows: boolean }) {
+  return renderRich(text, part, grows);
 }

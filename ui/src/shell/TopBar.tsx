@@ -31,9 +31,11 @@ export function TopBar({ panels }: { panels: { id: Panel; title: string }[] }) {
       </strong>
       <Agents />
       <nav aria-label="Panels" className="only-large">
-        {panels.map((one) => (
-          <Tab key={one.id} {...one} />
-        ))}
+        {panels
+          .filter((one) => one.id !== "settings")
+          .map((one) => (
+            <Tab key={one.id} {...one} />
+          ))}
       </nav>
       <span className="grow" />
       <You />
@@ -92,6 +94,7 @@ export function Waiting() {
 function You() {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
+  const settings = useApp((state) => state.panel === "settings");
   return (
     <span className={joinClasses(styles.you, "only-large")}>
       <button
@@ -109,6 +112,15 @@ function You() {
         title="Keyboard shortcuts (?)"
       >
         <Icon name="help" />
+      </button>
+      <button
+        className="plain"
+        aria-pressed={settings}
+        onClick={() => patchApp({ panel: settings ? null : "settings" })}
+        aria-label="Settings"
+        title="Settings (Ctrl+,)"
+      >
+        <Icon name="settings" />
       </button>
       <button
         className="plain"

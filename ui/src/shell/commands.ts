@@ -76,7 +76,7 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       id: `panel-${id}`,
       title: `Show ${title.toLowerCase()}`,
       group: "Panels",
-      keys: `alt+${(at + 1) % 10}`, // the tenth is alt+0
+      keys: id === "settings" ? "mod+," : `alt+${(at + 1) % 10}`, // the tenth is alt+0
       run: () => togglePanel(id),
     })),
     {

@@ -16,6 +16,7 @@ export const PANELS: readonly Panel[] = [
   "replay",
   "evals",
   "cluster",
+  "settings",
 ];
 const MOST_FILES = 20; // an address may not be longer than browsers and messengers accept
 

@@ -7,7 +7,17 @@ import { storedSidebar } from "./sidebar";
 import { createStore, useStore } from "./store";
 
 export type Panel =
-  "canvas" | "terminal" | "files" | "agent" | "trace" | "usage" | "approvals" | "replay" | "evals" | "cluster";
+  | "canvas"
+  | "terminal"
+  | "files"
+  | "agent"
+  | "trace"
+  | "usage"
+  | "approvals"
+  | "replay"
+  | "evals"
+  | "cluster"
+  | "settings";
 export type Theme = "system" | "light" | "dark";
 
 export interface Notice {

@@ -59,6 +59,7 @@ export interface Reply {
   calls: Call[];
   open: boolean;
   cut: boolean; // the run was cancelled before the end of the reply
+  born?: string; // its key while it was written: the list keeps it, and so what is drawn
 }
 
 export interface Ended {
@@ -140,7 +141,8 @@ function ofThisThread(old: Conversation, event: Event): Conversation {
 type Step = (old: Conversation, event: Event, seq: number, now: number) => Conversation;
 
 const STEPS: Record<string, Step> = {
-  on_chat_model_start: (old, event) => updateItems(old, event, (items) => [...closed(items), open(event)]),
+  on_chat_model_start: (old, event) =>
+    updateItems(old, event, (items) => [...closed(items), open(event, items.length)]),
   on_chat_model_stream: (old, event) =>
     updateItems(old, event, (items) => onReply(items, event, (reply) => appendDelta(reply, event))),
   on_chat_model_restart: (old, event) =>
@@ -226,10 +228,10 @@ function eachCall(items: Item[], change: (call: Call) => Call): Item[] {
   return changed ? next : items;
 }
 
-function open(event: Event): Reply {
+function open(event: Event, at: number): Reply {
   return {
     kind: "reply",
-    key: `open-${event.run_id ?? ""}`,
+    key: `open-${event.run_id ?? ""}-${at}`,
     seq: 0,
     run: event.run_id ?? "",
     text: "",
@@ -247,7 +249,7 @@ function closed(items: Item[]): Item[] {
 function onReply(items: Item[], event: Event, change: (reply: Reply) => Reply): Item[] {
   const last = items.at(-1);
   if (last?.kind === "reply" && last.open) return [...items.slice(0, -1), change(last)];
-  return [...items, change(open(event))];
+  return [...items, change(open(event, items.length))];
 }
 
 function appendDelta(reply: Reply, event: Event): Reply {
@@ -284,6 +286,7 @@ function completeReply(reply: Reply, event: Event, seq: number): Reply {
   return {
     ...reply,
     key: `m${seq}`,
+    born: reply.key,
     seq,
     run: event.run_id ?? reply.run,
     text: words,

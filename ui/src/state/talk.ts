@@ -18,6 +18,7 @@ import {
 import { type Conversation, EMPTY, toUserItem, type Said } from "./fold";
 import { followRun, isFollowed, settle } from "./runStream";
 import { listAgain, refreshApprovals } from "./lists";
+import { adoptModel, modelOf } from "./models";
 import { toConversation } from "./threadItems";
 
 /** A name for a request, so that it counts once however often it is made. */
@@ -84,7 +85,8 @@ async function startRun(line: Line, { agent, message, key, shown }: Sent): Promi
   const stop = new AbortController();
   const isNew = line.thread === NEW;
   const whose = app.get().me?.id;
-  const stream = await retryRequest(() => api.openRun(agent, [message], line.thread, key, stop.signal));
+  const model = modelOf(line.thread);
+  const stream = await retryRequest(() => api.openRun(agent, [message], line.thread, key, stop.signal, model));
   if (app.get().me?.id !== whose) return (stop.abort(), true); // it is in their thread, and another user is signed in
   if (isNew) adoptThread(line, stream.thread);
   updateConversation(stream.thread, (old) => begin({ ...old, agent }, stream.run, shown));
@@ -124,6 +126,7 @@ async function retryRequest<T>(work: () => Promise<T>): Promise<T> {
 /** The conversation that had no thread has one now. */
 function adoptThread(line: Line, thread: string): void {
   lines.delete(NEW);
+  adoptModel(thread);
   lines.set(thread, Object.assign(line, { thread }));
   app.set((old) => {
     const { [NEW]: begun = EMPTY, ...rest } = old.conversations;

@@ -83,7 +83,8 @@ function restoreDetails(item: Item, old: Item | undefined): Item {
         }
       : call;
   });
-  return { ...item, run: item.run || old.run, reasoning: item.reasoning || old.reasoning, calls };
+  const born = old.born === undefined ? {} : { born: old.born };
+  return { ...item, ...born, run: item.run || old.run, reasoning: item.reasoning || old.reasoning, calls };
 }
 
 function add(items: Item[], message: Message, running: boolean): void {

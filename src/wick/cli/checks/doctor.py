@@ -122,6 +122,7 @@ def iter_checks(
         yield "the data folder", lambda: check_data_folder(data)
         yield "the port", lambda: check_port(data, port)
         yield "the live plane", lambda: check_live(data)
+        yield "the database", lambda: check_postgres(data)
 
 
 # -- packages and programs ------------------------------------------------------------------------------------------
@@ -428,3 +429,39 @@ async def _connect_live(data: str | None) -> Check | None:
         return Check("server", "live plane", "missing", to_one_line(f"NATS is disconnected: {live.problem}", 300), do)
     finally:
         await live.close()
+
+
+def check_postgres(data: str | None) -> Iterator[Check]:
+    """Check that the Postgres of the settings is reachable, and has the extension for searches."""
+    folder = Path(data) if data else data_folder()
+    configured = (folder / "server.yaml").is_file()
+    if not configured or _missing_packages(EXTRAS["server"]) or _missing_packages(EXTRAS["postgres"]):
+        return
+    from wick.server.settings import load_settings  # slow to import
+
+    try:
+        settings = load_settings({"data": data})
+    except WickError:  # the check of the live plane reports it
+        return
+    if not settings.on_postgres:
+        return
+    import psycopg
+
+    query = "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_trgm'), EXISTS "
+    query += "(SELECT 1 FROM pg_available_extensions WHERE name = 'pg_trgm')"
+    try:
+        with psycopg.connect(settings.store, autocommit=True, connect_timeout=5) as connection:
+            ((has_index, is_available),) = connection.execute(query.encode()).fetchall()
+    except psycopg.Error as error:
+        says = to_one_line(f"Postgres cannot be used: {error}", 300)
+        yield Check("server", "postgres", "missing", says, "start it, or fix `store` in the settings")
+        return
+    yield Check("server", "postgres", "ok", "Postgres is connected")
+    if has_index:
+        yield Check("server", "pg_trgm", "ok", "searches use an index")
+        return
+    do = "run CREATE EXTENSION pg_trgm in the database as its owner, and restart the servers"
+    if not is_available:
+        do = f"install the contrib modules of Postgres on its machine; then {do}"
+    says = "the extension pg_trgm is not in the database, so a search scans all messages of a user"
+    yield Check("server", "pg_trgm", "missing", says, do)

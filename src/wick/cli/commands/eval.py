@@ -21,14 +21,15 @@ from wick.constants import EVAL_JOBS
 from wick.errors import ConfigError
 from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
-from wick.evals.recordings import read_recordings, recordings_path, write_recordings
+from wick.evals.recording_file import read_recordings, recordings_path, write_recordings
 from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     UNKNOWN_COST,
+    VERDICTS,
     EvalCaseResult,
     EvalReport,
+    count_verdicts,
     describe_check,
-    find_known_failures,
     format_spending,
     read_report,
 )
@@ -110,10 +111,10 @@ def run(
     if as_json:
         click.echo(report.to_json(), nl=False)
     else:
-        print_report(report, options.baseline)
+        print_report(report)
     if save:
         store_report(data_folder(), save, report)
-    new_failures = report.failed > len(find_known_failures(report, options.baseline))
+    new_failures = report.failed > count_verdicts(report)["known_failure"]
     sys.exit(INTERRUPTED if report.partial else FAILED if new_failures else DONE)
 
 
@@ -231,16 +232,10 @@ def import_cases(
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
-def print_report(report: EvalReport, baseline: EvalReport | None = None) -> None:
+def print_report(report: EvalReport) -> None:
     """Print a table of cases and variants, the totals, and the reasons of failures."""
     names = [variant.name for variant in report.variants]
-    known = find_known_failures(report, baseline)
-    verdicts = {(found.case, found.variant): "REGRESSED" for found in report.regressions}
-    verdicts |= dict.fromkeys(known, "known failure")
-    rows = [
-        (case.id, *(_format_cell(case.results.get(name), verdicts.get((case.id, name), "FAIL")) for name in names))
-        for case in report.cases
-    ]
+    rows = [(case.id, *(_format_cell(case.results.get(name)) for name in names)) for case in report.cases]
     totals = tuple(
         ", ".join([f"{one.passed}/{one.passed + one.failed} pass", f"{one.score:.2f}", *format_spending(one)])
         for one in report.variants
@@ -262,14 +257,18 @@ def print_report(report: EvalReport, baseline: EvalReport | None = None) -> None
     if report.partial:
         click.echo(f"partial: {report.finished:,} of {report.planned:,} results", err=True)
         return
-    regressed = {(found.case, found.variant) for found in report.regressions}  # one may have two references
-    for count, noun in ((len(regressed), "regression"), (len(known), "known failure")):
+    counts = count_verdicts(report)
+    for count, noun in ((counts["regressed"], "regression"), (counts["known_failure"], "known failure")):
         if count:
             click.echo(format_count(count, noun), err=True)
+    if counts["changed"]:
+        changed = format_count(counts["changed"], "result")
+        click.echo(f"{changed} with changed requests; if the change is intended, record again: --record", err=True)
 
 
-def _format_cell(result: EvalCaseResult | None, failure: str) -> str:
-    """Return the verdict and the figures of a result; `failure` is the verdict of one that does not pass."""
+def _format_cell(result: EvalCaseResult | None) -> str:
+    """Return the verdict and the figures of a result. The score of changed requests would be that of old replies."""
     if result is None:
         return "not run"
-    return ", ".join([f"{'pass' if result.passed else failure} {result.score:.2f}", *format_spending(result)])
+    score = "" if result.verdict == "changed" else f" {result.score:.2f}"
+    return ", ".join([f"{VERDICTS[result.verdict]}{score}", *format_spending(result)])

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from wick.cli.plugin_template import render_plugin
+from wick.cli.plugin_template import PLUGIN_KINDS, render_plugin
 from wick.cli.scaffold import render_project
 from wick.cli.terminal.output import JSON, print_json
+from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -20,14 +21,22 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 @click.command("new")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
 @click.option("--plugin", is_flag=True, help="Create a package with models, tools, hooks, a backend and a store.")
+@click.option("--only", metavar="KIND[,KIND]", default="", help=f"Kinds of a plugin: {', '.join(PLUGIN_KINDS)}.")
 @JSON
-def command(path: Path, plugin: bool, as_json: bool) -> None:
+def command(path: Path, plugin: bool, only: str, as_json: bool) -> None:
     """Create a folder NAME with an agent, a hook, a tool and tests.
 
-    With --plugin, it is a package that adds models, tools, hooks, backends, stores and commands to wick.
+    With --plugin, it is a package that adds models, tools, hooks, backends, stores and commands to wick, or those
+    that --only names.
 
     A folder that is not empty is not changed.
     """
+    kinds = [kind.strip() for kind in only.split(",")] if only else []
+    if kinds and not plugin:
+        raise ConfigError(f"--only selects parts of a plugin; write: wick new --plugin {path} --only {only}")
+    if unknown := [kind for kind in kinds if kind not in PLUGIN_KINDS]:
+        hint = suggest_key(unknown[0], PLUGIN_KINDS, "the kinds are")
+        raise ConfigError(f"--only: {unknown[0]!r} is not a kind of plugin; {hint}")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} already exists and is not empty; choose another name")
     name = path.absolute().name
@@ -38,7 +47,7 @@ def command(path: Path, plugin: bool, as_json: bool) -> None:
     shadowed = spec is not None and spec.origin is not None  # a namespace package has no origin
     if shadowed or module in sys.stdlib_module_names or module == "tests":
         raise ConfigError(f"a Python module {module!r} already exists; choose another name")
-    files = render_plugin(name, module) if plugin else render_project(name, module)
+    files = render_plugin(name, module, kinds) if plugin else render_project(name, module)
     for file, text in files.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
         with (path / file).open("x", encoding="utf-8") as created:

@@ -24,6 +24,7 @@ from wick.models import check_model
 @click.option("--gateway", metavar="URL", help="The URL of an auth gateway, whose /auth/me validates tokens.")
 @click.option("--store", help="The store of threads: sqlite, postgresql://…, or memory.")
 @click.option("--live", metavar="URL", help="The live plane of several servers: nats://…, postgres, or local.")
+@click.option("--advertise", metavar="URL", help="The address at which other servers reach this one.")
 @click.option(
     "--static",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -66,7 +67,7 @@ def command(
         check_model(model)
         server.register_agent("default", {**EMBEDDED["default"], "model": model})
     if inherited is not None:
-        return serve_as_worker(server, *inherited)
+        return serve_as_worker(server, *inherited, workers)
     if workers == 1:
         return server.start(tell=click.echo)
     sys.exit(supervise_workers(server.settings, workers, click.echo))

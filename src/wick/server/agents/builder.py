@@ -22,8 +22,10 @@ from wick.config.builder import BUILTIN, AgentConfig
 from wick.operations import Run
 from wick.protocols import Backend
 from wick.server.agents.http_tools import Registered, RegisteredTool, ToolRegistry
+from wick.server.agents.locality import Locality, WorkspaceMove
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import AgentTemplate, rebuild_config, validate_options
+from wick.server.agents.provider_keys import StoredKeys
+from wick.server.agents.templates import AgentTemplate, add_enforced, rebuild_config, validate_options
 from wick.server.agents.workspaces import WorkspaceMount, Workspaces
 from wick.server.auth.identity import User
 from wick.server.ops.redaction import Redaction
@@ -48,6 +50,8 @@ class AgentInstance:
     shared_budgets: tuple[Budget, ...] = ()
     records_version: str = ""  # of the records with which `version` was compared last
     seen_template: AgentTemplate | None = None  # of a file or a program, at that time
+    keys: StoredKeys = StoredKeys()
+    _variants: dict[str, Agent] = field(default_factory=dict)  # the agent with other models
 
     @property
     def backend(self) -> Backend | None:
@@ -56,6 +60,14 @@ class AgentInstance:
             return self.workspace.backend
         owners = (hook.owner for hook in self.agent.hooks)
         return next((owner.backend for owner in owners if isinstance(owner, Filesystem)), None)
+
+    def with_model(self, name: str) -> Agent:
+        """Return the agent with another model, which answers one run; without a name, the agent itself."""
+        if not name:
+            return self.agent
+        if name not in self._variants:
+            self._variants[name] = self.agent.with_options(model=self.keys.fill_spec(name))
+        return self._variants[name]
 
     @contextmanager
     def hold(self) -> Iterator[AgentInstance]:
@@ -89,13 +101,14 @@ class AgentBuilder:
 
     def __init__(
         self,
-        places: Workspaces,
+        locality: Locality,
         toolbox: ToolRegistry,
         sessions: Sessions,
         redaction: Redaction,
         counters: Counters | None = None,
     ) -> None:
-        self.workspaces, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
+        self.locality, self.workspaces = locality, locality.workspaces
+        self.toolbox, self.sessions, self.redaction = toolbox, sessions, redaction
         self._budgets: dict[tuple[str, str], Budget] = {}
         self._counters = counters  # those of all servers of the database, if there can be several
         self._shared_budgets: list[Budget] = []
@@ -126,7 +139,7 @@ class AgentBuilder:
         """Create the agent of an instance and open its workspace."""
         template = instance.template
         if make := template.factory:
-            await run_in_thread(_import_http_client, "agent")
+            await run_in_thread(import_http_client, "agent")
             built = await run_in_thread(lambda: make(user), "agent")
             # registered tools do not replace the program's own
             own = {name for tool in built.tools for name in tool.names}
@@ -167,7 +180,7 @@ class AgentBuilder:
         grants: Sequence[Any],
         backend: Backend | None = None,
     ) -> None:
-        _import_http_client()
+        import_http_client()
         template, backend = instance.template, instance.workspace.backend if instance.workspace is not None else backend
         config = effective_options(
             template, instance.overrides, grants, backend is not None and backend.name != "state"
@@ -186,9 +199,14 @@ class AgentBuilder:
                 self._budgets[key] = Budget(**budget)
                 self.share_budgets(key[0], [self._budgets[key]])
             given["budget"] = self._budgets[key]
-        if snapshots := config.options.get("snapshots"):
-            folder = str(self.workspaces.snapshot_folder(instance.user_id, template.id))
-            known = {**known, "snapshots": {"folder": folder, **({} if snapshots is True else snapshots)}}
+        is_shared = self.locality.is_shared and Workspaces.is_local(template, instance.overrides, instance.user_id)
+        if is_shared and backend is not None:
+            given["workspace_move"] = WorkspaceMove(self.locality, instance.user_id, template.id, backend)
+        if snapshots := config.options.get("snapshots", is_shared):  # by default on, if another server may need them
+            place = self.workspaces.snapshot_options(instance.user_id, template.id)
+            own = {} if snapshots is True else snapshots
+            known = {**known, "snapshots": own if "folder" in own else {**place, **own}}
+        known = instance.keys.fill_options(known)
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )
@@ -202,7 +220,7 @@ def _find_shared_budgets(agent: Agent) -> tuple[Budget, ...]:
     return tuple(budget for budget in owners if budget.is_shared)
 
 
-def _import_http_client() -> None:
+def import_http_client() -> None:
     """Import the HTTP client of models in this worker thread, so that the first model call does not block the loop."""
     import aiohttp  # noqa: F401
 
@@ -212,7 +230,7 @@ def effective_options(
 ) -> AgentConfig:
     """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
     config = validate_options(template.id, template.options, template.folder, overrides.hooks)
-    options = dict(config.options)
+    options = add_enforced(config.options, template.enforced)
     if "skills" in options:
         options["skills"] = overrides.skill_options(options["skills"], has_folder)
     if options.get("permissions"):

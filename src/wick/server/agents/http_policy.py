@@ -81,41 +81,51 @@ OPTION_TABLES: Tables = (("user", USER_OPTIONS), ("operator", OPERATOR_OPTIONS),
 BACKEND_TABLES: Tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
 
 SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
-PLAIN_KEYS = ("name", "system_prompt", "context_window")
+PLAIN_KEYS = ("name", "system_prompt", "context_window", "examples")
 USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = tuple(  # the providers whose addresses and keys are those of the server
     "anthropic openai openai-responses google vertex bedrock azure openrouter groq mistral deepseek xai together "
-    "fireworks nvidia cerebras ollama".split()
+    "fireworks nvidia cerebras ollama gateway".split()
 )
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
 _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
 
 
 def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) -> None:
-    """Raise a 403 if this user may not create an agent with these options; `tools` are those of the server."""
+    """Raise a 403 with its fields if this user may not create such an agent; `tools` are those of the server."""
+    problems: dict[str, str] = {}
     for key, value in options.items():
-        if key in PLAIN_KEYS:
-            continue
-        if key == "model":
-            _check_model(value, user)
-        elif key == "settings":
-            _check_settings(value, user)
-        elif key == "tools":
-            known = {*BUILTIN, *tools}
-            for name in value if isinstance(value, list) else [value]:
-                if not isinstance(name, str) or name not in known:
-                    there = ", ".join(sorted(known))
-                    raise _not_allowed(f"there is no tool {str(name)[:100]!r} to be named here; there are {there}")
-        elif key == "backend":
-            _check_backend(value, user)
-        else:
-            check_hook(key, value, user, own=True)
+        try:
+            _check_option(key, value, user, tools)
+        except ApiError as error:
+            problems[key] = error.message
+    if problems:
+        raise ApiError(403, "not_allowed", "; ".join(problems.values()), fields=problems)
+
+
+def _check_option(key: str, value: Any, user: User, tools: Collection[str]) -> None:
+    if key in PLAIN_KEYS:
+        return
+    if key == "model":
+        _check_model(value, user)
+    elif key == "settings":
+        _check_settings(value, user)
+    elif key == "tools":
+        known = {*BUILTIN, *tools}
+        for name in value if isinstance(value, list) else [value]:
+            if not isinstance(name, str) or name not in known:
+                there = ", ".join(sorted(known))
+                raise _not_allowed(f"there is no tool {str(name)[:100]!r} to be named here; there are {there}")
+    elif key == "backend":
+        _check_backend(value, user)
+    else:
+        check_hook(key, value, user, own=True)
 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
     """Raise a 403 if this user may not set a capability to this value; `own` if the agent is the user's."""
-    options, guest = _allowed_names(OPTION_TABLES, key, user), not own and not user.has_role("operator")
+    options, guest = allowed_names(OPTION_TABLES, key, user), not own and not user.has_role("operator")
     if options is None:
         raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
     if guest and key not in USER_CHANGEABLE:
@@ -132,7 +142,7 @@ def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
             _check_plain(f"{key}.{name}", option)
 
 
-def _allowed_names(tables: Tables, key: str, user: User) -> set[str] | None:
+def allowed_names(tables: Tables, key: str, user: User) -> set[str] | None:
     """Return the names below a key that this user may set, or None if the user may not set the key."""
     allowed = [table[key] for role, table in tables if key in table and user.has_role(role)]
     return {name for names in allowed for name in names} if allowed else None
@@ -188,7 +198,7 @@ def _check_backend(value: Any, user: User) -> None:
         return
     options = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     kind = options.pop("type", "")
-    allowed = _allowed_names(BACKEND_TABLES, kind, user)
+    allowed = allowed_names(BACKEND_TABLES, kind, user)
     if allowed is None:
         raise _not_allowed(
             f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_with_article(user.role)}"

@@ -15,8 +15,9 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import orjson
@@ -25,19 +26,23 @@ from wick._internal.frozen import canonical_json, digest
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.config import Config
+from wick.config.provider_models import list_environment_models
 from wick.config.secrets import find_secrets
 from wick.errors import ConfigError
 from wick.protocols import Store
 from wick.server.agents.builder import AgentBuilder, AgentInstance
 from wick.server.agents.config_watcher import ConfigWatcher
 from wick.server.agents.http_tools import RegisteredTool, ToolRegistry
+from wick.server.agents.locality import Locality
 from wick.server.agents.overrides import Overrides
+from wick.server.agents.provider_keys import ProviderKeys
 from wick.server.agents.run_sessions import RunSessions
 from wick.server.agents.templates import (
     EVERYONE,
     AgentFactory,
     AgentTemplate,
     check_id,
+    find_field_problems,
     is_valid_id,
     template_from_code,
     template_from_request,
@@ -57,7 +62,9 @@ from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")
 
-AGENT, OVERRIDE, GRANT = "agent", "override", "grant"  # kinds of records
+AGENT, OVERRIDE, GRANT, CLAIM = "agent", "override", "grant", "agent_claim"  # kinds of records
+CLAIM_SECONDS = 60.0  # longer than it takes to store an agent
+ModelSource = Literal["key", "environment", "config"]
 QUESTION_SECONDS = 300.0  # a question waits this long before its run pauses
 IDLE_SECONDS = 1_800.0  # after which an unused instance is closed
 RETIRED_SECONDS = 30.0  # for a run that was just given an instance to start
@@ -81,14 +88,17 @@ class AgentRegistry:
             (settings.file, "the server's settings"),
             (None if not jwks or jwks.startswith("https://") else Path(jwks), "the keys of sign-ins"),
             (page_folder(settings.static), "the page of the server"),
-            (settings.snapshots, "the snapshots of the server"),
+            (settings.snapshot_folder, "the snapshots of the server"),
         )
         self.workspaces = Workspaces(
             settings.data, records, named_files, settings.config, settings.quotas, settings.snapshots
         )
+        self.locality = Locality(store, self.workspaces)
         self.toolbox = ToolRegistry(records)
+        self.provider_keys = ProviderKeys(settings, records, secrets)
         counters = RecordCounters(records) if settings.on_postgres else None
-        self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets), counters)
+        self._builder = AgentBuilder(self.locality, self.toolbox, self.sessions, Redaction(secrets), counters)
+        self._enforced = validate_options("enforced", {}, settings.data.absolute(), settings.enforced).options
         self._code_templates: dict[str, AgentTemplate] = {}
         self._file_templates: dict[str, AgentTemplate] = {}
         self._instances: OrderedDict[tuple[str, str], AgentInstance] = OrderedDict()
@@ -109,7 +119,7 @@ class AgentRegistry:
 
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | AgentFactory) -> None:
         """Add an agent: options as in agents.yaml, an Agent, or a function that creates one for a user."""
-        template = template_from_code(id, given, self.settings.data.absolute())
+        template = replace(template_from_code(id, given, self.settings.data.absolute()), enforced=self._enforced)
         self._code_templates[id] = template
         # the budgets of a function's agents may be of one user or of all, so they are not shared
         objects = [hook.owner for hook in given.hooks] if isinstance(given, Agent) else template.hooks
@@ -125,6 +135,7 @@ class AgentRegistry:
     async def start(self) -> None:
         """Load the config file and start the background tasks; raise a ConfigError if the file is not valid."""
         await self.workspaces.start()
+        await self.locality.start()
         if self.settings.config is not None:
             self._watcher = ConfigWatcher(self.settings.config, self._check_config)
             self._file_templates = self._load_templates(await self._watcher.read())
@@ -184,7 +195,9 @@ class AgentRegistry:
 
     def _load_templates(self, config: Config) -> dict[str, AgentTemplate]:
         """Return the templates of a config, and redact its API keys from now on."""
-        found = templates_from_config(config)
+        found = {
+            id: replace(template, enforced=self._enforced) for id, template in templates_from_config(config).items()
+        }
         self.secrets.learn(secret for template in found.values() for secret in find_secrets(template.options))
         return found
 
@@ -222,26 +235,75 @@ class AgentRegistry:
         raise not_found(f"agent {id[:100]!r}")
 
     def _template_from_record(self, owner: str, id: str, data: Mapping[str, Any]) -> AgentTemplate:
-        return template_from_request(id, data["options"], self.settings.data.absolute(), owner)
+        template = template_from_request(id, data["options"], self.settings.data.absolute(), owner)
+        return replace(template, enforced=self._enforced)
 
     async def create(self, user: User, id: str, options: Mapping[str, Any], *, shared: bool) -> AgentTemplate:
         """Store an agent that a user created. The caller checks its options against the HTTP policy."""
         check_json(options)
         check_id(id)
         owner = EVERYONE if shared else user.id
-        template = template_from_request(id, options, self.settings.data.absolute(), owner)
-        await run_in_thread(
-            lambda: (validate_options(id, options, template.folder), self.workspaces.check(template)), "check"
-        )
+        template = self._template_from_record(owner, id, {"options": options})
+        await run_in_thread(lambda: self._check_template(template), "check")
         taken = (
             id in self._file_templates
             or id in self._code_templates
             or await self.records.get(AGENT, EVERYONE, id) is not None
         )
-        data = {"options": dict(options), "by": user.id, "created": time.time()}
+        data = {"options": dict(options), "by": user.id, "created": time.time(), "revision": 1}
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
             raise ApiError(409, "conflict", f"there is an agent {id!r} already; choose another id")
         self.bus.publish("agent_created", {"agent_id": id}, None if shared else user.id)
+        return template
+
+    def _check_template(self, template: AgentTemplate) -> None:
+        """Raise an error with the fields of a template that are not valid."""
+        if problems := find_field_problems(template):
+            message = "; ".join(problems.values())
+            raise ApiError(400, "invalid", f"the agent {template.id!r} is not valid: {message}", fields=problems)
+        self.workspaces.check(template)
+
+    async def get_revision(self, template: AgentTemplate) -> int:
+        """Return the number of times that an agent was stored; 0 if it was not created over HTTP."""
+        row = await self.records.get(AGENT, template.owner, template.id) if template.origin == "created" else None
+        return 0 if row is None else int(row.get("revision", 1))
+
+    def explain_no_edit(self, user: User, template: AgentTemplate) -> str:
+        """Return why a user may not change an agent, or an empty text."""
+        if template.origin != "created":
+            where = "agents.yaml" if template.origin == "file" else "a program"
+            return f"the agent {template.id!r} is defined in {where}; change it there, or make a copy of it here"
+        editors = self.settings.agent_editors
+        if template.owner == EVERYONE and not user.has_role(editors):
+            return f"an agent that everyone has is changed by the role {editors}"
+        return ""
+
+    async def replace(self, user: User, id: str, options: Mapping[str, Any], revision: int) -> AgentTemplate:
+        """Replace the options of an agent that was created over HTTP, if it can be built with them.
+
+        Raise a 409 unless `revision` is the stored one. Hidden values keep the stored ones. The caller checks the
+        options against the HTTP policy.
+        """
+        old = await self.get_template(user, id)
+        if problem := self.explain_no_edit(user, old):
+            raise ApiError(403 if old.origin == "created" else 409, "not_allowed", problem)
+        check_json(options)
+        row = await self.records.get(AGENT, old.owner, id) or {}
+        data = {**row, "options": dict(options), "by": user.id, "revision": revision + 1}
+        template = self._template_from_record(old.owner, id, data)
+        await run_in_thread(lambda: self._check_template(template), "check")
+        overrides = await self.get_overrides(user, id)
+        await self._close(await self._builder.build(user, *await self._prepare(user, template, overrides)))
+        # of several servers that replace the same revision, one creates this record
+        claim = f"{old.owner} {id} {row.get('created')} {revision}"
+        if int(row.get("revision", 1)) != revision or not await self.records.put(
+            CLAIM, "", claim, {}, new=True, until=time.time() + CLAIM_SECONDS
+        ):
+            message = "the agent has been changed in the meantime; open it again, and repeat your change"
+            raise ApiError(409, "conflict", message)
+        await self.records.put(AGENT, old.owner, id, data)
+        self.secrets.learn(find_secrets(options))
+        self.bus.publish("agent_changed", {"agent_id": id}, None if old.owner == EVERYONE else user.id)
         return template
 
     async def delete(self, user: User, id: str, *, files: bool) -> None:
@@ -263,6 +325,7 @@ class AgentRegistry:
                 await self._discard(retired)
         if files:
             await self.workspaces.delete_files(template, user.id)
+            await self.locality.forget(user.id, id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
@@ -283,6 +346,15 @@ class AgentRegistry:
         found.used_at = time.monotonic()
         return found
 
+    async def is_local(self, user: User, id: str) -> bool:
+        """Return True if the files of a user's agent are in a folder that the server creates on this machine."""
+        template, found = await self.get_template(user, id), self._instances.get((user.id, id))
+        if template.factory is not None:
+            return False
+        is_current = found is not None and found.records_version == await self.records.version()
+        overrides = found.overrides if found is not None and is_current else await self.get_overrides(user, id)
+        return self.workspaces.is_local(template, overrides, user.id)
+
     async def _prepare(
         self, user: User, template: AgentTemplate, overrides: Overrides
     ) -> tuple[AgentInstance, list[RegisteredTool], list[Any]]:
@@ -290,8 +362,28 @@ class AgentRegistry:
         registered = await self.toolbox.list_registered(user)
         grants = [*(await self.list_grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in registered]
-        version = digest(canonical_json([template.version, template.owner, overrides.to_json(), tools, grants]))
-        return AgentInstance(template.id, user.id, template, overrides, version, self.sessions), registered, grants
+        keys = await self.provider_keys.load()
+        parts = [template.version, template.owner, overrides.to_json(), tools, grants, keys.version]
+        version = digest(canonical_json(parts))
+        instance = AgentInstance(template.id, user.id, template, overrides, version, self.sessions, keys=keys)
+        return instance, registered, grants
+
+    async def list_models(self) -> dict[str, ModelSource]:
+        """Return the models that a run may use in place of its agent's own, each with its source."""
+        found: dict[str, ModelSource] = dict.fromkeys(self.settings.models, "config")
+        for key in (await self.provider_keys.load()).by_provider.values():
+            found |= {name: "key" for name in key.names if name not in found}
+        for provider, model in list_environment_models():
+            found.setdefault(f"{provider}:{model}", "environment")
+        return found
+
+    async def check_model_choice(self, name: str) -> None:
+        """Raise a 403 if a run may not use this model."""
+        known = await self.list_models()
+        if name not in known:
+            choices = f"choose one of {', '.join(known)}" if known else "an admin adds models in the settings"
+            message = f"the model {name[:100]!r} is not allowed here; {choices}"
+            raise ApiError(403, "not_allowed", message, fields={"model": message})
 
     def _retire(self, key: tuple[str, str]) -> AgentInstance | None:
         """Remove an instance from the registry. Runs that use it keep it until it is swept."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
-from wick._internal.safe_yaml import KeyPath, YamlSource
+from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource
 from wick.agent import Agent
 from wick.api.types import AgentOrigin
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
-from wick.config import RINGS, Config
+from wick.config import RINGS, Config, merge_options
 from wick.config.builder import AgentConfig, AgentsFile
 from wick.config.keys import CapabilityRing
 from wick.errors import ConfigError
@@ -47,6 +47,7 @@ class AgentTemplate:
     tools: tuple[Tool, ...] = ()
     hooks: tuple[Hook | Capability, ...] = ()
     factory: AgentFactory | None = None  # a function of a program that creates the agent
+    enforced: Mapping[str, Any] = field(default_factory=dict)  # options of the server that its own cannot remove
 
     @property
     def name(self) -> str:
@@ -128,6 +129,29 @@ def validate_options(
     """Return the validated options of an agent, with `over` merged over them; raise a ConfigError if not valid."""
     config_data: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
     return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", config_data, {(): 1})).agents[id]
+
+
+def find_field_problems(template: AgentTemplate) -> dict[str, str]:
+    """Return the messages of the options that are not valid, by their path. Each key is checked alone."""
+    problems = {}
+    for key, value in template.options.items():
+        try:
+            validate_options(template.id, {key: value}, template.folder)
+        except ConfigLineError as error:
+            problems[".".join(map(str, error.at[1:])) or key] = error.what
+        except ConfigError as error:
+            problems[key] = str(error)
+    return problems
+
+
+def add_enforced(options: Mapping[str, Any], enforced: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with those that the server enforces: rules and hooks are added, other values replaced."""
+    merged = merge_options(options, enforced)
+    if isinstance(own := options.get("hooks"), list) and isinstance(more := enforced.get("hooks"), list):
+        merged["hooks"] = [*more, *own]
+    elif own and enforced.get("hooks"):
+        raise ConfigError("hooks: the server enforces hooks as a list; write the hooks of this agent as a list, too")
+    return merged
 
 
 def rebuild_config(

@@ -34,6 +34,7 @@ from wick.server.agents.templates import AgentTemplate
 from wick.server.auth.identity import LOCAL_USER
 from wick.server.records import Records
 from wick.server.settings import Quotas
+from wick.stores.s3 import SCHEME, BucketAddress, S3Bucket
 from wick.workspace.protected import PROTECTED
 
 logger = logging.getLogger("wick.server")
@@ -64,23 +65,34 @@ class Workspaces:
         private: ProcessFiles | None = None,
         config: Path | None = None,
         quotas: Quotas | None = None,
-        snapshots: Path | None = None,
+        snapshots: str = "",
     ) -> None:
         self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
-        self._snapshots = (snapshots or data / "snapshots").absolute()
+        self._bucket = BucketAddress.parse(snapshots) if snapshots.startswith(SCHEME) else None
+        self._snapshots = Path(snapshots or data / "snapshots").absolute()
         self._private = private_files(self.data) if private is None else private
         self.named_files = ProcessFiles()  # files that the templates name
         self.server = self.realm = ""
+        self._bucket_check: asyncio.Task[None] | None = None
         self._open: dict[str, WorkspaceMount] = {}
         self._reaping = asyncio.Lock()  # no engine is recorded while containers are reaped
 
     async def start(self) -> None:
         """Load the ids of this server and its realm, which mark its containers and volumes."""
-        self.server = await run_in_thread(lambda: _load_or_create_id(self.data / "server-id"), "start")
+        self.server = await run_in_thread(lambda: load_or_create_id(self.data / "server-id"), "start")
         await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
         found = await self.records.get(REALM, "", REALM)
         self.realm = str((found or {}).get("name", ""))
+        if self._bucket is not None:  # not awaited, as an object store may be away for a while
+            self._bucket_check = asyncio.create_task(self._check_bucket(S3Bucket(self._bucket)))
+
+    async def _check_bucket(self, bucket: S3Bucket) -> None:
+        """Log a warning if the bucket of snapshots cannot be used."""
+        try:
+            await run_in_thread(bucket.check, "snapshots")
+        except BackendError as error:
+            logger.warning("snapshots cannot be stored: %s", error)
 
     async def reap(self) -> None:
         """Remove containers that an earlier process of this server has left."""
@@ -99,6 +111,8 @@ class Workspaces:
 
     async def stop(self) -> None:
         """Stop all open backends."""
+        if self._bucket_check is not None:
+            self._bucket_check.cancel()
         places, self._open = [*self._open.values()], {}
         await asyncio.gather(*(_stop_backend(place.backend) for place in places))
 
@@ -106,9 +120,21 @@ class Workspaces:
         """Return the workspace folder of a user's agent on the host."""
         return self.data / "workspaces" / user / agent
 
-    def snapshot_folder(self, user: str, agent: str) -> Path:
-        """Return the folder of the snapshots of a workspace."""
-        return self._snapshots / user / agent
+    def snapshot_options(self, user: str, agent: str) -> dict[str, str]:
+        """Return the options of `Snapshots` that name where the snapshots of a workspace are stored."""
+        if self._bucket is None:
+            return {"folder": str(self._snapshots / user / agent)}
+        cache = self.data / "snapshot-cache" / digest(str(self._bucket).encode())[:16] / user / agent
+        return {"folder": str(self._bucket.join(user, agent)), "cache": str(cache)}
+
+    @staticmethod
+    def is_local(template: AgentTemplate, overrides: Overrides, user: str) -> bool:
+        """Return True if the files of a user's agent are in a folder that the server creates on this machine."""
+        given = template.options.get("backend", False)
+        options: Mapping[str, Any] = given if isinstance(given, Mapping) else {"type": given or ""}
+        wanted = {"local": "local", "remote": "docker", None: options.get("type", "")}[overrides.mode]
+        is_named = wanted == options.get("type") and options.get("workdir") and user in (LOCAL_USER.id, template.owner)
+        return wanted == "local" and not is_named and template.factory is None
 
     def backend_options(self, template: AgentTemplate, overrides: Overrides, user: str) -> dict[str, Any] | None:
         """Return the backend options of a user's agent, or None if it has no workspace."""
@@ -161,8 +187,15 @@ class Workspaces:
 
     async def delete_files(self, template: AgentTemplate, user: str) -> None:
         """Delete the files of a user's agent: its folder, and the volume of its container."""
-        for folder in (self.folder(user, template.id), self.snapshot_folder(user, template.id)):
+        snapshots = self.snapshot_options(user, template.id)
+        for folder in (self.folder(user, template.id), snapshots.get("cache", snapshots["folder"])):
             await run_in_thread(lambda folder=folder: rmtree(folder, ignore_errors=True), "delete")  # type: ignore[misc]
+        if self._bucket is not None:
+            bucket = S3Bucket(self._bucket.join(user, template.id))
+            try:
+                await run_in_thread(lambda: bucket.delete_all(found.name for found in [*bucket.list()]), "delete")
+            except BackendError as error:
+                logger.warning("snapshots of the deleted agent %s of %s are left: %s", template.id, user, error)
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
                 engine = (await run_in_thread(_import_docker, "containers")).Engine(row.data["engine"])
@@ -283,7 +316,7 @@ async def _stop_backend(backend: Backend) -> None:
         logger.warning("a workspace could not be stopped: %s", error)
 
 
-def _load_or_create_id(path: Path) -> str:
+def load_or_create_id(path: Path) -> str:
     """Return the id of this server from a file in its data folder; create it on first use."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wick.server.auth.access_table import AccessTable
+from wick.server.auth.access_table import AccessTable, RouteAccess
 from wick.server.auth.browser_sessions import BrowserSessions
 from wick.server.auth.credentials import Credential, read_credential, read_header
+from wick.server.auth.forwards import HEADER, ForwardSigner, request_target
 from wick.server.auth.identity import User
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.auth.tickets import Tickets
@@ -25,6 +26,7 @@ from wick.server.settings import Settings
 
 CACHE_SECONDS = 5.0  # a verified cookie is not verified again for this long
 MAX_CACHED = 10_000
+FORWARDED = HEADER.lower().encode()
 
 
 class Authenticator:
@@ -71,8 +73,9 @@ class AuthMiddleware:
         access: AccessTable,
         limits: QuotaLimiter,
         metrics: Metrics,
+        forwards: ForwardSigner,
     ) -> None:
-        self._app, self._authenticator, self._access = app, authenticator, access
+        self._app, self._authenticator, self._access, self._forwards = app, authenticator, access, forwards
         self._limits, self._metrics = limits, metrics
         self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
         self._origins = frozenset(settings.cors_origins)
@@ -94,6 +97,9 @@ class AuthMiddleware:
     async def _authorize(self, scope: Scope) -> None:
         """Set the route access and the user of a request; raise an ApiError if it is refused."""
         headers = scope["headers"]
+        if any(name == FORWARDED for name, _ in headers):  # the host, the origin and the rate were checked there
+            self._authorize_forwarded(scope, read_header(headers, FORWARDED))
+            return
         host = read_header(headers, b"host").lower()
         if not host or not {host, strip_port(host)} & self._hosts:
             message = "the server does not answer under this name; add it to `hosts:` in server.yaml if it should"
@@ -111,11 +117,26 @@ class AuthMiddleware:
         if user is None:
             message = "sign in first: send a token as `Authorization: Bearer …`"
             raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
-        if route is not None and route.access != "public" and not user.has_role(route.access):
-            message = f"this takes the role {route.access}, and you have the role {user.role}"
-            raise ApiError(403, "forbidden", message)
-        self._limits.count_request(user.id)
+        check_role(user, route)
+        await self._limits.take_request(user.id)
         scope["wick.user"] = user
+
+    def _authorize_forwarded(self, scope: Scope, header: str) -> None:
+        """Set the user of a request that another server has forwarded; raise an ApiError if its signature is wrong."""
+        user = self._forwards.verify(header, request_method(scope), request_target(scope))
+        if user is None:
+            message = f"only servers of the cluster send {HEADER}, and this one is not valid; check `cluster_secret`"
+            raise ApiError(403, "bad_forward", message)
+        scope["wick.route_access"] = route = self._access.find(request_method(scope), request_path(scope))
+        check_role(user, route)
+        scope["wick.user"], scope["wick.forwarded"] = user, True
+
+
+def check_role(user: User, route: RouteAccess | None) -> None:
+    """Raise a 403 if a route requires another role."""
+    if route is not None and route.access != "public" and not user.has_role(route.access):
+        message = f"this takes the role {route.access}, and you have the role {user.role}"
+        raise ApiError(403, "forbidden", message)
 
 
 def request_method(scope: Scope) -> str:

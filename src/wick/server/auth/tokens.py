@@ -10,6 +10,7 @@ from typing import Protocol
 
 from wick.errors import ConfigError
 from wick.server.auth.identity import LOCAL_USER, Role, User
+from wick.server.auth.issued_tokens import IssuedTokens
 from wick.server.auth.signed_cookies import new_secret
 from wick.server.auth.users import Users
 from wick.server.settings import Settings
@@ -30,10 +31,11 @@ class ClosableTokenChecker(TokenChecker, Protocol):
 class TokenVerifier:
     """Verifies a token with each configured source in turn and returns its user."""
 
-    def __init__(self, settings: Settings, users: Users) -> None:
-        self.local_token = settings.token or ("" if settings.has_provider else load_or_create_token(settings.data))
+    def __init__(self, settings: Settings, users: Users, issued: IssuedTokens) -> None:
+        own = "" if settings.has_provider else load_or_create_secret(settings.data / "token")
+        self.local_token = settings.token or own
         self._local_digest = _digest(self.local_token) if self.local_token else ""
-        self._listed = settings.tokens
+        self._listed, self._issued = settings.tokens, issued
         self._signed: TokenChecker | None = None
         self._gateway: ClosableTokenChecker | None = None
         self._users = users
@@ -57,6 +59,8 @@ class TokenVerifier:
         listed = [token for token in self._listed if compare_digest(digest, token.sha256)]
         if listed:
             return await self._users.get_or_create("token", listed[0].name, listed[0].role)
+        if claim := await self._issued.verify(bearer):
+            return await self._users.get_or_create("token", *claim)
         if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.verify_token(bearer)):
             return await self._users.get_or_create("jwt", *claim)
         if self._gateway is not None and (claim := await self._gateway.verify_token(bearer)):
@@ -68,21 +72,20 @@ class TokenVerifier:
             await self._gateway.close()
 
 
-def load_or_create_token(data: Path) -> str:
-    """Return the token of a data folder. Create its file with mode 0600 on first use."""
-    path = data / "token"
+def load_or_create_secret(path: Path) -> str:
+    """Return the secret in a file of the data folder. Create the file with mode 0600 on first use."""
     try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(new_secret() + "\n")
     except FileExistsError:
         pass
     except OSError as error:
         raise ConfigError(f"{path} cannot be created: {error.strerror}; name another folder with --data") from None
-    token = path.read_text(encoding="utf-8").strip()
-    if len(token) < 16:
-        raise ConfigError(f"{path} has no token in it; remove it, and start again")
-    return token
+    secret = path.read_text(encoding="utf-8").strip()
+    if len(secret) < 16:
+        raise ConfigError(f"{path} has no {path.name.replace('_', ' ')} in it; remove it, and start again")
+    return secret
 
 
 def _digest(token: str) -> str:

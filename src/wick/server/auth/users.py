@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from wick.server.auth.identity import Role, User
 from wick.server.records import Records
@@ -33,6 +34,10 @@ class Users:
                 self._ids.clear()
             self._ids[key] = id
         return User(self._ids[key], login, role)
+
+    async def list(self) -> Sequence[tuple[str, str, str]]:
+        """Return the provider, the login and the id of the first users, at most 1,000."""
+        return [(row.owner, row.id, str(row.data["id"])) for row in await self._records.list(KIND)]
 
     async def name(self, id: str) -> str:
         """Return the login of a user id, or the id itself if it is unknown."""

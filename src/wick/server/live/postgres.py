@@ -1,7 +1,8 @@
 """PostgresLive: the live plane over LISTEN and NOTIFY, where there is no NATS.
 
 All messages of a few milliseconds are sent in one transaction: each transaction with a NOTIFY takes a lock of the
-whole Postgres server. Every server receives all messages.
+whole Postgres server. They share payloads, so that a server handles few notifications. Every server receives all
+messages.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ except ImportError:
 logger = logging.getLogger("wick.server")
 
 COALESCE_SECONDS = 0.01  # between two transactions with messages
-PART_BYTES = 5_000  # of a message in one NOTIFY, whose payload has at most 8,000 bytes with its head and in base64
-NOTIFY = "SELECT pg_notify(%s, part) FROM unnest(%s::text[]) AS part"
+PART_CHARS = 7_900  # of ASCII text in one NOTIFY, whose payload has at most 8,000 bytes with its head
+PACKET_CHARS = 6 * LIVE_OUTBOX_BYTES  # of all parts of a transaction: JSON escapes a byte with up to 6 characters
+SEPARATOR = "\x1e"  # of parts in one parameter: psycopg would escape each quote of a text array by itself
+NOTIFY = f"SELECT pg_notify(%s, part) FROM unnest(string_to_array(%s, '{SEPARATOR}')) AS part"
 
 
 class PostgresLive:
@@ -50,7 +53,7 @@ class PostgresLive:
         self._outbox: deque[tuple[str, str, bytes]] = deque()  # subject, subject of the reply, data
         self._outbox_bytes = 0
         self._filled = asyncio.Event()
-        self._parts: list[bytes] = []  # of a message whose last part has not arrived
+        self._parts: list[str] = []  # of a transaction whose last part has not arrived
         self._connected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -108,24 +111,19 @@ class PostgresLive:
         while True:
             await self._filled.wait()
             self._filled.clear()
-            parts: list[str] = []
-            while self._outbox:
-                parts += self._encode(*self._outbox.popleft())
+            lines = [encode_line(*message) for message in self._outbox]
+            self._outbox.clear()
             self._outbox_bytes = 0
-            await connection.execute(NOTIFY, (self._channel, parts))
+            await connection.execute(NOTIFY, (self._channel, SEPARATOR.join(self._split("\n".join(lines)))))
             await asyncio.sleep(COALESCE_SECONDS)
 
-    def _encode(self, subject: str, reply: str, data: bytes) -> list[str]:
-        """Return the payloads of a message. The name makes each unique: Postgres sends equal payloads only once."""
+    def _split(self, text: str) -> list[str]:
+        """Return the payloads of a transaction. The name makes each unique: Postgres sends equal ones only once."""
         self._count += 1
-        name, pieces = (
-            f"{self._id}.{self._count}",
-            [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)],
-        )
-        pieces = pieces or [b""]
+        starts = range(0, len(text), PART_CHARS)
         return [
-            json.dumps([name, subject, reply, part, len(pieces) - 1 - part, b64encode(piece).decode()])
-            for part, piece in enumerate(pieces)
+            f"{self._id}.{self._count} {part} {len(starts) - 1 - part} {text[at : at + PART_CHARS]}"
+            for part, at in enumerate(starts)
         ]
 
     # -- receiving ----------------------------------------------------------------------------------------------------
@@ -139,19 +137,20 @@ class PostgresLive:
             self._receive(notice.payload)
 
     def _receive(self, payload: str) -> None:
-        """Handle one part. The parts of a message are in one transaction, so that they arrive one after the other."""
+        """Handle one part. Postgres delivers the parts of a transaction one after the other."""
         try:
-            _, subject, reply, part, left, text = json.loads(payload)
-            piece = b64decode(text, validate=True)
-        except (ValueError, TypeError):  # another program has sent it
+            _, part, left, text = payload.split(" ", 3)
+            if int(part) == 0 or len(self._parts) * PART_CHARS > PACKET_CHARS:
+                self._parts = []
+            self._parts.append(text)
+            if int(left) > 0:
+                return
+            lines, self._parts = "".join(self._parts).split("\n"), []
+            for subject, reply, data in map(decode_line, lines):
+                if subject in self._subscriptions or subject in self._replies:
+                    self._deliver(subject, reply, data)
+        except (ValueError, TypeError):  # another program, or a server of another version, has sent it
             return
-        if not (isinstance(subject, str) and isinstance(reply, str)):
-            return
-        if part == 0 or sum(map(len, self._parts)) + len(piece) > LIVE_BYTES:
-            self._parts = []
-        self._parts.append(piece)
-        if left == 0 and (subject in self._subscriptions or subject in self._replies):
-            self._deliver(subject, reply, b"".join(self._parts))
 
     def _deliver(self, subject: str, reply: str, data: bytes) -> None:
         waiting = self._replies.get(subject)
@@ -190,6 +189,25 @@ class PostgresLive:
         self._outbox.clear()
         self._outbox_bytes = 0
         self._connected.set()
+
+
+def encode_line(subject: str, reply: str, data: bytes) -> str:
+    """Return a message as one line of ASCII text. Data that is not UTF-8 is in base64."""
+    try:
+        return json.dumps([subject, reply, data.decode()])
+    except UnicodeDecodeError:
+        return json.dumps([subject, reply, b64encode(data).decode(), "base64"])
+
+
+def decode_line(line: str) -> tuple[str, str, bytes]:
+    """Return the subject, the subject of the reply and the data of a message; raise a ValueError if it is invalid."""
+    subject, reply, text, *encoding = json.loads(line)
+    if not (isinstance(subject, str) and isinstance(reply, str) and isinstance(text, str)):
+        raise ValueError("the line is not a message")
+    data = b64decode(text, validate=True) if encoding else text.encode()
+    if len(data) > LIVE_BYTES:
+        raise ValueError("the message is too large")
+    return subject, reply, data
 
 
 def live_channel(schema: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from wick.server.errors import ApiError
+from wick.server.ops.shared_rate import RateRecords, SharedRate
 from wick.server.settings import Quotas
 
 QuotaKind = Literal["runs", "threads", "agents", "terminals", "streams"]
@@ -20,13 +21,30 @@ RETRY_SECONDS = {"runs": 5, "terminals": 5, "streams": 5}  # these end by themse
 class QuotaLimiter:
     """Counts the resources and requests of users, and raises a 429 above a quota."""
 
-    def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, quotas: Quotas, clock: Callable[[], float] = time.monotonic, records: RateRecords | None = None
+    ) -> None:
         self._quotas, self._clock = quotas, clock
+        self._shared = SharedRate(records, quotas.requests_per_second, quotas.burst, clock) if records else None
+        self.count_servers: Callable[[], int] = lambda: 1  # those that share one database
         self._buckets: dict[str, tuple[float, float]] = {}  # token buckets: requests left, and the time of that count
         self._held: Counter[tuple[QuotaKind, str]] = Counter()
 
+    @property
+    def is_shared(self) -> bool:
+        """Return True if other servers count against the same quotas."""
+        return self.count_servers() > 1
+
+    async def take_request(self, user: str) -> None:
+        """Count one request of a user, on all servers together; raise a 429 above the rate."""
+        rate = self._quotas.requests_per_second
+        if self._shared is None or not self.is_shared or not rate or not self._quotas.burst:
+            self.count_request(user)
+        elif not await self._shared.take(user):
+            raise _too_many("requests at once", math.ceil(1 / rate))
+
     def count_request(self, user: str) -> None:
-        """Count one request of a user in its token bucket; raise a 429 if the bucket is empty."""
+        """Count one request of a user in its token bucket here; raise a 429 if the bucket is empty."""
         rate, burst = self._quotas.requests_per_second, float(self._quotas.burst)
         if not rate or not burst:  # 0 means no limit
             return

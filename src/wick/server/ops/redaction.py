@@ -49,6 +49,10 @@ def known_secrets(settings: Settings, local: str, environment: Mapping[str, str]
 def named_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the secrets that an operator chose, each with the name of its setting or variable."""
     yield "token", settings.token
+    if settings.cluster_secret:
+        yield "cluster_secret", settings.cluster_secret
+    if settings.encryption_key:
+        yield "encryption_key", settings.encryption_key
     for name, address in (("store", settings.store), *(("live", url) for url in settings.live.split(","))):
         if "://" in address:
             parts = urlsplit(address.strip())

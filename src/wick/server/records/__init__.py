@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 # Kinds that agents are built from. A write of one changes the version in the same transaction, so that every process
 # can keep what it built from them until the version changes.
-VERSIONED_KINDS = frozenset(("agent", "override", "grant", "tool"))
+VERSIONED_KINDS = frozenset(("agent", "override", "grant", "tool", "provider_key"))
 VERSION = ("version", "", "registry")  # kind, owner and id of the record of the version
 DRAWN_SHARE = 16  # a draw of more than the least amount takes at most this fraction of the rest, for other processes
 

@@ -29,6 +29,11 @@ PUT = (
     "INSERT INTO records VALUES (%s, %s, %s, %s, %s) ON CONFLICT (kind, owner, id) "
     "DO UPDATE SET data = excluded.data, until = excluded.until"
 )
+RATE = "rate"  # kind of the token buckets of users
+FILLED = (
+    "least(%(burst)s::float8, (records.data::jsonb ->> 'left')::float8 "
+    f"+ %(rate)s::float8 * ({NOW} - (records.data::jsonb ->> 'at')::float8))"
+)
 # One statement draws from a counter: concurrent draws wait for the lock of its row, and each sees the result of the
 # one before. It is `compute_draw` in SQL; `drawn` returns the amount.
 USED = "coalesce((records.data::jsonb ->> 'used')::bigint, 0)"
@@ -37,6 +42,15 @@ DRAW = f"""
         SELECT (records.data::jsonb || jsonb_build_object('used', {USED} + amount, 'drawn', amount))::text
         FROM (SELECT greatest(%s::bigint, least(%s::bigint, (%s::bigint - {USED}) / {DRAWN_SHARE})) AS amount) AS draw)
     WHERE {USED} <= %s::bigint - %s::bigint RETURNING data::jsonb ->> 'drawn'"""
+# A token bucket: it fills with the rate up to the burst, and one statement draws up to `size` whole tokens from it.
+BUCKET = f"""
+    INSERT INTO records VALUES ('{RATE}', %(owner)s, '', jsonb_build_object(
+        'left', %(burst)s::float8 - %(size)s::float8, 'at', {NOW}, 'drawn', %(size)s::int)::text, {NOW} + %(seconds)s)
+    ON CONFLICT (kind, owner, id) DO UPDATE SET until = excluded.until, data = (
+        SELECT jsonb_build_object('left', filled - drawn, 'at', {NOW}, 'drawn', drawn)::text
+        FROM (SELECT {FILLED} AS filled) AS bucket,
+            LATERAL (SELECT least(%(size)s::int, floor(filled)::int) AS drawn) AS draw)
+    WHERE {FILLED} >= 1 RETURNING (data::jsonb ->> 'drawn')::int"""
 
 
 class PostgresRecords:
@@ -124,6 +138,12 @@ class PostgresRecords:
             return 0
         data = _encode({"used": first, "drawn": first})
         found = await self._read(DRAW, (kind, owner, id, data, least, most, limit, limit, least), kind)
+        return int(found[0][0]) if found else 0
+
+    async def draw_requests(self, owner: str, rate: float, burst: int, size: int) -> int:
+        """Draw up to `size` requests from the token bucket of a user; return 0 if it is empty."""
+        given = {"owner": owner, "rate": rate, "burst": burst, "size": size, "seconds": burst / rate + 60}
+        found = await self._read(BUCKET, given, RATE)
         return int(found[0][0]) if found else 0
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:

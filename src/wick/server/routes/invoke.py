@@ -61,4 +61,5 @@ async def stream(id: str, body: RunRequest, caller: Caller, wick: Wick, key: Ide
 
 async def _start_run(id: str, body: RunRequest, caller: Caller, wick: Wick, key: str) -> QueuedRun:
     words = parse_messages(body, systems=wick.settings.allow_system_messages)
-    return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, recipe=body.recipe)
+    more = {"recipe": body.recipe, "model": body.model}
+    return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, **more)

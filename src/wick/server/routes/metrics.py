@@ -18,4 +18,4 @@ router = APIRouter(tags=["server"])
 )
 async def metrics(wick: Wick) -> PlainTextResponse:
     """Return the metrics of the server in the Prometheus text format."""
-    return PlainTextResponse(wick.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+    return PlainTextResponse(await wick.render_metrics(), media_type=CONTENT_TYPE_LATEST)

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any
+from typing import Any, cast
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import closing_stream
@@ -48,6 +48,8 @@ from wick.server.runs.live_messages import HolderRequest, encode_message, holder
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
+from wick.stores.held_thread import acquire_lease
+from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -174,23 +176,26 @@ class Runs:
         *,
         key: str = "",
         recipe: str = "",
+        model: str = "",
     ) -> QueuedRun:
         """Send messages to an agent, in a new or an existing thread. Pending questions of the thread are denied.
 
-        A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
+        `model` answers in place of the agent's own, if the server allows it. A run in progress keeps its model. A
+        repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
         self._check_open()
         # refuses an agent that cannot be built before anything is stored
         instance = await self.registry.get_agent(user, agent)
-        await _check_parts(instance.agent, messages)
+        if model:
+            await self.registry.check_model_choice(model)
+        await _check_parts(instance.with_model(model), messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         rows = [message.to_json() for message in messages]
         if not thread_id and not key:
-            return await self._enqueue(user, None, rows, key, recipe, None, instance)
-        thread, after = await self._remember_request(
-            user, key, [agent, thread_id, rows, recipe], thread_id or Thread().id
-        )
+            return await self._enqueue(user, None, rows, key, recipe, None, instance, model)
+        request = [agent, thread_id, rows, recipe, *([model] if model else ())]
+        thread, after = await self._remember_request(user, key, request, thread_id or Thread().id)
         head = await self.threads.open(user, agent, thread)
         if recipe and head.run and after is None:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
@@ -200,7 +205,7 @@ class Runs:
                     await self.sessions.answer(
                         thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
                     )
-        return await self._enqueue(user, head, rows, key, recipe, after, instance)
+        return await self._enqueue(user, head, rows, key, recipe, after, instance, model)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
@@ -244,11 +249,12 @@ class Runs:
         recipe: str,
         after: int | None,
         instance: AgentInstance,
+        model: str = "",
     ) -> QueuedRun:
         """Queue messages in a thread, or in a new one if `head` is None, and find or start the run for them."""
         reservation: AbstractContextManager[None] = nullcontext()
         if head is None or not head.run:  # running and starting runs count against the quota
-            self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
+            self.limits.check_room("runs", await self._count_runs(user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
             lease: Lease | None = None
@@ -258,13 +264,14 @@ class Runs:
             else:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
-            last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
-            wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
-            created = None if lease is None else replace(head, leased=False)
+                lease = await self._lease_idle_thread(head)
+            last = head.last if after is None else after
+            about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
+            wanted = RunInfo("", user.id, head.id, thread_agent(head), last, **about)
             if lease is not None:
                 self.registry.sessions.leases[user.id, head.id] = lease
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, created))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, lease))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -277,6 +284,22 @@ class Runs:
                 if self.executor.find(user.id, head.id) is None:  # the run was not started
                     await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
+
+    async def _lease_idle_thread(self, head: Summary) -> Lease | None:
+        """Acquire the lease of a thread for its next run, which also reads its inbox; return None if it is in use."""
+        is_idle = not (head.run or head.leased or head.asking) and self.executor.find(head.owner, head.id) is None
+        if not is_idle or self.stopping or not self.executor.count_free():
+            return None
+        with suppress(StoreError):  # the message is stored: its run is found or started without the lease
+            return await acquire_lease(self.store, head.owner, head.id, LEASE_SECONDS, wait=False)
+        return None
+
+    async def _count_runs(self, owner: str) -> int:
+        """Return the number of a user's runs on all servers. Those that another server starts now are not counted."""
+        starting = self.limits.count_held("runs", owner)
+        if self.limits.is_shared and self.limits.limit_of("runs"):
+            return starting + int(await cast(Any, self.store).count_leases(owner))
+        return starting + self.executor.count_runs(owner)
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""
@@ -292,14 +315,15 @@ class Runs:
         wanted: RunInfo,
         position: int,
         instance: AgentInstance | None = None,
-        created: Summary | None = None,
+        lease: Lease | None = None,
     ) -> RunInfo:
         """Return the run that answers the message at a position; start it if needed.
 
-        `created` is the thread if it was just created with the message.
+        `lease` is the lease of the thread if this server has acquired it for the run.
         """
-        if created is not None:
-            head, waiting = created, [*range(1, position + 1)]
+        if lease is not None and lease.head is not None and lease.inbox is not None:
+            head = replace(lease.head, leased=False)  # by another server
+            waiting = [item.position for item in lease.inbox if item.kind == "message"]
         else:
             head, waiting = await self._load_pending(user.id, wanted.thread)
         if not head.run and position not in waiting:  # a run has taken the message since it was queued
@@ -308,7 +332,7 @@ class Runs:
                     if row["kind"] in ("run_start", "run_end"):
                         return await self.load_info(user, row["data"]["run"])
             raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
-        return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted.recipe), instance)
+        return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted), instance)
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
@@ -347,13 +371,24 @@ class Runs:
         waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
         # a server that is full leaves the run to the next one that claims it
         can_start = not waits and not head.leased and not self.stopping and self.executor.count_free() > 0
-        start = start_key() if can_start and self.executor.find(info.owner, info.thread) is None else ""
+        can_start = can_start and await self._has_files_here(user, info)
+        start = start_key(self.store) if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):
             info, start = await self._load_record(info), ""
         if can_start and not self.stopping:
             self.executor.start(user, info, self._start_next_run, instance, start)
         return info
+
+    async def _has_files_here(self, user: User, info: RunInfo) -> bool:
+        """Return False if another server has the workspace of a run. It claims the run."""
+        locality = self.registry.locality
+        try:
+            if not locality.is_shared or not await self.registry.is_local(user, info.agent):
+                return True
+        except ApiError:  # without its agent, the run fails here
+            return True
+        return await locality.can_run_here(info.owner, info.agent)
 
     async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)
@@ -560,11 +595,13 @@ class Runs:
         await self.followers.feeds.close()
 
 
-def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
+def _pending_run(user: User, head: Summary, waiting: Sequence[int], wanted: RunInfo | None = None) -> RunInfo:
     """Return the pending run of a thread: the open one, or the one that answers the first queued message."""
     id, begin = (head.run, 0) if head.run else (derive_run_id(head, waiting[0]), head.last)
-    about = {"name": user.name, "role": user.role, "recipe": recipe}
-    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)  # type: ignore[arg-type]
+    about: dict[str, Any] = {"name": user.name, "role": user.role}
+    if wanted is not None:
+        about |= {"recipe": wanted.recipe, "model": wanted.model}
+    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)
 
 
 OPEN = "the run has not ended"

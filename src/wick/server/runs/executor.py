@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, time
@@ -17,7 +17,7 @@ from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, pub
 from wick.events import Done, Failed
 from wick.messages import Message
 from wick.operations import Result, Run
-from wick.protocols import Store
+from wick.protocols import ServerInfo, Store
 from wick.resume import end_abandoned_run
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
@@ -34,7 +34,7 @@ from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.usage import UsageLedger
 from wick.stores.held_thread import HeldThread, hold, release_lease
-from wick.stores.process_identity import has_ended, holder_name
+from wick.stores.process_identity import has_ended, holder_name, server_id
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 
@@ -136,7 +136,7 @@ class RunExecutor:
         hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
         running = self.running[key] = ActiveRun(user, info, hub, start=start, instance=instance)
         self.started.set()
-        self.board.expect(info.owner, hub)
+        self.board.expect(info.owner, hub, is_leased=key in self.registry.sessions.leases)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
     def _on_lease_held(self, run: Run) -> None:
@@ -205,7 +205,8 @@ class RunExecutor:
         instance = running.instance or await self.registry.get_agent(running.user, info.agent)
         running.is_shared = instance.template.owner == EVERYONE
         emit = RedactingEmitter(self.registry.secrets, hub.emit)
-        stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
+        agent = await run_in_thread(lambda: instance.with_model(info.model), "agent") if info.model else instance.agent
+        stream = agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
 
@@ -216,9 +217,9 @@ class RunExecutor:
         Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
         still completes its runs.
         """
-        info, key = running.info, start_key()
+        info, key = running.info, start_key(self.store)
         row = await self.records.get(KIND, info.owner, info.id)
-        crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
+        crashed = await self._find_crashes(row or {})
         reached, in_tool = 0, False  # the last message, finished tool or answer; whether a tool was started since
         if crashed:
             async for batch in self.store.read(info.owner, info.thread, after=info.begin):
@@ -236,6 +237,15 @@ class RunExecutor:
         start = {key: [time(), reached]}
         await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
+
+    async def _find_crashes(self, row: Mapping[str, Any]) -> list[int]:
+        """Return the last entries that crashed starts of a run had reached."""
+        starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
+        alive: set[str] | None = None  # the live servers, if the store has a cluster
+        if any(starts.values()) and hasattr(self.store, "servers"):
+            servers: Sequence[ServerInfo] = await self.store.servers()
+            alive = {server.id for server in servers if server.alive}
+        return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
 
     async def _clear_start(self, running: ActiveRun) -> None:
         """Remove the start of this process from the record: it did not crash."""
@@ -360,16 +370,20 @@ def _log_run(running: ActiveRun, seconds: float) -> None:
     run_logger.info("%s of thread %s, agent %s: %s, %s", info.id, info.thread, info.agent, info.outcome, counts)
 
 
-def start_key() -> str:
+def start_key(store: Store) -> str:
     """Return the key of the starts of this process in the record of a run."""
-    return f"{START_PREFIX}{holder_name()}"
+    return f"{START_PREFIX}{holder_name(getattr(store, 'server_id', ''))}"
 
 
-def _is_crash(key: str, start: Any) -> bool:
-    """Return True if a start belongs to a crashed process. On another machine, its lapsed lease shows that."""
-    if not key.startswith(START_PREFIX) or not start:
-        return False
-    return has_ended(key.removeprefix(START_PREFIX)) or time() - float(start[0]) > LEASE_SECONDS
+def _is_crash(holder: str, started: float, alive: Collection[str] | None) -> bool:
+    """Return True if a start belongs to a crashed process.
+
+    On another machine, a missing heartbeat of its server shows that. Without a cluster, the lapse of its lease does.
+    """
+    if has_ended(holder):
+        return True
+    server = server_id(holder)
+    return server not in alive if server and alive is not None else time() - started > LEASE_SECONDS
 
 
 CANCELLED = Result(outcome="cancelled", reason="user requested")

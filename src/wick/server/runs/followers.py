@@ -26,6 +26,7 @@ logger = logging.getLogger("wick.server")
 
 FOLLOW_PAUSE = 0.5  # seconds between two attempts to read a log
 EXPECT_SECONDS = 0.1  # for a run that starts here to acquire its lease; another server may have it
+LEASED_SECONDS = 5.0  # the same if this server has acquired the lease for the run: no other can perform it
 
 Batches = AsyncGenerator[list[Frame], None]
 
@@ -36,16 +37,16 @@ class HubDirectory:
     def __init__(self) -> None:
         self.closed = False
         self._hubs: dict[tuple[str, str], RunHub] = {}
-        self._expected: dict[tuple[str, str], RunHub] = {}  # hubs of runs whose lease is not acquired yet
+        self._expected: dict[tuple[str, str], tuple[RunHub, float]] = {}  # with the seconds that a reader waits for it
         self._waiting: dict[tuple[str, str], set[Callable[[], None]]] = {}  # functions that wake followers
 
-    def expect(self, owner: str, hub: RunHub) -> None:
-        """Announce a run that is about to start here. Readers follow the log until its lease is acquired."""
-        self._expected[owner, hub.thread.id] = hub
+    def expect(self, owner: str, hub: RunHub, *, is_leased: bool = False) -> None:
+        """Announce a run that is about to start here. Readers follow the log if it does not hold its lease soon."""
+        self._expected[owner, hub.thread.id] = hub, LEASED_SECONDS if is_leased else EXPECT_SECONDS
 
     def is_expected(self, info: RunInfo) -> bool:
         """Return True if the run is about to start here."""
-        hub = self._expected.get((info.owner, info.thread))
+        hub, _ = self._expected.get((info.owner, info.thread), (None, 0.0))
         return hub is not None and hub.run == info.id
 
     def publish(self, owner: str, hub: RunHub) -> None:
@@ -55,9 +56,11 @@ class HubDirectory:
         self._wake(owner, hub)
 
     def remove(self, owner: str, hub: RunHub) -> None:
-        for hubs in (self._hubs, self._expected):
-            if hubs.get((owner, hub.thread.id)) is hub:
-                del hubs[owner, hub.thread.id]
+        key = owner, hub.thread.id
+        if self._hubs.get(key) is hub:
+            del self._hubs[key]
+        if self._expected.get(key, (None, 0.0))[0] is hub:
+            del self._expected[key]
         self._wake(owner, hub)  # an expected run does not start
 
     def _wake(self, owner: str, hub: RunHub) -> None:
@@ -68,11 +71,12 @@ class HubDirectory:
         hub = self._hubs.get((info.owner, info.thread))
         return hub if hub is not None and hub.run == info.id else None
 
-    async def wait_published(self, info: RunInfo, seconds: float) -> RunHub | None:
+    async def wait_published(self, info: RunInfo, least: float = 0.0) -> RunHub | None:
         """Return the hub of a run. If the run is about to start here, wait until it holds its lease."""
         waiting = asyncio.Event()
         if self.closed or not self.is_expected(info):
             return self.find(info)
+        seconds = max(least, self._expected[info.owner, info.thread][1])
         with self._waken(info, waiting.set), suppress(TimeoutError):
             await asyncio.wait_for(waiting.wait(), seconds)
         return self.find(info)
@@ -150,7 +154,7 @@ class RunFollowers:
         """
         give_up = inf
         while True:
-            hub = await self.board.wait_published(info, EXPECT_SECONDS)  # saves reading a log that is still empty
+            hub = await self.board.wait_published(info)  # saves reading a log that is still empty
             source = self._follow_log(info, reader) if hub is None else hub.stream(reader, self.beat)
             try:
                 async with aclosing(source) as batches:

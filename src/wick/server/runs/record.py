@@ -36,6 +36,7 @@ class RunInfo:
     name: str = ""  # login of the user; like `role`, used when the run is resumed
     role: str = "user"
     recipe: str = ""
+    model: str = ""  # the model in place of the agent's own
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key not in ("id", "owner")}

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from math import inf
 from time import monotonic
 
 from wick.errors import StoreError, WickError
@@ -24,10 +25,13 @@ from wick.stores.held_thread import release_lease, release_leases
 logger = logging.getLogger("wick.server")
 
 POLL_SECONDS = 1.0  # between two claims
+LAPSE_MARGIN = 0.05  # after the leases of a dead server have lapsed
 CANCEL_PAUSE = 0.3  # between two scans for cancellations, while runs are in progress
+LIVE_CANCEL_PAUSE = 5.0  # the same while the live plane delivers them
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
 CLAIMED_AT_ONCE = 100
+STOP_SECONDS, STOP_ATTEMPTS = 3.0, 5  # for the tasks to end after a cancellation, and how often they are cancelled
 CLAIM_DELAY = 3.0  # after a due claim, a server without one counts as blocked
 
 
@@ -48,27 +52,43 @@ class RunRecovery:
         self.problem = ""  # error code if the store cannot be read
         self._claims, self._claimed_at = ThreadClaims(runs.store), monotonic()
         self._tried: dict[tuple[str, str], _Backoff] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
 
     def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(self._repeat(self.resume_all, self.look), name="resuming runs"),
-            asyncio.create_task(self._repeat(self.cancel_requested, CANCEL_PAUSE), name="cancelling runs"),
-        ]
+        self._is_stopping = False
+        self._tasks = {
+            asyncio.create_task(self._repeat(self.resume_all, self._next_claim), name="resuming runs"),
+            asyncio.create_task(self._repeat(self.cancel_requested, self._cancel_pause), name="cancelling runs"),
+        }
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        """Cancel the tasks, again if a cancellation is lost: `wait_for` of Python 3.11 may swallow one."""
+        self._is_stopping = True
+        for _ in range(STOP_ATTEMPTS):
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                _, self._tasks = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        if self._tasks:
+            logger.warning("the recovery of runs does not end; the server stops without it")
+
+    def _cancel_pause(self) -> float:
+        live = self.runs.live
+        return CANCEL_PAUSE if live is None or live.problem else LIVE_CANCEL_PAUSE
 
     @property
     def is_claiming(self) -> bool:
         """Return False if the event loop has not claimed threads for some seconds; others take its share."""
         return monotonic() - self._claimed_at < self.look + CLAIM_DELAY
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
-        while True:
+    def _next_claim(self) -> float:
+        """Return the seconds until the next claim: when the leases of a dead server lapse, or the usual pause."""
+        left: float = getattr(self.runs.store, "next_lapse", inf) - monotonic() + LAPSE_MARGIN
+        return left if 0 < left < self.look else self.look
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
+        while not self._is_stopping:
             try:
                 await work()
                 self.problem = ""
@@ -78,7 +98,7 @@ class RunRecovery:
                 self.runs.executor.record_damage(error)
                 self.problem = getattr(error, "code", "") if known and not locked else ""
                 logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause())
 
     # -- resuming -----------------------------------------------------------------------------------------------------
 

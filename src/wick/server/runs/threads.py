@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from wick import constants
@@ -20,6 +21,7 @@ from wick.stores.rows import LEASE_SECONDS, TITLE_CHARS
 from wick.threads import Thread
 
 PAGE = 500
+RECOUNT_SECONDS = 5.0
 
 
 class UserThreads:
@@ -28,6 +30,7 @@ class UserThreads:
     def __init__(self, store: Store, limits: QuotaLimiter) -> None:
         self.store, self.limits = store, limits
         self._counts: Counter[str] = Counter()
+        self._recount: dict[str, float] = {}  # when to count again, since other servers create threads
         self._counting = asyncio.Lock()  # one count at a time, however many requests wait for it
 
     async def open(self, user: User, agent: str, id: str) -> Summary:
@@ -69,8 +72,11 @@ class UserThreads:
         if not most:
             return
         async with self._counting:
-            if user.id not in self._counts:
+            if user.id not in self._counts or (
+                self.limits.is_shared and monotonic() >= self._recount.get(user.id, 0.0)
+            ):
                 self._counts[user.id] = await self.store.count(user.id)
+                self._recount[user.id] = monotonic() + RECOUNT_SECONDS
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
                 # recount: other servers delete threads, too

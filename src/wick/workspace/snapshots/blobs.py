@@ -45,6 +45,17 @@ class BlobStore(Protocol):
         """Make all blobs durable that were put."""
 
 
+def unpack_blob(name: str, content: bytes) -> bytes:
+    """Return the data of a stored blob; raise a BackendError if it is damaged."""
+    try:
+        data = zlib.decompress(content[1:]) if content[:1] == ZLIB else content[1:]
+    except zlib.error:
+        data = b""
+    if sha256(data).hexdigest() != name:
+        raise BackendError(f"the blob {name[:12]} of a snapshot is damaged; choose another snapshot", "damaged")
+    return data
+
+
 class FolderBlobs:
     """Blobs as files of a folder, private to the user. A file is renamed to its name after its content is durable."""
 
@@ -57,7 +68,7 @@ class FolderBlobs:
 
     def put(self, data: bytes) -> str:
         name = sha256(data).hexdigest()
-        if name in self._pending or self.has(name):
+        if self._has_file(name):
             return name
         packed = zlib.compress(data, 1)
         content = ZLIB + packed if len(packed) < len(data) else RAW + data
@@ -72,20 +83,14 @@ class FolderBlobs:
     def get(self, name: str) -> bytes:
         path = self._pending.get(name) or self._path_of(name)
         try:
-            content = path.read_bytes()
-            data = zlib.decompress(content[1:]) if content[:1] == ZLIB else content[1:]
+            return unpack_blob(name, path.read_bytes())
         except FileNotFoundError:
             raise BackendError(
                 f"the snapshot has lost the blob {name[:12]}; choose another snapshot", "not_found"
             ) from None
-        except zlib.error:
-            data = b""
-        if sha256(data).hexdigest() != name:
-            raise BackendError(f"the blob {name[:12]} of a snapshot is damaged; choose another snapshot", "damaged")
-        return data
 
     def has(self, name: str) -> bool:
-        return name in self._pending or self._path_of(name).exists()
+        return self._has_file(name)
 
     def flush(self) -> None:
         if not self._pending:
@@ -126,6 +131,9 @@ class FolderBlobs:
         with open(self.folder / "lock", "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def _has_file(self, name: str) -> bool:
+        return name in self._pending or self._path_of(name).exists()
 
     def _path_of(self, name: str) -> Path:
         return self._objects / name[:2] / name[2:]

@@ -1,12 +1,11 @@
 """The snapshots of one workspace: taken, compared, restored and deleted under one lock.
 
-The folder of a history has the blobs, the list of snapshots (`snapshots.jsonl`) and the index of the last scan
-(`index.json`). It is private to the user, and never inside the workspace.
+The folder of a history has the index of the last scan (`index.json`), and unless another storage is given the blobs and
+the list of snapshots (`snapshots.jsonl`). It is private to the user, and never inside the workspace.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import threading
@@ -16,19 +15,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
 
 from wick import constants
 from wick.errors import BackendError
 from wick.workspace.os_errors import to_backend_error
 from wick.workspace.rooted_folder import RootedFolder
-from wick.workspace.snapshots.blobs import FolderBlobs
 from wick.workspace.snapshots.compare import Comparison, FileChange, compare_snapshots, format_changes
 from wick.workspace.snapshots.restore import RestoreReport, restore_changes
 from wick.workspace.snapshots.scan import DEFAULT_EXCLUDE, ScanIndex, ScanResult, scan_folder
+from wick.workspace.snapshots.storage import DAY, FolderStorage, SnapshotStorage, read_file, write_file
 from wick.workspace.snapshots.trees import Manifest, iterate_blobs, load_manifest
 
-DAY = 86_400.0
 PLACE = "user.wick.place"  # an extended attribute of a workspace folder, lost when the folder is deleted
 
 
@@ -56,6 +53,7 @@ class SnapshotHistory:
         exclude: Sequence[str] = DEFAULT_EXCLUDE,
         most_bytes: int = constants.SNAPSHOT_BYTES,
         most_file_bytes: int = constants.SNAPSHOT_FILE_BYTES,
+        storage: SnapshotStorage | None = None,
     ) -> None:
         self.folder, self.root = Path(folder).absolute(), os.path.realpath(root)
         if self.folder.resolve().is_relative_to(self.root):
@@ -63,7 +61,7 @@ class SnapshotHistory:
                 f"snapshots of {self.root} cannot be stored inside it; store them in another folder", "invalid"
             )
         self.exclude, self.most_bytes, self.most_file_bytes = tuple(exclude), most_bytes, most_file_bytes
-        self.blobs = FolderBlobs(self.folder)
+        self.blobs: SnapshotStorage = FolderStorage(self.folder) if storage is None else storage
         self._index: ScanIndex | None = None
         self._generation = ""
         self._threads = threading.Lock()  # the index is one, whichever thread uses it
@@ -96,16 +94,16 @@ class SnapshotHistory:
             scanned.skipped,
             scanned.unstable,
         )
-        rows = self._read_rows()
-        if not rows or rows[-1]["id"] != taken.id or taken.at - rows[-1]["at"] > DAY:
-            row = json.dumps({"id": taken.id, "at": taken.at}) + "\n"
-            with open(self.folder / "snapshots.jsonl", "a", encoding="utf-8") as file:
-                file.write(row)
-                file.flush()
-                os.fsync(file.fileno())
-        if self._read_file("place").decode("utf-8", "replace") != (place := self.identify_root(create=True)):
-            self._write_file("place", place.encode())
+        self._add_row(taken.id, taken.at)
+        if self._read_place() != (place := self.identify_root(create=True)):
+            write_file(self.folder / "place", place.encode())
         return taken
+
+    def _add_row(self, id: str, at: float) -> None:
+        """Add a snapshot to the list, unless it is the last one and was added within a day."""
+        rows = self.blobs.read_rows()
+        if not rows or rows[-1]["id"] != id or at - rows[-1]["at"] > DAY:
+            self.blobs.append_row({"id": id, "at": at})
 
     def identify_root(self, *, create: bool = False) -> str:
         """Return a text that identifies the workspace folder, and not another one at the same path."""
@@ -119,9 +117,9 @@ class SnapshotHistory:
         return f"{platform.node()} {info.st_dev} {info.st_ino}"
 
     def _scan(self, root: RootedFolder) -> ScanResult:
-        generation = self._read_generation()
+        generation = self.blobs.read_generation()
         if self._index is None or self._generation != generation:  # blobs that an index names may be deleted
-            stored = self._read_file("index.json")
+            stored = read_file(self.folder / "index.json")
             is_current = stored.startswith(generation.encode() + b"\n")
             self._index = ScanIndex.from_bytes(stored.partition(b"\n")[2] if is_current else b"")
             self._generation = generation
@@ -137,8 +135,8 @@ class SnapshotHistory:
     def save_index(self) -> None:
         """Store the index, so that the next process does not read unchanged files."""
         with self._threads, self.blobs.lock():
-            if self._index is not None and self._generation == self._read_generation():
-                self._write_file("index.json", self._generation.encode() + b"\n" + self._index.to_bytes())
+            if self._index is not None and self._generation == self.blobs.read_generation():
+                write_file(self.folder / "index.json", self._generation.encode() + b"\n" + self._index.to_bytes())
 
     def compare(self, id: str, paths: Iterable[str] | None = None) -> list[tuple[FileChange, str]]:
         """Return the changes that restoring a snapshot would make, each with its changed lines."""
@@ -158,24 +156,36 @@ class SnapshotHistory:
 
     def find_missing(self) -> str:
         """Return the last snapshot if the root folder is another one than then, and empty; or an empty text."""
-        place = self._read_file("place").decode("utf-8", "replace")
-        is_missing = not os.path.isdir(self.root) or (not os.listdir(self.root) and self.identify_root() != place)
+        is_other = not os.path.isdir(self.root) or self.identify_root() != self._read_place()
+        is_missing = is_other and not (os.path.isdir(self.root) and os.listdir(self.root))
         return self.last() if is_missing else ""
 
     def restore_missing(self, id: str) -> RestoreReport:
         """Restore a snapshot into the root folder, which must be missing or empty."""
+        if os.path.isdir(self.root) and os.listdir(self.root):
+            raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
+        return self.adopt(id)
+
+    def adopt(self, id: str) -> RestoreReport:
+        """Bring the root folder to a snapshot, which may be of another machine; create the folder if it is missing.
+
+        The files that it has, such as an older copy, get a snapshot before.
+        """
+        if not self.has(id):
+            raise BackendError(f"the snapshot {id[:12]} is not on this server", "not_found")
         os.makedirs(self.root, exist_ok=True)
         with self._locked() as root:
-            if os.listdir(root.fd):
-                raise BackendError(f"{self.root} is not empty; only a missing workspace is restored", "exists")
-            wanted, scanned = load_manifest(self.blobs, id), self._scan(root)
-            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, scanned.manifest, wanted))
+            wanted, older = load_manifest(self.blobs, id), self._scan(root)
+            self.blobs.fetch(iterate_blobs(self.blobs, id, set()))
+            if older.manifest.files:
+                self._add_row(older.id, time.time())
+            report = restore_changes(root, self.blobs, compare_snapshots(self.blobs, older.manifest, wanted))
             self._take(root)
             return report
 
     def last(self) -> str:
         """Return the id of the last snapshot, or an empty text."""
-        rows = self._read_rows()
+        rows = self.blobs.read_rows()
         return str(rows[-1]["id"]) if rows else ""
 
     def has(self, id: str) -> bool:
@@ -193,51 +203,27 @@ class SnapshotHistory:
     def delete_old(self, days: float = constants.SNAPSHOT_DAYS, most: int = constants.SNAPSHOTS_KEPT) -> int:
         """Delete old snapshots, and the blobs that no other snapshot has; return the number of deleted blobs."""
         with self._threads, self.blobs.lock():
-            rows = self._read_rows()
+            rows = self.blobs.read_rows()
             first = time.time() - days * DAY
             keep = [row for row in rows[-most:] if row["at"] >= first] or rows[-1:]
             live = set[str]()
             for row in keep:
-                with suppress(BackendError):  # a damaged snapshot
+                try:
                     for _ in iterate_blobs(self.blobs, row["id"], live):
                         pass
-            self._write_file("generation", token_hex(8).encode())  # before blobs are deleted that an index may name
-            self._write_file("snapshots.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in keep))
+                except BackendError as error:
+                    if error.code not in ("not_found", "damaged", "invalid"):  # else the snapshot cannot be restored
+                        raise
+            self.blobs.start_generation()  # before blobs are deleted that an index may name
+            self.blobs.keep_rows(keep)
             return self.blobs.delete_except(live)
 
     def delete_old_daily(self) -> None:
         """Delete old snapshots, unless that was done within a day."""
-        path = self.folder / "generation"
-        try:
-            is_due = time.time() - path.stat().st_mtime > DAY
-        except FileNotFoundError:
-            is_due = False
-            self._write_file("generation", token_hex(8).encode())
+        with self._threads, self.blobs.lock():
+            is_due = self.blobs.is_cleanup_due()
         if is_due:
             self.delete_old()
 
-    def _read_rows(self) -> list[dict[str, Any]]:
-        rows = list[dict[str, Any]]()
-        for line in self._read_file("snapshots.jsonl").splitlines():
-            with suppress(ValueError):  # the end of a line that a crash cut off
-                row = json.loads(line)
-                if isinstance(row, dict) and {"id", "at"} <= row.keys():
-                    rows.append(row)
-        return rows
-
-    def _read_generation(self) -> str:
-        return self._read_file("generation").decode("utf-8", "replace")
-
-    def _read_file(self, name: str) -> bytes:
-        try:
-            return (self.folder / name).read_bytes()
-        except FileNotFoundError:
-            return b""
-
-    def _write_file(self, name: str, data: bytes) -> None:
-        temporary = self.folder / f"{name}.{token_hex(4)}"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(self.folder / name)
+    def _read_place(self) -> str:
+        return read_file(self.folder / "place").decode("utf-8", "replace")

@@ -172,8 +172,10 @@ def scan_folder(
     id = store_manifest(blobs, manifest)
     try:
         blobs.flush()
-    except OSError as error:
+    except (OSError, BackendError) as error:
         index.root = FolderRecord()  # its blobs may be lost
+        if isinstance(error, BackendError):
+            raise
         raise to_backend_error(error, "a snapshot") from error
     unstable = tuple(scan.changed[: constants.SNAPSHOT_LISTED])
     return ScanResult(id, manifest, scan.read, tuple(scan.skipped.items()), unstable)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from postgres import PostgresServer, new_server, shared_server
+from postgres import PostgresServer, new_server, open_store, shared_server
 from store_fixtures import (
     assert_refused,
     entry_numbers,
@@ -31,16 +31,7 @@ from wick.stores.postgres import Postgres
 FIXTURES = Path(__file__).parents[3] / "support" / "stores" / "fixtures"
 
 
-@pytest.fixture
-def schema() -> str:
-    return shared_server().schema()
-
-
-@pytest.fixture
-async def store(schema: str) -> AsyncIterator[Postgres]:
-    made = Postgres(shared_server().conninfo, schema=schema)
-    yield made
-    await made.close()
+store = open_store()
 
 
 @pytest.fixture

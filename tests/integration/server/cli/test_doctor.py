@@ -13,11 +13,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from cli.command import COMMAND, ROOT, CommandResult
 from cli.forked_command import ForkedWick
 from nats_server import run_nats
+from postgres import shared_server
 from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
@@ -260,6 +262,31 @@ def test_the_live_plane(wick: ForkedWick) -> None:
         row = check(f"nats://ada:secret-password@127.0.0.1:{nats.port}")["live plane"]
     assert row["state"] == "missing" and "start NATS" in row["do"] and "secret" not in json.dumps(row)
     assert "live plane" not in check("postgres")
+
+
+def test_the_extension_for_searches(wick: ForkedWick) -> None:
+    def check(database: str) -> dict[str, Any]:
+        store = shared_server().conninfo.replace("dbname=postgres", f"dbname={database} password=secret-password")
+        wick.write("data/server.yaml", f"store: {to_address(store)}\n")
+        return told(wick("doctor", "--json", "--data", "data", "--port", free_port()))
+
+    with psycopg.connect(shared_server().conninfo, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS searched WITH (FORCE)")
+        connection.execute("CREATE DATABASE searched")
+        found = check("searched")
+        assert found["postgres"]["state"] == "ok" and found["pg_trgm"]["state"] == "missing"
+        assert "run CREATE EXTENSION pg_trgm" in found["pg_trgm"]["do"]
+        with psycopg.connect(shared_server().conninfo, dbname="searched", autocommit=True) as other:
+            other.execute("CREATE EXTENSION pg_trgm")
+        assert check("searched")["pg_trgm"]["state"] == "ok"
+    row = check("nowhere")["postgres"]
+    assert row["state"] == "missing" and "secret" not in json.dumps(row)
+
+
+def to_address(conninfo: str) -> str:
+    """Return the address of a database as a URL."""
+    parts = dict(part.split("=") for part in conninfo.split())
+    return f"postgresql://{parts['user']}:{parts['password']}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 
 def test_bad_input_is_a_sentence(wick: ForkedWick) -> None:

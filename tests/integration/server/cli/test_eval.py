@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -68,6 +69,8 @@ def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
     done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
     assert done.code == 0 and "known failure 0.50" in done.out and done.err.endswith("\n1 known failure\n")
     assert "REGRESSED" not in done.out and "regression" not in done.err
+    verdicts = [row["results"]["base"]["verdict"] for row in report_of(wick, "--baseline", "old.json")["cases"]]
+    assert verdicts == ["passed", "known_failure"]
     wick.write("suite.yaml", json.dumps({**SUITE, "expect": {"max_steps": 1}}))
     done = wick("eval", "run", "suite.yaml", "--baseline", "old.json")
     assert done.code == 1 and "1 regression\n" in done.err
@@ -75,12 +78,30 @@ def test_a_baseline_tolerates_known_failures(wick: ForkedWick) -> None:
 
 def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     recorded = wick("eval", "run", "suite.yaml", "--record")
-    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.jsonl\n"
+    assert recorded.code == 0 and recorded.err == "recorded in suite.recordings.yaml\n"
     assert wick("eval", "run", "suite.yaml").code == 0
     path = wick.folder / "shop.py"
     path.write_text(path.read_text().replace("You are support.", "You are the support."))
     done = wick("eval", "run", "suite.yaml")
     assert done.code == 1 and "small, base: requests: the system prompt changed since the recording; record" in done.err
+    assert done.out.count("CHANGED, ") == 2 and "REGRESSED" not in done.out
+    assert done.err.endswith("2 results with changed requests; if the change is intended, record again: --record\n")
+
+
+def test_two_prompts_are_compared_as_the_page_shows(wick: ForkedWick) -> None:
+    page = (Path(__file__).parents[4] / "docs/how-to/evaluate.md").read_text(encoding="utf-8")
+    section = page.partition("## Compare two prompts\n")[2].partition("\n## ")[0]
+    for name, text in re.findall(r"cat > (\S+) <<'EOF'\n(.*?)EOF\n", section, re.DOTALL):
+        wick.write(name, text)
+    table = section.partition("```text\n")[2].partition("```")[0]
+    for option in ("--record", "--offline"):
+        done = wick("eval", "run", "prompts.yaml", option)
+        assert done.code == 1 and [line.rstrip() for line in done.out.splitlines()][:3] == table.splitlines()
+    suite = wick.folder / "prompts.yaml"
+    suite.write_text(suite.read_text().replace("one sentence.", "one sentence, please."))
+    assert "CHANGED, 13 tokens" in wick("eval", "run", "prompts.yaml", "--offline").out
+    assert wick("eval", "run", "prompts.yaml", "--record", "--variant", "short").code == 0
+    assert "pass 1.00" in wick("eval", "run", "prompts.yaml", "--offline").out
 
 
 def test_offline_no_model_is_called(wick: ForkedWick) -> None:

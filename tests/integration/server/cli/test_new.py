@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,28 @@ def test_a_name_that_cannot_be_one_is_a_sentence(tmp_path: Path, name: str) -> N
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     done = HostCommand(ForkedWick(tmp_path))("new", "/proc/project")
     assert done.code == 1 and "/proc/project" in done.err
+
+
+def test_a_plugin_has_only_the_kinds_that_are_named(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
+    files = json.loads(here("new", "--plugin", "acme-x", "--only", "tools, hooks", "--json").out)["files"]
+    common = {"pyproject.toml", "README.md", ".gitignore", "src/acme_x/__init__.py", "src/acme_x/py.typed"}
+    kinds = {"src/acme_x/tools.py", "src/acme_x/hooks.py", "tests/test_tools.py", "tests/test_hooks.py"}
+    assert {*files} == common | kinds
+    project = here.wick.folder / "acme-x"
+    points = tomllib.loads((project / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points == {
+        "wick.tools": {"acme_x_reverse": "acme_x.tools:reverse"},
+        "wick.hooks": {"acme_x_limit": "acme_x.hooks:limit_length"},
+    }
+    rows = [line.split(" | ")[1] for line in (project / "README.md").read_text().splitlines() if line.startswith("| `")]
+    assert rows == ["a tool", "a hook"]
+
+
+def test_kinds_of_a_plugin_are_checked(tmp_path: Path) -> None:
+    here = HostCommand(ForkedWick(tmp_path))
+    done = here("new", "--plugin", "acme-x", "--only", "tools,hook")
+    assert done.code == 2 and "'hook' is not a kind of plugin; did you mean 'hooks'?" in done.err
+    done = here("new", "acme-x", "--only", "tools")
+    assert done.code == 2 and "wick new --plugin acme-x --only tools" in done.err
+    assert not (here.wick.folder / "acme-x").exists()

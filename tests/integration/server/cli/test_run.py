@@ -597,3 +597,11 @@ def test_a_deleted_folder_and_another_server_are_reported(wick: WickCommand) -> 
         server.shutdown()
         thread.join()
     assert other.code == 2 and f"{url} is not a wick server" in other.err
+
+
+def test_python_m_wick_is_the_command_and_does_not_import_from_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('imported from the folder')")
+    command = [sys.executable, "-m", "wick", "nwe"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("Usage: wick [OPTIONS] COMMAND")
+    assert "there is no command 'nwe'; did you mean new?" in done.stderr

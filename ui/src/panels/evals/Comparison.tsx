@@ -1,7 +1,7 @@
 /** The table of cases, with a column for each variant. */
 
 import type { EvalCaseResult, EvalCaseRow, EvalReport } from "../../api";
-import { formatFigures, isRegression } from "./cases";
+import { formatFigures, VERDICTS } from "./cases";
 import panel from "../panels.module.css";
 import styles from "./evals.module.css";
 
@@ -37,7 +37,7 @@ export function Comparison({ report, cases, open, choose }: Props) {
               </th>
               {names.map((name) => (
                 <td key={name}>
-                  <Cell result={one.results[name]} regressed={isRegression(report, one.id, name)} />
+                  <Cell result={one.results[name]} />
                 </td>
               ))}
             </tr>
@@ -48,12 +48,13 @@ export function Comparison({ report, cases, open, choose }: Props) {
   );
 }
 
-function Cell({ result, regressed }: { result: EvalCaseResult | undefined; regressed: boolean }) {
+function Cell({ result }: { result: EvalCaseResult | undefined }) {
   if (!result) return <span className={panel.note}>not run</span>;
+  const [word, tone] = VERDICTS[result.verdict];
   return (
     <>
-      <span className={panel.chip} data-tone={result.passed ? "good" : "bad"}>
-        {result.passed ? "pass" : regressed ? "regressed" : "fail"}
+      <span className={panel.chip} data-tone={tone}>
+        {word}
       </span>{" "}
       <span className={panel.note}>{formatFigures(result)}</span>
     </>

@@ -14,8 +14,9 @@ const CALL = {
   output: "<b>refunded</b>",
   failed: false,
 };
-const result = (passed: boolean, calls: object[] = []) => ({
+const result = (passed: boolean, calls: object[] = [], verdict = passed ? "passed" : "regressed") => ({
   passed,
+  verdict,
   score: passed ? 1 : 0.5,
   checks: [{ name: "blocked", passed, score: 1, detail: passed ? "" : "refund was not blocked" }],
   outcome: "completed",
@@ -101,6 +102,20 @@ it("shows the variants side by side, and what regressed", async () => {
     "fails with loose, passes with base",
   );
   expect(screen.getByRole("note").textContent).toContain("This report is partial");
+});
+
+it("shows changed requests and known failures", async () => {
+  const rows = REPORT.cases.map((one, at) => ({
+    ...one,
+    results: { base: result(false, [], ["changed", "known_failure"][at]) },
+  }));
+  vi.stubGlobal("fetch", (path: string) =>
+    Promise.resolve(new Response(JSON.stringify(path === "/evals" ? { reports } : { ...REPORT, cases: rows }))),
+  );
+  render(<Evals />);
+  const table = await screen.findByRole("region", { name: "Table of cases" });
+  expect(within(table).getByText("changed")).toBeTruthy();
+  expect(within(table).getByText("known failure")).toBeTruthy();
 });
 
 it("opens what was done in a case, as text", async () => {

@@ -19,8 +19,14 @@ export function filterCases(report: EvalReport, filter: Filter): EvalCaseRow[] {
   return report.cases.filter((one) => regressed.has(one.id));
 }
 
-export const isRegression = (report: EvalReport, id: string, variant: string): boolean =>
-  report.regressions.some((one) => one.case === id && one.variant === variant);
+/** The words and colours of verdicts. */
+export const VERDICTS: Record<EvalCaseResult["verdict"], readonly [string, "good" | "warm" | "bad"]> = {
+  passed: ["pass", "good"],
+  changed: ["changed", "warm"],
+  failed: ["fail", "bad"],
+  regressed: ["regressed", "bad"],
+  known_failure: ["known failure", "warm"],
+};
 
 export const formatCost = (cost: number | null | undefined): string =>
   cost === null || cost === undefined ? "cost unknown" : formatDollars(cost);

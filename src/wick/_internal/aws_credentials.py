@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from configparser import ConfigParser, Error
 
+from wick._internal.aws_signature import AwsCredentials
+from wick._internal.environment import read_variable
 from wick.errors import ConfigError
-from wick.models.aws_signature import AwsCredentials
-from wick.models.openai_common import read_variable
 
-_ADVICE = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, or run: aws configure"
 _INDIRECT = ("role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file")
 
 
@@ -19,8 +18,13 @@ def find_region(profile: str = "") -> str:
     return found or _read_profile(profile)[1].get("region", "")
 
 
-def find_credentials(profile: str = "") -> AwsCredentials:
-    """Return the credentials of a profile, or those of the environment; raise ConfigError if there are none."""
+def find_credentials(profile: str = "", *, purpose: str = "wick", other_variable: str = "") -> AwsCredentials:
+    """Return the credentials of a profile, or those of the environment; raise ConfigError if there are none.
+
+    The error names their `purpose`, and another variable that can be set in their place.
+    """
+    other = f" or {other_variable}," if other_variable else ""
+    advice = f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,{other} or run: aws configure"
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     key, secret, token = map(read_variable, names)
     if key and secret and not profile:
@@ -36,8 +40,8 @@ def find_credentials(profile: str = "") -> AwsCredentials:
             'eval "$(aws configure export-credentials --format env)", or give credentials=… as a function'
         )
     if profile:
-        raise ConfigError(f"there is no profile {profile!r} with an access key; correct the profile, or {_ADVICE}")
-    raise ConfigError(f"Bedrock needs credentials of AWS: {_ADVICE}")
+        raise ConfigError(f"there is no profile {profile!r} with an access key; correct the profile, or {advice}")
+    raise ConfigError(f"{purpose} needs credentials of AWS: {advice}")
 
 
 def _read_profile(profile: str) -> tuple[str, dict[str, str]]:

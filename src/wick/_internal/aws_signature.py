@@ -44,8 +44,10 @@ def sign_request(
     now: datetime,
 ) -> dict[str, str]:
     """Return the headers to add to a request. The given headers are signed, and so are host and date."""
-    parts, stamp = urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
+    parts, stamp, content = urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ"), sha256(body).hexdigest()
     added = {"x-amz-date": stamp}
+    if service == "s3":
+        added["x-amz-content-sha256"] = content
     if credentials.token:
         added["x-amz-security-token"] = credentials.token
     signed = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
@@ -54,12 +56,12 @@ def sign_request(
     names = ";".join(signed)
     request = "\n".join((
         method,
-        quote(parts.path or "/", safe="/~"),  # encoded again, as every service but S3 expects it
+        quote(parts.path or "/", safe="/~%" if service == "s3" else "/~"),  # S3 alone expects it encoded once
         "&".join(f"{name}={value}" for name, value in query),
         *(f"{name}:{value}" for name, value in signed.items()),
         "",
         names,
-        sha256(body).hexdigest(),
+        content,
     ))  # fmt: skip
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
     text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{sha256(request.encode()).hexdigest()}"

@@ -8,8 +8,8 @@ import pytest
 
 from wick import Agent, Message, Scripted, ToolCall, assistant, tool_message, user
 from wick.errors import MessageError
-from wick.message_dicts import read_message_dicts
 from wick.messages import AudioPart, FilePart, ImagePart, TextPart
+from wick.models.message_dicts import read_message_dicts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
 CONVERSATION: list[dict[str, Any]] = [

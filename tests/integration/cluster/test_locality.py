@@ -1,0 +1,218 @@
+"""Two servers with their own disks on one Postgres: requests reach the files, and files reach the runs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from postgres import FOLDERS
+from postgres import shared_server as postgres_server
+from server_agents import get_json, user_message
+from server_process import ServerProcess, open_client, read_events, run_server, wait_until
+from wick.server.auth.forwards import HEADER, ForwardSigner
+from wick.server.auth.identity import User
+
+pytestmark = [
+    pytest.mark.skipif(not FOLDERS, reason="no Postgres: install it with: apt-get install postgresql"),
+    pytest.mark.timeout(300),
+]
+
+# Each line of the last user message is a command.
+SCRIPT = """
+import os
+from wick import FunctionModel, ToolCall, assistant
+from wick.server.server import Server
+
+def answer(request):
+    last = max(n for n, message in enumerate(request.messages) if message.role == "user")
+    commands, results = request.messages[last].text.splitlines(), request.messages[last + 1:]
+    done = [message.text for message in results if message.role == "tool"]
+    if len(done) < len(commands):
+        return assistant("", ToolCall(f"c{len(request.messages)}", "execute", {"command": commands[len(done)]}))
+    return "; ".join(done)
+
+agent = {"model": FunctionModel(answer), "backend": {"type": "local", "sandbox": "none"}}
+server = Server(settings=os.environ["WICK_SETTINGS"])
+server.register_agent("coder", agent)
+server.register_agent("plain", agent | {"snapshots": False})
+server.start()
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+    """The first server to use a workspace has it: here the first one."""
+    options: dict[str, Any] = {"store": "postgres", "store_schema": postgres_server().schema(), "script": SCRIPT}
+    options |= {"snapshots": str(tmp_path / "snapshots"), "grace": 0.0}
+    with ExitStack() as stack:
+        yield tuple(stack.enter_context(run_server(tmp_path / name, **options)) for name in "ab")  # type: ignore[misc]
+
+
+@asynccontextmanager
+async def clients(
+    two: tuple[ServerProcess, ServerProcess],
+) -> AsyncIterator[tuple[aiohttp.ClientSession, aiohttp.ClientSession]]:
+    async with open_client(two[0], "olga") as here, open_client(two[1], "olga") as there:
+        yield here, there
+
+
+def folder(server: ServerProcess, agent: str = "coder") -> Path:
+    """The folder of the only user of an agent."""
+    (found,) = (server.folder / "data" / "workspaces").glob(f"*/{agent}")
+    return found
+
+
+def describe(root: Path) -> dict[str, tuple[int, str]]:
+    """Return the mode and the content of each file, folder and link."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        content = os.readlink(path) if path.is_symlink() else path.read_text("latin-1") if path.is_file() else ""
+        found[str(path.relative_to(root))] = (stat.S_IMODE(path.lstat().st_mode), content)
+    return found
+
+
+async def invoke(client: aiohttp.ClientSession, agent: str, text: str, thread: str = "") -> dict[str, Any]:
+    async with client.post(f"/agents/{agent}/invoke", json=user_message(text, thread)) as response:
+        assert response.status == 200, await response.text()
+        found: dict[str, Any] = await response.json()
+        return found
+
+
+async def test_requests_at_the_wrong_server_reach_the_files(two: tuple[ServerProcess, ServerProcess]) -> None:
+    async with clients(two) as (here, there):
+        await invoke(here, "coder", "echo one > a.txt")
+        url = "/agents/coder/files"
+        async with there.get(f"{url}/read", params={"path": "a.txt"}) as response:
+            assert (await response.json())["content"] == "one\n"
+        async with there.put(f"{url}/write", json={"path": "d/ü b.txt", "content": "two"}) as response:
+            assert response.status == 200
+        large = os.urandom(5_000_000)
+        async with there.post(f"{url}/upload", params={"path": "large"}, data=BytesIO(large)) as response:
+            assert response.status == 201
+        async with there.get(f"{url}/download", params={"path": "large"}) as response:
+            assert await response.read() == large
+        async with there.get(f"{url}/read", params={"path": "missing"}) as response:
+            assert response.status == 404 and (await response.json())["error"]["code"] == "not_found"
+        async with there.post(f"{url}/upload", params={"path": "x"}, data=BytesIO(b"0" * 49_000_000)) as response:
+            assert response.status == 413
+        assert describe(folder(two[0])).keys() == {"a.txt", "d", "d/ü b.txt", "large"}
+
+        # a terminal, also one that is refused
+        async with there.ws_connect("/agents/coder/terminal") as socket:
+            await socket.send_bytes(b"cat a.txt; exit\n")
+            seen = b"".join([m.data async for m in socket if m.type == aiohttp.WSMsgType.BINARY])
+            assert b"one" in seen and socket.close_code == 1000
+        async with open_client(two[0], "ada") as ada, open_client(two[1], "ada") as other:
+            async with ada.get(f"{url}/list") as response:
+                assert response.status == 200
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await other.ws_connect("/agents/coder/terminal")
+            assert refused.value.status == 403
+
+        # runs: forwarded by their address, claimed where the files are, or sent to a thread
+        result = await invoke(there, "coder", "cat a.txt")
+        assert "one" in result["response"]
+        async with there.post("/agents/coder/stream", json=user_message("cat a.txt", result["thread_id"])) as response:
+            assert "one" in (await read_events(response))[-1]["data"]["data"]["text"]
+        asked = {"model": "coder", "messages": [{"role": "user", "content": "cat d/*"}]}
+        async with there.post("/v1/chat/completions", json=asked) as response:
+            assert "two" in (await response.json())["choices"][0]["message"]["content"]
+        async with there.get(f"/threads/{result['thread_id']}/files") as response:
+            assert response.status == 200, await response.text()
+        assert not describe(folder(two[1]))
+
+        # forged, repeated and replayed forwards
+        forged = ForwardSigner()
+        forged.start("guess", "")
+        header = {HEADER: forged.sign(User("local", "local", "admin"), "GET", b"/cluster", "")}
+        for server in two:
+            async with open_client(server, "", **header) as guest, guest.get("/cluster") as response:
+                assert response.status == 403 and (await response.json())["error"]["code"] == "bad_forward"
+
+
+async def test_a_run_of_a_killed_server_finds_the_files_of_its_last_effect(
+    two: tuple[ServerProcess, ServerProcess],
+) -> None:
+    async with clients(two) as (here, there):
+        await invoke(there, "coder", "echo older > a.txt; echo older > gone.txt")  # a copy on the other server
+        commands = [
+            "rm gone.txt; mkdir -p d/empty; echo new > a.txt; chmod 640 a.txt; ln -s ../a.txt d/link; ln a.txt same",
+            "echo partial > p; echo lost >> a.txt; sleep 600",
+        ]
+        two[1].stop()  # it leaves, and the files move
+        started = [
+            await here.post(f"/agents/{agent}/stream", json=user_message("\n".join(commands), f"th_{agent}"))
+            for agent in ("coder", "plain")
+        ]
+        for agent in ("coder", "plain"):
+            await wait_for_file(two[0], agent, "p")
+        expected = {name: about for name, about in describe(folder(two[0])).items() if name != "p"}
+        expected["a.txt"] = expected["same"] = (0o640, "new\n")  # without the change of the second command
+        two[1].start()
+        assert describe(folder(two[1]))["a.txt"] == (0o644, "older\n")
+        two[0].kill()
+        for response in started:
+            response.close()
+        async with open_client(two[1], "olga") as again:
+            # without a snapshot the run pauses, and an approval alone does not continue in an empty folder
+            question = await wait_for_question(again, "plain", "")
+            assert "have no snapshot" in question["question"]
+            async with again.get("/agents/plain/files/list") as response:
+                assert response.status == 503 and response.headers["Retry-After"]
+                assert "try again when it is back" in (await response.json())["error"]["message"]
+            await answer(again, question["id"], {"choice": "allow"})
+            question = await wait_for_question(again, "plain", question["id"])
+            chosen = {"choice": "allow", "args": {"workspace": "start afresh"}}
+            await answer(again, question["id"], chosen)
+
+            # with one, an older copy gets the files of the last effect in the log
+            await wait_for_end(again, "th_coder")
+            assert describe(folder(two[1])) == expected
+            assert (folder(two[1]) / "a.txt").samefile(folder(two[1]) / "same")
+            log = (await get_json(again, "/threads/th_coder/export"))["entries"]
+            assert [e["data"]["name"] for e in log if e["kind"] == "event"].count("workspace_restored") == 2  # b, a, b
+            assert "was started before" in str(
+                [e for e in log if e["kind"] == "message"][-2:]
+            )  # its outcome is unknown
+
+            await wait_for_end(again, "th_plain")
+            log = (await get_json(again, "/threads/th_plain/export"))["entries"]
+            answers = [e["data"].get("args") for e in log if e["kind"] == "answered"]
+            assert answers == [None, {"workspace": "start afresh"}]
+            assert "workspace_started_afresh" in [e["data"]["name"] for e in log if e["kind"] == "event"]
+
+
+async def wait_for_file(server: ServerProcess, agent: str, name: str) -> None:
+    async def exists() -> bool:
+        return any((server.folder / "data" / "workspaces").glob(f"*/{agent}/{name}"))
+
+    await wait_until(exists)
+
+
+async def wait_for_question(client: aiohttp.ClientSession, agent: str, not_this: str) -> dict[str, Any]:
+    async def find() -> Any:
+        found = (await get_json(client, f"/approvals?thread_id=th_{agent}"))["approvals"]
+        return next((one for one in found if one["id"] != not_this), None)
+
+    question: dict[str, Any] = await wait_until(find)
+    return question
+
+
+async def answer(client: aiohttp.ClientSession, question: str, body: dict[str, Any]) -> None:
+    async with client.post(f"/approvals/{question}", json=body) as response:
+        assert response.status == 200, await response.text()
+
+
+async def wait_for_end(client: aiohttp.ClientSession, thread: str) -> None:
+    async def ended() -> bool:
+        return not (await get_json(client, f"/threads/{thread}"))["run_id"]
+
+    await wait_until(ended)
