@@ -92,6 +92,7 @@ INDEPENDENT = {"capabilities"}
 # Imports allowed inside a function: lazy core packages, and extras.
 LAZY = {
     "wick_launcher": {"wick"},  # all of it, once sys.path is correct
+    "wick.agent": {"wick"},  # plugins, which only a mistake needs
     "wick.cli": {"wick"},  # the commands, which need the extra
     "wick.cli.checks.doctor": {"psycopg", "wick"},  # optional packages are probed by import
     "wick.cli.completion": {"wick"},  # only completion
