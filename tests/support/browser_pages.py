@@ -24,7 +24,7 @@ import pytest
 
 from chromium import find_chromium
 from server_process import TOKENS, ServerProcess, run_server
-from wick.evals.report import EvalCaseRow, EvalReport, find_regressions, summarize_variant
+from wick.evals.report import EvalCaseRow, EvalReport, compare_results, summarize_variant
 from wick.evals.storage import store_report
 from wick.server.static_files import BUILT_PAGES
 
@@ -264,7 +264,8 @@ def save_report(server: ServerProcess, name: str = "nightly", thread: str = "") 
     names = {"guarded": "shop:agent", "unguarded": "shop:unguarded"}
     variants = [summarize_variant(variant, agent, cases) for variant, agent in names.items()]
     report = EvalReport(suite="refunds", planned=4, variants=variants, cases=cases)
-    store_report(server.folder / "data", name, report.model_copy(update={"regressions": find_regressions(report)}))
+    compare_results(report, None)
+    store_report(server.folder / "data", name, report)
 
 
 def open_panel(page: Page, panel: str) -> Any:

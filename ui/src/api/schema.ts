@@ -1524,6 +1524,10 @@ export interface components {
             budget?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /** Information Flow */
+            information_flow?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
             /** Permissions */
             permissions?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -3238,6 +3242,10 @@ export interface components {
             } | null;
             /** Budget */
             budget?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Information Flow */
+            information_flow?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
             /** Permissions */
