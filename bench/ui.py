@@ -1,4 +1,4 @@
-"""What the web interface loads, how a long reply is written, and how 2,000 entries scroll, in this machine's Chromium.
+"""Measures the first load of the web interface, the frames of a long reply, and scrolling, in this machine's Chromium.
 
     make bench-ui                 # builds the interface first
     python bench/ui.py --quick    # with 200 entries
@@ -122,7 +122,7 @@ def browser() -> Iterator[Page]:
 
 
 def loading(page: Page, url: str) -> Rows:
-    """What is loaded at first, and with each panel that is opened."""
+    """Measure the bytes of the first load, and of each panel that is opened."""
     asked: list[str] = []
     page.on("response", lambda answer: asked.append(urlsplit(answer.url).path))
     page.goto(url)
@@ -157,7 +157,7 @@ def _loaded(group: str, case: str, paths: list[str]) -> dict[str, Any]:
 
 
 def streaming(page: Page, url: str, case: str, words: str) -> dict[str, Any]:
-    """What frames take while a long reply is written; the CPU is that of the same reply once more."""
+    """Measure frames while a long reply is streamed; the CPU is that of the same reply once more."""
     _ask_writer(page, url, words)
     took = page.evaluate(STREAM)
     _ask_writer(page, url, words)
@@ -180,7 +180,7 @@ def _ask_writer(page: Page, url: str, words: str) -> None:
 
 
 def scrolling(page: Page, url: str, thread: str, entries: int) -> Rows:
-    """What frames take while somebody scrolls up, slowly and fast; never as far as the first entry."""
+    """Measure frames while the page scrolls up, slowly and fast; never as far as the first entry."""
     page.goto("about:blank")
     page.goto(f"{url}/#thread={thread}")
     page.wait_for_selector(".chat-item")

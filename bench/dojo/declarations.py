@@ -1,7 +1,7 @@
-"""What the tools of AgentDojo return and do, as their operator would declare it.
+"""Declarations of the tools of AgentDojo: results, effects and targets, as an operator would write them.
 
 `returns` names the author of a result, or of each of its fields: `id` is written by the system, `directory` is a member
-of the user's own directory, `trusted` is the user's or the operator's own data, everything else is somebody's.
+of the user's own directory, `trusted` is the user's or the operator's own data, everything else is untrusted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 OURS = {"returns": "trusted"}
 THEIRS = {"returns": "untrusted"}
-RECORDS = {"returns": {"id": "id", "id_": "id"}}  # the text of the other fields is somebody's
+RECORDS = {"returns": {"id": "id", "id_": "id"}}  # the text of the other fields is untrusted
 
 
 def _read(returns: dict[str, Any], private: str = "") -> dict[str, Any]:

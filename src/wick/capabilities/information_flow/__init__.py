@@ -32,7 +32,7 @@ user is asked about later changes that are not in the plan."""
 
 
 class InformationFlow(Capability):
-    """Asks the user where somebody else chose the target of a change.
+    """A guard that asks the user if untrusted text chose the target of a change.
 
     Labels say which entries of a thread have text of others. From the first such entry on, reads pass, and so do
     planned calls whose targets the user typed, a trusted tool returned, or the user's own directory contains. All other
@@ -105,7 +105,7 @@ class InformationFlow(Capability):
 
     @guard(ToolUse)
     def check_targets(self, use: ToolUse) -> Ask | None:
-        """Ask about a call whose target nobody vouched for, once text of others was read."""
+        """Ask about a call whose target has no voucher, once the run has read untrusted text."""
         if not self._is_tainted(use.run):
             return None
         flow, args = _get_flow(use.tool), thaw(use.args)

@@ -13,7 +13,7 @@ VALUE_CHARS, PASSAGE_CHARS, SENT_CHARS = 200, 240, 300
 
 
 def describe_target(name: str, value: Any, passage: Passage | None) -> str:
-    """Return a sentence about a value that nobody vouched for, with the text around it."""
+    """Return a sentence about a value without a voucher, with the text around it."""
     shown = cut_visible(value if isinstance(value, str) else json.dumps(value), VALUE_CHARS)
     if passage is None:
         return f"{name} {shown!r} is neither in your messages nor in trusted data."

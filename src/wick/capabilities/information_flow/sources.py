@@ -35,7 +35,7 @@ class Passage:
 
 @dataclass(slots=True)
 class Sources:
-    """What the entries of one thread vouch for, and the first of them with text of others."""
+    """The vouched values of one thread, and its first entry with untrusted text."""
 
     typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
     texts: list[tuple[int, str]] = field(default_factory=list)  # trusted texts, by entry
@@ -134,7 +134,7 @@ class Sources:
             self._fold_value(entry.seq, author, value, echoes)
 
     def _fold_value(self, seq: int, author: str, value: Any, echoes: set[str]) -> None:
-        """Add a value of a result, unless it only repeats an argument that nobody vouched for."""
+        """Add a value of a result, unless it only repeats an argument without a voucher."""
         text = str(value)
         if author == "directory" or (author == "id" and text not in echoes):
             self.values.setdefault(text, seq)

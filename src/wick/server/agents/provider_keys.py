@@ -169,7 +169,7 @@ class ProviderKeys:
         return StoredKey(provider, tuple(names), base_url, user.name, at)
 
     async def delete(self, provider: str) -> bool:
-        """Delete the key of a provider; return False if there is none."""
+        """Delete the key of a provider; return False if no key is stored."""
         return await self._records.delete(KIND, OWNER, provider)
 
     def check(self, provider: str, api_key: str, base_url: str) -> StoredKey:
