@@ -380,7 +380,7 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
 async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
     tunnel = SshTunnel(())
-    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it sends nothing more
+    tunnel._command = ("sh", "-c", "trap '' TERM; exec 1>&-; sleep 0.3 & wait; wait")  # it sends nothing more
     _, writer = await asyncio.open_unix_connection(await tunnel.open())
     async with asyncio.timeout(60):
         while not tunnel._ending:
