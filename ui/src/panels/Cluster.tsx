@@ -65,7 +65,7 @@ function Servers({ status }: { status: api.ClusterStatus }) {
     <section aria-label="Servers">
       <h3>Servers</h3>
       <div className={panel.wide} role="region" aria-label="Table of servers" tabIndex={0}>
-        <table>
+        <table className={panel.stacked}>
           <thead>
             <tr>
               <th scope="col">server</th>
@@ -105,16 +105,22 @@ function Server({ server, isThis }: { server: api.ClusterServer; isThis: boolean
         {server.id}
         {isThis && " (this)"}
       </th>
-      <td>
+      <td data-label="state">
         <span className={panel.chip} data-tone={tone}>
           {state}
         </span>
       </td>
-      <td>{server.host}</td>
-      <td>{server.version}</td>
-      <td className={panel.number}>{formatCount(server.running)}</td>
-      <td className={panel.number}>{server.capacity ? formatCount(server.capacity) : "no limit"}</td>
-      <td className={panel.number}>{formatSeconds(server.heartbeat_age)} ago</td>
+      <td data-label="host">{server.host}</td>
+      <td data-label="version">{server.version}</td>
+      <td className={panel.number} data-label="runs">
+        {formatCount(server.running)}
+      </td>
+      <td className={panel.number} data-label="capacity">
+        {server.capacity ? formatCount(server.capacity) : "no limit"}
+      </td>
+      <td className={panel.number} data-label="heartbeat">
+        {formatSeconds(server.heartbeat_age)} ago
+      </td>
     </tr>
   );
 }
