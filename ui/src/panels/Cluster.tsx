@@ -90,8 +90,18 @@ function Servers({ status }: { status: api.ClusterStatus }) {
           </tbody>
         </table>
       </div>
+      {status.servers.map(
+        (one) =>
+          one.problem && (
+            <p key={one.id} className={panel.note}>
+              <b>{one.id}</b>: requests for its files fail here: {one.problem}.
+            </p>
+          ),
+      )}
       {status.servers.some((one) => !one.alive) && (
-        <p className={panel.note}>Other servers resume the runs of a dead one. It is listed for a day.</p>
+        <p className={panel.note}>
+          Other servers resume the runs of a dead one and restore its files. It is listed for a day.
+        </p>
       )}
     </section>
   );
@@ -127,5 +137,6 @@ function Server({ server, isThis }: { server: api.ClusterServer; isThis: boolean
 
 function describeState(server: api.ClusterServer): [string, "good" | "warm" | "bad"] {
   if (!server.alive) return ["dead", "bad"];
+  if (server.problem) return ["unreachable", "bad"];
   return server.draining ? ["draining", "warm"] : ["alive", "good"];
 }

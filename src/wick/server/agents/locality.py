@@ -152,7 +152,7 @@ class Locality:
         try:
             return "", await snapshots.adopt(home.snapshot)
         except BackendError as error:
-            return f"the last snapshot cannot be restored here: {error}; let `snapshots` be a shared folder", None
+            return f"the last snapshot cannot be restored here: {error}; let all servers share `snapshots`", None
 
     async def start_afresh(self, owner: str, agent: str, snapshots: Snapshots | None) -> None:
         """Let a workspace be here, empty. Files that this server has of it are moved beside its folder."""

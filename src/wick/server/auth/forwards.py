@@ -50,7 +50,8 @@ class ForwardSigner:
         payload, _, signature = header.partition(".")
         expected = self._compute_signature(payload.encode("latin-1"), method, target, self.place)
         if not self._key or not hmac.compare_digest(signature.encode("latin-1"), expected.encode()):
-            raise _refusal("its signature is not valid; let all servers have the same `cluster_secret`")
+            remedy = "let all servers have the same `cluster_secret`, and each an `advertise` of its own"
+            raise _refusal(f"its signature is not valid; {remedy}")
         row, now = orjson.loads(urlsafe_b64decode(payload)), self._clock()
         if not now <= row["until"] <= now + 2 * VALID_SECONDS or row["role"] not in ROLES:
             raise _refusal("it is too old, or the clocks of the servers differ by a minute; synchronize them")
