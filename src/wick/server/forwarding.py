@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
+from string import punctuation
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from starlette.exceptions import HTTPException
@@ -49,6 +51,7 @@ OWN_HEADERS = frozenset((  # of one connection, or of the client and the first s
     b"authorization", b"connection", b"cookie", b"date", b"expect", b"host", b"keep-alive", b"origin",
     b"proxy-authorization", b"server", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"x-request-id",
 ))  # fmt: skip
+URL_SAFE = punctuation.replace("#", "")
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 2.0  # of a connection that is used again; servers close theirs after 5
 WATCH_SECONDS = 1.0  # between two checks whether the other server is alive
@@ -117,10 +120,14 @@ class ForwardMiddleware:
 
         async def send_checked(message: Message) -> None:
             nonlocal is_started, is_refused
-            is_success = message["type"] == "http.response.start" and message["status"] < 400
-            if is_success and not await self._is_change_safe(user, agent, since):
-                is_started = is_refused = True
-                await send_error(_moved_error(), scope, receive, send)
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                try:
+                    refusal = None if await self._is_change_safe(user, agent, since) else _moved_error()
+                except Exception as error:
+                    refusal = _as_refusal(error, scope)
+                if refusal is not None:
+                    is_started = is_refused = True
+                    await send_error(refusal, scope, receive, send)
             if not is_refused:
                 is_started = True
                 await send(message)
@@ -181,18 +188,18 @@ class ForwardMiddleware:
             return False
         if route.path in RUN_PATHS and (not home.alive or home.draining):
             return False  # the run brings the files here, or waits for its turn
-        if not home.alive:
-            return False  # its agent is deleted
-        if scope.get("wick.forwarded"):
+        if not home.alive and route.path == AGENT_PATH:
+            return False  # the agent is deleted, without its files
+        if scope.get("wick.forwarded") or not home.alive:
             raise _moved_error()
         if not home.address:
-            raise _away_error(home, "has no address for other servers; start it with --advertise")
+            raise _away_error(home, "has no address for other servers", "start it with --advertise")
         return True
 
     # -- forwarding ---------------------------------------------------------------------------------------------------
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, user: User, home: WorkspaceHome) -> None:
-        target = request_target(scope)
+        target = quote(request_target(scope), safe=URL_SAFE).encode()  # a client may send bytes that are no URL
         url = URL(home.address.rstrip("/") + target.decode("ascii"), encoded=True)
         signature = self._service.forwards.sign(user, request_method(scope), target, home.place)
         is_started = False
@@ -297,8 +304,8 @@ def _moved_error() -> ApiError:
     return ApiError(503, "workspace_moved", "the workspace has just moved to another server; repeat the request", RETRY)
 
 
-def _away_error(home: WorkspaceHome, what: str) -> ApiError:
-    message = f"the files of this workspace are on {_server_name(home)}, which {what}; try again in a few seconds"
+def _away_error(home: WorkspaceHome, what: str, remedy: str = "try again in a few seconds") -> ApiError:
+    message = f"the files of this workspace are on {_server_name(home)}, which {what}; {remedy}"
     return ApiError(503, "workspace_away", message, RETRY)
 
 

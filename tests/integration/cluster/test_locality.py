@@ -116,6 +116,17 @@ async def test_requests_at_the_wrong_server_reach_the_files(two: tuple[ServerPro
             assert response.status == 413
         assert describe(folder(two[0])).keys() == {"a.txt", "d", "d/ü b.txt", "large"}
 
+        # a path that is not encoded is read in the same way by each server
+        answers = []
+        for server in two:
+            where = URL(server.url)
+            reader, writer = await asyncio.open_connection(where.host, where.port)
+            head = f"GET {url}/read?path=d/ü%20b.txt HTTP/1.1\r\nHost: {where.authority}\r\nConnection: close\r\n"
+            writer.write(f"{head}Authorization: Bearer {TOKENS['olga']}\r\n\r\n".encode())
+            answers.append((await reader.read()).partition(b"\r\n")[0])
+            writer.close()
+        assert answers[0] == answers[1]
+
         # an upload that breaks off leaves no file
         where = URL(two[1].url)
         _, cut = await asyncio.open_connection(where.host, where.port)
@@ -197,13 +208,33 @@ def two_schema(two: tuple[ServerProcess, ServerProcess]) -> str:
     return str(settings["store_schema"])
 
 
+def count_connections(server: ServerProcess) -> int:
+    """Return the number of established connections of clients to a server."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[2].endswith(f":{URL(server.url).port:04X}") and row[3] == "01" for row in rows)
+
+
 async def test_requests_for_files_of_a_killed_server_bring_them(two: tuple[ServerProcess, ServerProcess]) -> None:
     url = "/agents/coder/files"
     async with clients(two) as (here, there):
         await invoke(here, "coder", "echo one > a.txt; mkdir d; ln -s ../a.txt d/link")
         await invoke(here, "plain", "echo one > a.txt")
         expected = describe(folder(two[0]))
-        two[0].kill()
+
+        before = count_connections(two[0])
+
+        async def is_forwarded() -> bool:
+            return count_connections(two[0]) > before
+
+        async def kill_meanwhile() -> AsyncIterator[bytes]:
+            yield b"half"
+            await wait_until(is_forwarded)
+            two[0].kill()
+            yield b"half"
+
+        async with there.post(f"{url}/upload", params={"path": "cut"}, data=kill_meanwhile()) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"]) == (502, "forward_broken") and "may or may not" in error["message"]
 
         async def write(name: str) -> None:
             async def is_written() -> bool:
@@ -250,9 +281,12 @@ async def test_a_draining_server_acknowledges_only_changes_that_are_saved(tmp_pa
         )
         assert snapshots is not None and snapshots.history.manifest(home.snapshot).files == 1
 
+        async def is_served() -> bool:
+            return any("_save_often" in repr(task) for task in asyncio.all_tasks())
+
         async def move_meanwhile() -> AsyncIterator[bytes]:
             yield b"half"
-            await asyncio.sleep(0.2)
+            await wait_until(is_served)
             with psycopg.connect(postgres_server().conninfo, autocommit=True) as connection:
                 schema = service.settings.store_schema
                 connection.execute(f"UPDATE {schema}.workspaces SET place = 'elsewhere'".encode())
