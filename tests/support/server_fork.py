@@ -33,7 +33,7 @@ def accept_servers(link: socket.socket) -> dict[str, Any]:
         log, status = files
         if not os.fork():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            link.detach()
+            link.close()
             if server := os.fork():
                 _report_exit(server, status)
             os.close(status)
