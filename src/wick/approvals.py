@@ -25,6 +25,8 @@ from wick.why import DispatchState, describe_answer
 
 logger = logging.getLogger(__name__)
 
+START_AFRESH = "start afresh"  # the argument `workspace` of an answer: continue in an empty folder, without the files
+
 # The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 # The id of the root run whose asker the calling code is part of. Such code may ask again without waiting for itself.
