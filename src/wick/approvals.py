@@ -164,7 +164,8 @@ def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if not isinstance(answer, Allow | Block):
-        return Block(f"{answer!r} is not an answer to: {question.question}")
+        hint = "return True, False, Allow(…) or Block(…) from the `ask` function"
+        return Block(f"{answer!r} is not an answer to: {question.question}; {hint}")
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:
