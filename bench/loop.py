@@ -99,7 +99,7 @@ def _hooks(kind: str, operation: Any, count: int) -> list[Hook]:
         "guard": lambda name: guard(operation, name=name)(look),
         "guard, not async": lambda name: guard(operation, name=name)(look_now),
     }
-    return [make[kind](f"{kind} {operation.name} {number}") for number in range(count)]
+    return [make[kind](f"{kind} {operation.operation_name} {number}") for number in range(count)]
 
 
 def _some_hooks(each: int) -> list[Hook]:

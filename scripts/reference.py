@@ -194,7 +194,7 @@ def capabilities() -> str:
 def _standing(kind: type) -> str:
     hooks = [value for cls in reversed(kind.__mro__) for value in vars(cls).values() if isinstance(value, wick.Hook)]
     tools = [value for cls in reversed(kind.__mro__) for value in vars(cls).values() if isinstance(value, wick.Tool)]
-    rows = [(f"`{hook.position}_{hook.operation.name}`", f"`{hook.name}`", first(hook.fn)) for hook in hooks]
+    rows = [(f"`{hook.position}_{hook.operation.operation_name}`", f"`{hook.name}`", first(hook.fn)) for hook in hooks]
     rows += [("tool", f"`{tool.name}`", first(tool.fn)) for tool in tools]
     return table(("Hook point", "Name", "Description"), rows) if rows else ""
 
@@ -208,8 +208,9 @@ def points() -> str:
     rows = []
     for operation in OPERATIONS:
         for position in POSITIONS:
-            can = {kind.__name__ for kind in allowed_decisions(position, operation.name)}
-            rows.append((f"`{position}_{operation.name}`", *("yes" if one in can else "" for one in decisions)))
+            can = {kind.__name__ for kind in allowed_decisions(position, operation.operation_name)}
+            point = f"`{position}_{operation.operation_name}`"
+            rows.append((point, *("yes" if one in can else "" for one in decisions)))
     changes = [(f"`{op.__name__}`", ", ".join(f"`{name}`" for name in op.editable) or "none", first(op))
                for op in OPERATIONS]  # fmt: skip
     return "\n".join([

@@ -67,15 +67,16 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     if asked is None:
         delegated = await _answer_by_delegate(run, question)
         about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
-        about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
+        about |= {"run": run.id, "operation": question.op.operation_name, "hash": question.hash}
         asked = thread.append("asked", {**about, **question.about}).data
     question = replace(question, id=asked["id"])
     if delegated is not None:
         return await _log_answer(run, question, *delegated)
     await thread.saved()
-    run.emit(ApprovalRequest(name=question.op.name, id=question.id, question=question.question, about=question.about))
+    operation = question.op.operation_name
+    run.emit(ApprovalRequest(name=operation, id=question.id, question=question.question, about=question.about))
     answer = await _log_answer(run, question, *await _wait_for_answer(run, question, asked))
-    response = ApprovalResponse(name=question.op.name, id=question.id)
+    response = ApprovalResponse(name=operation, id=question.id)
     if isinstance(answer, Allow):
         response.allowed, response.args = True, thaw(answer.args)
     else:
@@ -107,7 +108,7 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
         logger.warning(
             "the agent %s asks for approval of a %s, and no user can answer: give the agent a function ask=…, "
             "or hooks=[Sessions(…)] to answer later",
-            run.root.agent, question.op.name,
+            run.root.agent, question.op.operation_name,
         )  # fmt: skip
         return Block(f"no user is there to approve: {question.question}"), {}
     async with _take_turn(run.root):

@@ -55,10 +55,10 @@ def _decisions_at(position: Position, operation: type[Operation[object]]) -> tup
     )
 
 
-_BY_POINT = {(position, op.name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
+_BY_POINT = {(position, op.operation_name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
 for _position in POSITIONS:  # a hook of `Operation` may return any of these; the concrete operation decides
-    _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.name]}
-    _BY_POINT[_position, Operation.name] = tuple(_every)
+    _every = {decision for op in OPERATIONS for decision in _BY_POINT[_position, op.operation_name]}
+    _BY_POINT[_position, Operation.operation_name] = tuple(_every)
 
 
 _POSSIBLE = {
@@ -107,7 +107,7 @@ def _check_options(hook: RegisteredHook) -> str:
         return "a guard needs a time limit"
     if hook.timeout is not None and hook.timeout <= 0:
         return f"a time limit is a number of seconds above 0, not {hook.timeout!r}"
-    if hook.hold and hook.operation.name not in ("model_call", "tool_use"):
+    if hook.hold and hook.operation.operation_name not in ("model_call", "tool_use"):
         return "only a ModelCall's deltas and a ToolUse's live output can be held"
     if hook.tools and hook.operation is not Run:
         return "tools are brought by before(Run)"
@@ -145,7 +145,7 @@ def _check_annotation(hook: RegisteredHook) -> str:
 
 
 def _check_decisions(hook: RegisteredHook) -> str:
-    possible = _BY_POINT[hook.position, hook.operation.name]
+    possible = _BY_POINT[hook.position, hook.operation.operation_name]
     for decision in DECISIONS:
         if decision in _union_members(_resolve_hints(hook.fn).get("return")) and decision not in possible:
             if hook.position == "wrap" and hook.operation in (Step, Operation):
@@ -203,11 +203,11 @@ def _union_members(hint: object) -> tuple[object, ...]:
 
 
 def _point_name(hook: RegisteredHook) -> str:
-    return f"{hook.position}_{hook.operation.name}"
+    return f"{hook.position}_{hook.operation.operation_name}"
 
 
 def _expected_signature(hook: RegisteredHook) -> str:
-    operation = getattr(hook.operation, "name", "")
+    operation = getattr(hook.operation, "operation_name", "")
     first = _PARAMETERS.get(operation, "op: Operation")
     result = " | ".join(d.__name__ for d in _BY_POINT.get((hook.position, operation), (Block,)))
     more, result = (", next", f"<result of next> | {result}") if hook.position == "wrap" else ("", f"{result} | None")

@@ -113,7 +113,7 @@ class Hook:
     @property
     def point(self) -> str:
         """The name of the point in configuration, traces and hook programs, such as `before_tool_use`."""
-        return f"{self.position}_{self.operation.name}"
+        return f"{self.position}_{self.operation.operation_name}"
 
     def __get__(self, owner: Capability | None, kind: type | None = None) -> Hook:
         """Bind a hook that is a method to its object, as Python binds methods."""

@@ -178,7 +178,8 @@ class _Attempts(Generic[R]):
     def _copy_for_inner_rings(self, op: Operation[R]) -> Operation[R]:
         """Return a copy for the inner rings, with the original fixed fields and all questions."""
         if not isinstance(op, type(self.op)):
-            problem = f"next takes the {self.op.name} that the hook was given, or a copy of it, not {name_type(op)}"
+            given = f"the {self.op.operation_name} that the hook was given"
+            problem = f"next takes {given}, or a copy of it, not {name_type(op)}"
             raise HookError(problem, is_loggable=True)
         new = () if op.asks is self.asks else tuple(ask for ask in op.asks if ask not in self.asks)
         inner = op.fork(asks=(*self.asks, *new), **self.fixed)
@@ -393,7 +394,7 @@ async def _call_hook(hook: Hook, op: Operation[object], *next: object) -> object
 
 def _check_answer(hook: Hook, op: Operation[object], answer: object) -> Decision | None:
     """Return a hook's answer if it is allowed at its point; else raise a HookError."""
-    if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.name)):
+    if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.operation_name)):
         return answer
     words = " or ".join(f"{kind.__name__}(…)" for kind in possible)
     if hook.position == "after" and not isinstance(answer, DECISIONS):
@@ -428,7 +429,7 @@ def _record_why(
     op.why.append(why)
     if verdict != "pass":
         about = op.log_key() | (op.sealed_to_json() if hook.position == "guard" else {})
-        op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **about, **why.to_json()})
+        op.run.thread.append("decision", {"run": op.run.id, "operation": op.operation_name, **about, **why.to_json()})
 
 
 def _fixed_fields(op: Operation[object]) -> dict[str, object]:

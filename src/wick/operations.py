@@ -71,7 +71,7 @@ class _HasRun:
 class Operation(_HasRun, Generic[R]):
     """Base class of the four operations. Hooks read it, change it, and make decisions about it."""
 
-    name: ClassVar[str] = "operation"
+    operation_name: ClassVar[str] = "operation"
     editable: ClassVar[tuple[str, ...]] = ()  # fields that hooks may change
     fixed: ClassVar[tuple[str, ...]] = ("run", "state")  # fields that no hook may change
 
@@ -104,7 +104,7 @@ class Operation(_HasRun, Generic[R]):
     @property
     def names(self) -> frozenset[str]:
         """The names that a hook's `match` is compared with."""
-        return frozenset((self.name,))
+        return frozenset((self.operation_name,))
 
     @property
     def kind(self) -> str:
@@ -114,7 +114,7 @@ class Operation(_HasRun, Generic[R]):
     @property
     def hash(self) -> str:
         """The hash that an approval is bound to."""
-        return digest(canonical_json([self.name, self.to_json()]))
+        return digest(canonical_json([self.operation_name, self.to_json()]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the operation as JSON data."""
@@ -174,7 +174,7 @@ class Operation(_HasRun, Generic[R]):
     if not TYPE_CHECKING:  # type checkers report these mistakes themselves
 
         def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, OPERATION_ATTRIBUTES.get(self.name, {}))
+            refuse_attribute(self, name, OPERATION_ATTRIBUTES.get(self.operation_name, {}))
 
     def last_sealed(self, name: str) -> Any:
         """Return the value of an editable field when the gate last sealed it; the current value before that."""
@@ -185,7 +185,7 @@ class Operation(_HasRun, Generic[R]):
 class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     """One answer to one input. It gives hooks and tools access to the agent's state. `Run[T]` has deps of type T."""
 
-    name = "run"
+    operation_name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
     fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe", "deps")
 
@@ -392,7 +392,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
 class Step(Operation[Stop | Continue]):
     """One turn of the loop. Its result is Stop, or Continue for another turn."""
 
-    name = "step"
+    operation_name = "step"
 
     run: Run  # the run
     number: int  # counted from 1
@@ -413,7 +413,7 @@ class Step(Operation[Stop | Continue]):
 class ModelCall(Operation[Message]):
     """One request to the model. Hooks change the request, not the thread."""
 
-    name = "model_call"
+    operation_name = "model_call"
     editable = ("model", "system", "messages", "tools", "settings")
     fixed = ("run", "state", "charges")
 
@@ -522,7 +522,7 @@ class ModelCall(Operation[Message]):
 class ToolUse(Operation[ToolResult], Injected):
     """One use of a tool."""
 
-    name = "tool_use"
+    operation_name = "tool_use"
     editable = ("args", "tool")
     fixed = ("run", "state", "call", "turns", "number", "valid")
 
@@ -542,6 +542,11 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def result_rules(self) -> ToolUseResults:
         return ToolUseResults(self)
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.tool.name if self.tool else self.call.name
 
     @property
     def names(self) -> frozenset[str]:
@@ -575,9 +580,8 @@ class ToolUse(Operation[ToolResult], Injected):
 
     @property
     def hash(self) -> str:
-        return digest(
-            canonical_json([self.name, self.run.id, self.call.id, self.bound.name, self.bound.origin]) + self.data
-        )
+        about = [self.operation_name, self.run.id, self.call.id, self.bound.name, self.bound.origin]
+        return digest(canonical_json(about) + self.data)
 
     @property
     def bound(self) -> Tool:

@@ -63,7 +63,7 @@ def heal(call: ModelCall) -> None:
 
 @after(Operation)
 def watch(op: Operation[Any]) -> None:
-    print(op.name, [row.verdict for row in op.why])
+    print(op.operation_name, [row.verdict for row in op.why])
 
 
 assert_type(refuse, Hook)

@@ -155,8 +155,8 @@ def test_the_table_of_points_has_allowed_results() -> None:
     table = rows(GUIDE / "hooks.md", 0)
     for position in POSITIONS:
         for operation in OPERATIONS:
-            said = set(re.findall(r"`(\w+)`", table[f"{position}_{operation.name}"][-1]))
-            assert said == {kind.__name__ for kind in allowed_decisions(position, operation.name)}
+            said = set(re.findall(r"`(\w+)`", table[f"{position}_{operation.operation_name}"][-1]))
+            assert said == {kind.__name__ for kind in allowed_decisions(position, operation.operation_name)}
 
 
 def test_the_table_of_operations_has_mutable_fields() -> None:

@@ -51,7 +51,7 @@ def _possible(position: Position, operation: Kind, decision: type) -> bool:
 
 @pytest.mark.parametrize(("position", "operation"), POINTS)
 def test_the_table_of_decisions_is_the_rule(position: Position, operation: Kind) -> None:
-    assert set(allowed_decisions(position, operation.name)) == {
+    assert set(allowed_decisions(position, operation.operation_name)) == {
         d for d in DECISIONS if _possible(position, operation, d)
     }
 
@@ -81,12 +81,12 @@ def test_an_annotation_that_shows_a_wrong_decision_is_refused(
     for returns in (decision, decision | None, Optional[decision], Union[Block, decision, None]):  # noqa: UP007, UP045
         fn = _annotated(position, returns)
         if _possible(position, operation, decision) or a_steps_own_result:
-            assert _register(position, operation, fn).point == f"{position}_{operation.name}"
+            assert _register(position, operation, fn).point == f"{position}_{operation.operation_name}"
         else:
             with pytest.raises(HookError, match=f"may answer {decision.__name__}, which is not possible at") as refused:
                 _register(position, operation, fn)
             assert re.search(
-                rf"{position}_{operation.name}; {decision.__name__} is possible at .+\.\n  expected: async",
+                rf"{position}_{operation.operation_name}; {decision.__name__} is possible at .+\.\n  expected: async",
                 str(refused.value),
             )
 

@@ -214,10 +214,10 @@ async def test_an_operation_hook_is_at_all_four(decorate: str) -> None:
     seen: list[str] = []
 
     async def look(op: Operation[Any]) -> None:
-        seen.append(op.name)
+        seen.append(op.operation_name)
 
     async def around(op: Operation[Any], next: Next[Any]) -> Any:
-        seen.append(op.name)
+        seen.append(op.operation_name)
         return await next(op)
 
     make: dict[str, Any] = {"before": before, "wrap": wrap, "after": after, "guard": guard}
@@ -234,7 +234,7 @@ async def test_an_operation_hook_is_at_all_four(decorate: str) -> None:
 async def test_an_operation_guard_can_block_each_operation(operation: type[Operation[Any]]) -> None:
     @guard(Operation)
     async def deny(op: Operation[Any]) -> Block | None:
-        return Block("no") if op.name == operation.name else None
+        return Block("no") if op.operation_name == operation.operation_name else None
 
     result = await agent_for(operation, deny).run("go")
     assert result.reason == ("completed" if operation is ToolUse else "blocked: no")
@@ -284,9 +284,9 @@ async def test_a_hook_may_be_a_plain_function(operation: Any) -> None:
     seen: list[str] = []
 
     def look(op):  # type: ignore[no-untyped-def]
-        seen.append(op.name)
+        seen.append(op.operation_name)
 
     make: tuple[Any, ...] = (before, after, guard)
     hooks = [decorate(operation, name=decorate.__name__)(look) for decorate in make]
     await agent_for(operation, *hooks).run("go")
-    assert seen[:3] == [operation.name] * 3
+    assert seen[:3] == [operation.operation_name] * 3

@@ -113,9 +113,9 @@ async def test_a_run_takes_steps_and_each_asks_the_model_and_uses_its_tools() ->
     class Log(Capability):
         @wrap(Operation)
         async def note(self, op: Operation[Any], next: Next[Any]) -> Any:
-            log.append(f"+{op.name}")
+            log.append(f"+{op.operation_name}")
             result = await next(op)
-            log.append(f"-{op.name}")
+            log.append(f"-{op.operation_name}")
             return result
 
     result = await echo_agent(Log()).run("go")

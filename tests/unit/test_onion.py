@@ -257,7 +257,7 @@ async def test_ask_is_possible_before_around_and_at_the_gate(position: Position,
         assert user.questions == []
     else:
         assert result is not None and result.outcome == "completed"
-        assert user.question.op.name == operation.name
+        assert user.question.op.operation_name == operation.operation_name
 
 
 @pytest.mark.parametrize(("position", "operation"), POINTS)
@@ -321,7 +321,8 @@ async def test_a_block_of_anything_but_a_tool_use_adds_no_assistant_message(
 
 def test_the_matrix_is_complete() -> None:
     assert len(POINTS) * len(DECISIONS) == 64
-    assert sum(len(allowed_decisions(position, operation.name)) for position, operation in POINTS) == 16 + 12 + 15 + 1
+    sizes = [len(allowed_decisions(position, operation.operation_name)) for position, operation in POINTS]
+    assert sum(sizes) == 16 + 12 + 15 + 1
 
 
 # rule 6: arguments are validated before the first hook, and again when sealed
@@ -1225,7 +1226,7 @@ async def test_paused_passes_through_every_ring_untouched() -> None:
 
     result = await echo_agent(after(Operation, name="watch")(watch), careless, pause).run("go")
     assert (result.outcome, result.reason) == ("interrupted", "paused: for the night")
-    assert [op.name for op in watch.ops] == ["model_call"]
+    assert [op.operation_name for op in watch.ops] == ["model_call"]
 
 
 async def test_a_guard_may_pause() -> None:
@@ -1251,7 +1252,7 @@ async def test_after_does_not_run_for_a_cancellation() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [op.name for op in watch.ops] == ["model_call"]
+    assert [op.operation_name for op in watch.ops] == ["model_call"]
 
 
 @pytest.mark.parametrize("position", POSITIONS)

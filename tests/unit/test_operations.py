@@ -39,6 +39,7 @@ from wick import (
     Step,
     Stop,
     Thread,
+    ToolCall,
     ToolUse,
     after,
     before,
@@ -58,7 +59,7 @@ from wick.protocols import Delta, Finish, Request, TextDelta
 
 def test_the_four_operations_in_nesting_order() -> None:
     assert (Run, Step, ModelCall, ToolUse) == OPERATIONS
-    assert [operation.name for operation in OPERATIONS] == ["run", "step", "model_call", "tool_use"]
+    assert [operation.operation_name for operation in OPERATIONS] == ["run", "step", "model_call", "tool_use"]
 
 
 async def test_each_operation_has_its_run() -> None:
@@ -353,7 +354,7 @@ async def test_an_added_guard_counts_for_one_run_and_for_its_operation_alone() -
     agent = hello_agent(add)
     await agent.run("first")
     await agent.run("second")
-    assert [op.name for op in watch.ops] == ["model_call"]
+    assert [op.operation_name for op in watch.ops] == ["model_call"]
 
 
 @pytest.mark.parametrize("wrong", [before(ToolUse)(lambda use: None), lambda use: None, None])
@@ -503,3 +504,17 @@ async def test_a_tool_streams_only_to_watchers() -> None:
 
     assert tool_results(await echo_agent(tools=[live]).run("go")) == ["hi"]
     assert text_deltas(await collect_events(echo_agent(tools=[live])), "on_tool_stream") == "hi"
+
+
+async def test_a_guard_reads_the_name_of_a_tool() -> None:
+    @tool
+    def wipe() -> str:
+        """Delete everything."""
+        raise AssertionError("it ran")
+
+    @guard(ToolUse)
+    def refuse(use: ToolUse) -> Block | None:
+        return Block("never") if use.name == "wipe" else None
+
+    result = await Agent(Scripted(ToolCall("a", "wipe", {}), "Done."), tools=[wipe], hooks=[refuse]).run("Go.")
+    assert "never" in result.messages[2].text

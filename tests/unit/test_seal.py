@@ -75,7 +75,7 @@ def test_a_sealed_operation_is_still_one_of_its_kind(make: Any) -> None:
     op = make()
     sealed = op.seal()
     assert issubclass(type(sealed), type(op)) and issubclass(type(sealed), ReadOnly)
-    assert (sealed.name, sealed.names) == (op.name, op.names)
+    assert (sealed.operation_name, sealed.names) == (op.operation_name, op.names)
     assert type(sealed.seal()) is type(sealed)
 
 

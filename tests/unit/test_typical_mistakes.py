@@ -536,7 +536,7 @@ def guard_that_raises_a_decision() -> str:
     return transcript(agent_with(refuse))
 
 
-@mistake("use.call.name")
+@mistake("use.name")
 def hook_that_reads_the_tool_name() -> str:
     @before(ToolUse)
     def log(use: ToolUse) -> None:

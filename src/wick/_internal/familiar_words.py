@@ -281,7 +281,7 @@ USAGE_ATTRIBUTES = _spread_names(
 OPERATION_ATTRIBUTES = {
     "tool_use": _spread_names(
         {
-            "the name of the tool is use.call.name": "tool_name function function_name",
+            "the name of the tool is use.name": "tool_name function function_name",
             "the arguments are use.args": "arguments tool_input tool_args input params parameters kwargs",
             "the result is use.result; its text is use.result.output": "output response",
             "the deps are use.run.deps": "deps context ctx",
@@ -293,6 +293,7 @@ OPERATION_ATTRIBUTES = {
         {
             "the request is call.messages, call.system, call.tools and call.settings": "prompt",
             "the reply is call.result, a Message": "response reply output text",
+            "the name of the model is call.model.name": "name model_name",
             "the deps are call.run.deps": "deps context ctx",
         }
     ),

@@ -117,7 +117,7 @@ def list_operation_rings(agent: Agent) -> list[OperationRings]:
         hooks = order_rings(agent.hooks, operation)
         rings = _list_rings(agent, (hook for hook in hooks if hook.position != "guard"))
         guards = _list_rings(agent, (hook for hook in hooks if hook.position == "guard"))
-        operations.append(OperationRings(operation=operation.name, rings=rings, guards=guards))
+        operations.append(OperationRings(operation=operation.operation_name, rings=rings, guards=guards))
     return operations
 
 

@@ -29,7 +29,7 @@ Attributes = dict[str, Any]
 
 def describe_start(op: Operation[Any]) -> tuple[str, Attributes]:
     """Return the span name and the attributes known at the start of an operation."""
-    name, operation = _NAMES[op.name]
+    name, operation = _NAMES[op.operation_name]
     known = {"gen_ai.conversation.id": op.run.thread.id, "run_id": op.run.id}
     known |= {"gen_ai.operation.name": operation} if operation else {}
     if isinstance(op, Run):

@@ -25,7 +25,7 @@ from wick.operations import OPERATIONS, ModelCall, Operation, Run, ToolUse
 Json = dict[str, Any]
 Ask = Callable[[Json], Awaitable[Json]]
 
-BY_NAME = {operation.name: operation for operation in OPERATIONS}
+BY_NAME = {operation.operation_name: operation for operation in OPERATIONS}
 SPARE_SECONDS = 15.0  # added to the program's own time limit, which has a better error message
 
 
@@ -121,7 +121,7 @@ class HookedProgram:
 
     def _hook_name(self, position: str) -> str:
         """Return a name such as `check@before_tool_use`, with the event if a program has several."""
-        point, event = f"{position}_{self.operation.name}", self.language.event
+        point, event = f"{position}_{self.operation.operation_name}", self.language.event
         several = len(self.program.points) > 1 and event != point
         return f"{self.program.name}@{point}{f'({event})' if several else ''}"
 

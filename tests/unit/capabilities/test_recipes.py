@@ -390,9 +390,9 @@ def hook_noting(order: list[str], position: Any, operation: Any) -> Any:
     hook = {"before": before, "after": after}[position]
 
     def note(op: Any) -> None:
-        order.append(f"{position} {operation.name}")
+        order.append(f"{position} {operation.operation_name}")
 
-    return hook(operation, name=f"{position}_{operation.name}_note")(note)
+    return hook(operation, name=f"{position}_{operation.operation_name}_note")(note)
 
 
 async def test_a_handler_may_be_an_object_a_map_or_a_function_and_async(write: Write) -> None:

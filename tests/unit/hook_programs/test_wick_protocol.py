@@ -57,7 +57,7 @@ def test_every_point_is_sent_as_json(point: str) -> None:
     about = {"event": point, "run": op.run.id, "thread": op.run.thread.id, "agent": "helper", "user": "ada"}
     assert about.items() <= told.items() and (told["cwd"], told["invoked_by"]) == ("/srv/app", "main")
     assert "result" not in told and "error" not in told
-    op.result = RESULTS[op.name]
+    op.result = RESULTS[op.operation_name]
     assert (
         json.loads(json.dumps(build_payload(op, point, phase="after")))["result"] and build_payload(op, point)["result"]
     )

@@ -46,7 +46,7 @@ def name_span(op: Operation[Any]) -> str:
         return f"chat {split_name(_final_model(op).name)[1]}"
     if isinstance(op, ToolUse):
         return f"execute_tool {op.call.name}"
-    return op.name
+    return op.operation_name
 
 
 def describe_operation(op: Operation[Any]) -> Attributes:

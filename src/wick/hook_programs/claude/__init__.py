@@ -78,7 +78,8 @@ class SettingsHooks:
         if position == "guard":
             options["timeout"] = max(seconds, default=0.0) + SPARE_SECONDS
         inherit = position in ("before", "after")
-        return Hook(fn, operation, position, name=f"{event}@{position}_{operation.name}", inherit=inherit, **options)
+        name = f"{event}@{position}_{operation.operation_name}"
+        return Hook(fn, operation, position, name=name, inherit=inherit, **options)
 
     def list_handlers(self, ring: int = 0) -> list[HookRow]:
         """Return a row for each handler; `ring` is the position of the first."""
