@@ -60,6 +60,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("DELETE", "/auth/session", "user"),
     ("POST", "/auth/session", "public"),
     ("POST", "/auth/tickets", "user"),
+    ("GET", "/canvas/frame", "public"),
     ("GET", "/cluster", "admin"),
     ("GET", "/docs", "user"),
     ("POST", "/drain", "admin"),
