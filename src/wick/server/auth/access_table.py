@@ -98,6 +98,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("POST", "/threads/{id}/fork", "user"),
     ("POST", "/threads/{id}/messages", "user"),
     ("POST", "/threads/{id}/rewind", "user"),
+    ("POST", "/threads/{id}/switch", "user"),
     ("GET", "/threads/{id}/runs", "user"),
     ("GET", "/usage", "user"),
     ("POST", "/v1/chat/completions", "user"),
