@@ -32,6 +32,7 @@ def versions(page: Page) -> str:
 def test_versions_of_a_message(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="echo") as page:
         send_and_wait(page, "first words")
+        expect(page.get_by_role("button", name="Edit")).to_have_count(1)  # the message has its entry
         page.locator("#message").press("ArrowUp")
         edit = page.get_by_label("Your message")
         expect(edit).to_be_focused()
