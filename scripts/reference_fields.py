@@ -163,6 +163,7 @@ FIELDS = {
     "n": "refused unless it is 1",
     "name": "the name",
     "StreamEvent.name": "the tool, the model or the agent",
+    "ThreadMessage.branches": "entries of all messages in the place of this one, if there are others",
     "ThreadMessage.cut": "true for a reply whose run was cancelled before its end",
     "ThreadMessage.denied_by": "the hook or the user that denied the tool call",
     "ThreadMessage.name": "the tool of a tool message, or the hook that added it",

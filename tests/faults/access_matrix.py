@@ -72,6 +72,7 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/threads/{id}/fork"): {},
     ("POST", "/threads/{id}/messages"): SAY,
     ("POST", "/threads/{id}/rewind"): {"to": 1},
+    ("POST", "/threads/{id}/switch"): {"to": 1},
 }
 QUERIES = {"/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "path=secret.txt"}
 

@@ -20,6 +20,7 @@ from wick import threads
 from wick.errors import MessageError, Sealed, StoreError
 from wick.messages import Message, ToolCall, assistant, system, tool_message, user
 from wick.threads import SCHEMA, Thread
+from wick.threads.branches import MessageTree
 from wick.threads.state import ApprovalState, Entry, EntryKind, ThreadState, fold_entries
 
 A, B, C = ToolCall("a", "add", {"x": 1}), ToolCall("b", "add", {"x": 2}), ToolCall("c", "add", {"x": 3})
@@ -556,6 +557,44 @@ def test_entries_after_a_rewind_follow_its_target() -> None:
     assert [message.text for message in thread.messages] == ["one", "1", "three"]
     thread.rewind(4)  # behind the first rewind: entries rewound then count again, as after entry 4
     assert [message.text for message in thread.messages] == ["one", "1", "two", "2"]
+
+
+def test_a_switch_returns_to_where_a_branch_was_left() -> None:
+    thread = Thread("th_1")
+    thread.add(user("one"), assistant("1"), user("two"), assistant("2"))
+    thread.rewind(2)
+    thread.add(user("three"), assistant("3"))  # 6 and 7: another branch of 3
+    thread.rewind(0)
+    thread.add(user("four"))  # 9: another branch of 1
+    tree = MessageTree(thread.entries)
+    assert [tree.list_branches(seq) for seq in (1, 2, 3, 6, 9, 5)] == [[1, 9], [2], [3, 6], [3, 6], [1, 9], []]
+    for message, texts in (
+        (1, "one 1 three 3"),
+        (3, "one 1 two 2"),
+        (9, "four"),
+        (1, "one 1 two 2"),
+        (6, "one 1 three 3"),
+    ):
+        thread.switch_branch(message)
+        assert " ".join(one.text for one in thread.messages) == texts
+    before = len(thread.entries)
+    thread.switch_branch(7)
+    assert len(thread.entries) == before, "it is part of the thread already"
+    for wrong in (5, 0, 99, -1):
+        with pytest.raises(StoreError, match=f"entry {wrong} of thread th_1 is not a message"):
+            thread.switch_branch(wrong)
+    assert state(Thread.from_json(thread.to_json())) == state(thread)
+
+
+def test_a_switch_asks_a_pending_question_again() -> None:
+    thread = talk()
+    thread.append("asked", {"id": "ask_2", "hash": "h", "question": "sure?"})
+    pending, [first, *_] = dict(thread.questions), [entry.seq for entry in thread.entries if entry.kind == "message"]
+    thread.rewind(0)
+    thread.add(user("something else"))
+    assert not thread.questions
+    thread.switch_branch(first)
+    assert dict(thread.questions) == pending
 
 
 def test_many_rewinds_are_one_pass_over_the_log() -> None:

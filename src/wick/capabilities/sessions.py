@@ -113,6 +113,15 @@ class Sessions(Capability):
             await thread.saved()
         return thread
 
+    async def switch_branch(self, id: str, message: int, *, owner: str = LOCAL) -> Thread:
+        """Return to the branch of a message that a rewind has undone; `message` is its entry."""
+        await self.store.head(owner, id)
+        thread = Thread(id)
+        async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
+            thread.switch_branch(message)
+            await thread.saved()
+        return thread
+
     async def send(self, id: str, message: str | Message, *, owner: str = LOCAL) -> int:
         """Queue a user message for a thread: the current run reads it at its next step, else the next run does."""
         queued = user(message) if isinstance(message, str) else message

@@ -177,6 +177,11 @@ class Client:
         reply = await self._http.call("POST", f"/threads/{_quote_part(thread_id)}/rewind", json={"to": to})
         return ThreadDetail.model_validate(reply)
 
+    async def switch_branch(self, thread_id: str, to: int) -> ThreadDetail:
+        """Switch a thread to the branch of a message; `to` is an entry in the `branches` of a message."""
+        reply = await self._http.call("POST", f"/threads/{_quote_part(thread_id)}/switch", json={"to": to})
+        return ThreadDetail.model_validate(reply)
+
     async def file_changes(self, thread_id: str, seq: int | None = None, paths: Sequence[str] = ()) -> UndoPreview:
         """Return the changes that restoring the files of the moment after an entry would make."""
         query = urlencode([*([("seq", str(seq))] if seq is not None else []), *(("path", path) for path in paths)])

@@ -183,6 +183,7 @@ class SyncClient:
     delete_thread = _blocking(Client.delete_thread)
     fork = _blocking(Client.fork)
     rewind = _blocking(Client.rewind)
+    switch_branch = _blocking(Client.switch_branch)
     file_changes = _blocking(Client.file_changes)
     restore_files = _blocking(Client.restore_files)
     export = _blocking(Client.export)

@@ -20,6 +20,7 @@ from uuid import uuid4
 from wick._internal.frozen import FrozenDict, freeze
 from wick.errors import StoreError
 from wick.messages import Message, Messages, ToolCall
+from wick.threads.branches import MessageTree
 from wick.threads.state import ENTRY_KINDS, AttemptStatus, Entry, EntryKind, ThreadState, fold, select_effective
 
 SCHEMA = 1
@@ -208,6 +209,15 @@ class Thread:
         for question in [*self.questions.values()]:
             self.append("asked", question)  # stores ignore questions before a rewind
         return entry
+
+    def switch_branch(self, message: int) -> None:
+        """Return to the branch of a message that a rewind has undone, where it was left. `message` is its entry."""
+        try:
+            tip = MessageTree(self.entries).find_tip(message)
+        except KeyError:
+            raise StoreError(f"entry {message!r} of thread {self.id} is not a message", "invalid") from None
+        if all(entry.seq != message for entry in self.effective_entries()):
+            self.rewind(tip)
 
     def effective_entries(self, at: int | None = None) -> list[Entry]:
         """Return the entries up to `at` that no rewind has undone."""

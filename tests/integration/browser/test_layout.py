@@ -124,3 +124,17 @@ def test_a_phone_shows_one_panel_at_a_time(browser: Browser, server: ServerProce
         page.get_by_role("button", name="Close Canvas").click()
         page.set_viewport_size({"width": 1280, "height": 800})
         page.get_by_role("button", name="Threads", exact=True).wait_for()
+
+
+def test_a_form_keeps_its_entries_when_the_page_becomes_narrow_and_wide(ada: Page) -> None:
+    rules = open_panel(ada, "Replay").get_by_label("Deny")
+    rules.fill("Bash(git push *)")
+    open_panel(ada, "Terminal")
+    rules.focus()
+    for width in (PHONE["width"], 1280):
+        ada.set_viewport_size({"width": width, "height": 800})
+        wait_for(lambda width=width: abs(place(ada, "Replay")["width"] - width) < (1 if width < 800 else 900))
+        expect(ada.get_by_role("complementary")).to_have_count(1 if width < 800 else 2)
+        expect(rules).to_have_value("Bash(git push *)")
+        expect(rules).to_be_focused()
+        assert not find_violations(ada)

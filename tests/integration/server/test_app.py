@@ -163,6 +163,15 @@ async def test_the_page_loads_no_external_resources(here: InProcessServer) -> No
                     assert answer.status == 200 and kept == path.startswith("/assets/")
 
 
+async def test_the_frame_of_the_canvas_has_no_origin_and_no_network(here: InProcessServer) -> None:
+    async with here.client("") as anonymous, anonymous.get("/canvas/frame") as answer:
+        policy = answer.headers["Content-Security-Policy"].split("; ")
+        assert answer.status == 200 and answer.headers["X-Frame-Options"] == "SAMEORIGIN"
+        assert answer.headers["Connection-Allowlist"] == "()"
+    assert {"sandbox allow-scripts", "default-src 'none'", "connect-src 'none'", "form-action 'none'"} < {*policy}
+    assert "frame-ancestors 'self'" in policy and not any("http" in rule for rule in policy)
+
+
 async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> None:
     folder = tmp_path / "page"
     for name in (

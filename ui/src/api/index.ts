@@ -86,6 +86,8 @@ export const threads = {
       body: { ...(at === undefined ? {} : { at }), ...(agent ? { agent_id: agent } : {}) },
     }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", buildPath`/threads/${id}/rewind`, { body: { to } }),
+  switchBranch: (id: string, to: number) =>
+    call<ThreadDetail>("POST", buildPath`/threads/${id}/switch`, { body: { to } }),
   fileChanges: (id: string, seq: number) =>
     call<UndoPreview>("GET", buildPath`/threads/${id}/files` + buildQuery({ seq })),
   restoreFiles: (id: string, seq: number, paths: string[]) =>
@@ -97,6 +99,8 @@ export const threads = {
     }),
   why: (id: string, callId: string) => call<Reasons>("GET", buildPath`/threads/${id}/calls/${callId}/why`),
   runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", buildPath`/threads/${id}/runs`),
+  markdown: async (id: string) =>
+    (await request("GET", buildPath`/threads/${id}/export` + buildQuery({ format: "markdown" }))).text(),
   exportUrl: (id: string, format: "json" | "markdown") =>
     serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
 };

@@ -1095,6 +1095,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/threads/{id}/switch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Switch
+         * @description Switch a thread to another branch: to a message that an edit or a retry has replaced, and all that followed it.
+         */
+        post: operations["switch_threads__id__switch_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads/{id}/messages": {
         parameters: {
             query?: never;
@@ -1868,6 +1888,17 @@ export interface components {
             /** Reason */
             reason: string;
             protection: components["schemas"]["ProtectionInfo"];
+        };
+        /**
+         * BranchSwitch
+         * @description The branch to which a thread is switched.
+         */
+        BranchSwitch: {
+            /**
+             * To
+             * @description an entry in the `branches` of a message
+             */
+            to: number;
         };
         /**
          * BudgetInfo
@@ -4109,6 +4140,8 @@ export interface components {
          *
          *     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
          *     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
+         *     `branches` has the entries of the messages that were sent in the place of this one, itself included, the earliest
+         *     first; it is empty if there are no others.
          */
         ThreadMessage: {
             /**
@@ -4167,6 +4200,11 @@ export interface components {
             run?: string;
             /** Ms */
             ms?: number | null;
+            /**
+             * Branches
+             * @default []
+             */
+            branches?: number[];
         };
         /**
          * ThreadPage
@@ -7120,6 +7158,50 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Rewind"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ThreadDetail"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    switch_threads__id__switch_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BranchSwitch"];
             };
         };
         responses: {

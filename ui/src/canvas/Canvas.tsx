@@ -4,10 +4,16 @@ import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
 import { app, openConversation } from "../state/app";
 import { showPanel } from "../state/layout";
+import { useProposal } from "./changes";
+import { useWriting } from "./drafts";
+import { findOnce, setSelected } from "./selection";
+import { SelectionBar } from "./SelectionBar";
 import { loadTab, refreshTab, saveTab, resolveConflict } from "./tabFiles";
+import { doesRun } from "./kind";
 import { NewFile } from "./NewFile";
 import { TabBar } from "./TabBar";
 import { type Tab, tabOf, updateTab, useCanvas } from "./tabs";
+import { Writing } from "./Writing";
 import { Toolbar } from "./Toolbar";
 import styles from "./canvas.module.css";
 
@@ -19,6 +25,8 @@ const Document = lazy(() => import("./Document"));
 const Framed = lazy(() => import("./Framed"));
 const Pdf = lazy(() => import("./Pdf"));
 const Picture = lazy(() => import("./Picture"));
+const Runner = lazy(() => import("./Runner"));
+const ProposalView = lazy(() => import("./ProposalView"));
 const Slides = lazy(() => import("./Slides"));
 
 const LOOK_MS = 2_000;
@@ -26,7 +34,10 @@ const LOOK_MS = 2_000;
 export default function Canvas() {
   const tab = useCanvas((state) => state.tabs.find((one) => one.id === state.active));
   const [naming, setNaming] = useState(""); // the tab that is asked for a name
+  const draft = useWriting(tab?.id ?? "");
+  const proposal = useProposal(tab?.id ?? "");
   useFreshness(tab?.id ?? "");
+  useMarked(tab);
   if (!tab) return <Nothing />;
   const keep = () => (tab.file ? void saveTab(tab.id) : setNaming(tab.id));
   return (
@@ -50,6 +61,11 @@ export default function Canvas() {
           This file is larger than 10 MB: only the beginning is shown, read-only. Download it for the whole file.
         </p>
       )}
+      {proposal?.after === null && (
+        <p className={styles.hint} role="status">
+          The agent is working on a change…
+        </p>
+      )}
       <div className={styles.canvasBody} role="tabpanel" id="canvas-body" aria-label={tab.name}>
         <Suspense
           fallback={
@@ -58,9 +74,16 @@ export default function Canvas() {
             </p>
           }
         >
-          <Body key={tab.id} tab={tab} />
+          {draft !== undefined ? (
+            <Writing text={draft} />
+          ) : proposal?.after != null ? (
+            <ProposalView tab={tab} proposal={proposal} />
+          ) : (
+            <Body key={tab.id} tab={tab} />
+          )}
         </Suspense>
       </div>
+      {draft === undefined && !proposal && <SelectionBar key={tab.id} tab={tab} />}
     </div>
   );
 }
@@ -103,11 +126,8 @@ function Body({ tab }: { tab: Tab }) {
       return <Compare tab={tab} />;
     case "preview":
       if (tab.kind === "diagram") return <DiagramFile tab={tab} />;
-      return tab.kind === "html" || tab.kind === "svg" ? (
-        <Framed text={tab.text} name={tab.name} svg={tab.kind === "svg"} />
-      ) : (
-        <Document tab={tab} />
-      );
+      if (doesRun(tab.kind)) return <Runner tab={tab} />;
+      return tab.kind === "svg" ? <Framed text={tab.text} name={tab.name} /> : <Document tab={tab} />;
     case "none":
       return (
         <p className="empty">{tab.name} is not text, and nothing here can show it. Download it to open it elsewhere.</p>
@@ -138,6 +158,24 @@ function Nothing() {
       <NewFile />
     </div>
   );
+}
+
+/** Note the text that is selected in a document; the editor notes its own. */
+function useMarked(tab: Tab | undefined): void {
+  const [id, text, view] = [tab?.id ?? "", tab?.text ?? "", tab?.view];
+  useEffect(() => {
+    if (view !== "preview") return;
+    const look = () => {
+      const chosen = getSelection();
+      const inside = document.getElementById("canvas-body")?.contains(chosen?.anchorNode ?? null);
+      if (document.activeElement instanceof HTMLInputElement) return; // of the question about it
+      const marked = inside ? String(chosen) : "";
+      setSelected(marked.trim() ? { tab: id, text: marked, from: findOnce(text, marked) } : null);
+    };
+    document.addEventListener("selectionchange", look);
+    return () => document.removeEventListener("selectionchange", look);
+  }, [id, text, view]);
+  useEffect(() => () => setSelected(null), [id, view]);
 }
 
 /** Keep the active file in sync with the server. */

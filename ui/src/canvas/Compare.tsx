@@ -38,7 +38,7 @@ export default function Compare({ tab }: { tab: Tab }) {
   );
 }
 
-function Difference({ name, old, now }: { name: string; old: string; now: string }) {
+export function Difference({ name, old, now }: { name: string; old: string; now: string }) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     let [gone, view]: [boolean, EditorView | null] = [false, null];

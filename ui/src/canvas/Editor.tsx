@@ -17,6 +17,7 @@ import { useEffect, useRef } from "react";
 
 import { loadLanguage } from "./languages";
 import { look } from "./look";
+import { setSelected } from "./selection";
 import { canvas, changeText, type Tab, tabOf } from "./tabs";
 import styles from "./canvas.module.css";
 
@@ -92,9 +93,14 @@ function createExtensions({ id, name, cut }: Tab): Extension {
     EditorState.readOnly.of(cut),
     EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
     EditorView.updateListener.of((update) => update.docChanged && changeText(id, update.state.doc.toString(), true)),
+    EditorView.updateListener.of((update) => (update.selectionSet || update.docChanged) && noteSelection(id, update.state)),
     keymap.of([indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
     look,
   ]; // prettier-ignore
+}
+
+function noteSelection(tab: string, { doc, selection: { main } }: EditorState): void {
+  setSelected(main.empty ? null : { tab, text: doc.sliceString(main.from, main.to), from: main.from });
 }
 
 /** The smallest change between two texts, so that the selection stays where it was. */

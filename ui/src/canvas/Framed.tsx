@@ -1,17 +1,15 @@
-/** HTML or SVG in a frame without origin, scripts and network. */
+/** An SVG image in a frame without origin, scripts and network. */
 
 import { useMemo } from "react";
 
 import { buildFramePage } from "./framed";
 import styles from "./canvas.module.css";
 
-export default function Framed({ text, name, svg }: { text: string; name: string; svg: boolean }) {
-  const page = useMemo(() => buildFramePage(text, svg), [text, svg]);
+export default function Framed({ text, name }: { text: string; name: string }) {
+  const page = useMemo(() => buildFramePage(text, true), [text]);
   return (
     <div className={styles.framed}>
-      {/<script\b/i.test(text) && (
-        <p className={styles.hint}>Scripts do not run in the preview. Download the file to run it.</p>
-      )}
+      {/<script\b/i.test(text) && <p className={styles.hint}>Scripts in an image do not run.</p>}
       <iframe sandbox="" srcDoc={page} title={`Preview of ${name}`} referrerPolicy="no-referrer" />
     </div>
   );

@@ -4,6 +4,10 @@ import { kindOf, viewsOf } from "./kind";
 
 it.each([
   ["a.py", "x = 1", "code"],
+  ["a.js", "x = 1", "script"],
+  ["a.jsx", "export default () => <b />", "component"],
+  ["a.jsx", 'import B from "./b";\nexport default () => <B />', "script"],
+  ["a.html", "<p>", "html"],
   ["data/a.CSV", "a,b", "data"],
   ["a.json", '[{"a": 1}]', "data"],
   ["a.json", '{"a": 1}', "code"],

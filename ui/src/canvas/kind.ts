@@ -3,11 +3,25 @@
 import { isDeck } from "./deck";
 import { readTable } from "./table";
 
-export type Kind = "code" | "data" | "document" | "slides" | "html" | "svg" | "diagram" | "image" | "pdf" | "binary";
+export type Kind =
+  | "code"
+  | "script"
+  | "component"
+  | "data"
+  | "document"
+  | "slides"
+  | "html"
+  | "svg"
+  | "diagram"
+  | "image"
+  | "pdf"
+  | "binary";
 export type View = "code" | "grid" | "chart" | "preview" | "slides" | "picture" | "pages" | "none" | "diff";
 
 const VIEWS: Record<Kind, View[]> = {
   code: ["code"],
+  script: ["code", "preview"],
+  component: ["preview", "code"],
   data: ["grid", "chart", "code"],
   document: ["preview", "code"],
   slides: ["slides", "preview", "code"],
@@ -44,9 +58,21 @@ export function kindOf(name: string, text: string): Kind {
   if (end === "json") return isGrid(text) ? "data" : "code";
   if (end === "md" || end === "markdown") return isDeck(text) ? "slides" : "document";
   if (end === "html" || end === "htm") return "html";
+  if (SCRIPTS.has(end)) return isComponent(end, text) ? "component" : "script";
   if (end === "mmd" || end === "mermaid") return "diagram";
   return end === "svg" ? "svg" : "code";
 }
+
+const SCRIPTS = new Set(["js", "mjs", "jsx", "ts", "tsx"]);
+
+/** True for a file that can be shown alone; a part of a project imports other parts. */
+const isComponent = (end: string, text: string): boolean =>
+  end.endsWith("x") &&
+  /\bexport\s+default\b|createRoot/.test(text) &&
+  !/\b(?:from|import)\s*\(?\s*["']\.{1,2}\//.test(text);
+
+/** True if the preview of a kind runs scripts. */
+export const doesRun = (kind: Kind): boolean => kind === "html" || kind === "script" || kind === "component";
 
 function isGrid(text: string): boolean {
   if (!/^\s*\[\s*\{/.test(text)) return false;

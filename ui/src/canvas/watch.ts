@@ -1,8 +1,9 @@
 /** Open results of the agent while it works: written files and long code blocks. */
 
 import { app, openConversation } from "../state/app";
-import type { Call, Conversation, Item, Reply } from "../state/fold";
 import { isNarrow, shownPanels } from "../state/layout";
+import type { Call, Conversation, Item, Reply } from "../state/fold";
+import { openDrafts } from "./draftArgs";
 import { type Fence, longFences } from "./fences";
 
 const WRITERS = new Set(["write_file", "edit_file"]);
@@ -98,7 +99,7 @@ type Open = (made: Made, show: boolean) => Promise<void>;
 /** Watch the open thread; open results once the canvas has loaded. */
 export function watchFiles(open: Open = onCanvas): () => void {
   const threads = new Map<string, Seen>();
-  let [thread, last, shownIn] = [app.get().thread, openConversation(app.get()), ""];
+  let [thread, last] = [app.get().thread, openConversation(app.get())];
   return app.subscribe(() => {
     const now = openConversation(app.get());
     if (now === last) return;
@@ -110,16 +111,32 @@ export function watchFiles(open: Open = onCanvas): () => void {
     if (!known || !run) return seen.skip(now); // it was there before anybody looked
     const made = seen.take(now);
     if (!made.files.length && !made.texts.length) return;
-    const show = mayShow(run !== shownIn);
-    if (show) shownIn = run;
-    void open(made, show);
+    void open(made, mayShow(run));
   });
 }
 
+let shownIn = ""; // the run that has opened the panel
+
 /** The panel opens once in a run, where there is room for it and nothing else is looked at. */
-function mayShow(first: boolean): boolean {
+function mayShow(run: string): boolean {
   const state = app.get();
-  return shownPanels(state).includes("canvas") || (state.panel === null && first && !isNarrow());
+  const show = shownPanels(state).includes("canvas") || (state.panel === null && run !== shownIn && !isNarrow());
+  if (show) shownIn = run;
+  return show;
+}
+
+/** Watch the open thread for files that the agent is writing; they are shown as they grow. */
+export function watchDrafts(): () => void {
+  let [last, some] = [openConversation(app.get()), false];
+  return app.subscribe(() => {
+    const now = openConversation(app.get());
+    if (now === last) return;
+    last = now;
+    const drafts = now.run ? openDrafts(now.items) : [];
+    if (!drafts.length && !some) return;
+    some = drafts.length > 0;
+    void import("./drafts").then(({ putDrafts }) => putDrafts(drafts, () => mayShow(now.run)));
+  });
 }
 
 async function onCanvas(made: Made, show: boolean): Promise<void> {

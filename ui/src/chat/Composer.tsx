@@ -4,13 +4,16 @@ import { useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { Icon } from "../shell/Icon";
-import { app, openConversation, setAttached, setDraft, useApp } from "../state/app";
-import { sendMessage, spoken, stopRun } from "../state/talk";
+import { app, openConversation, setAttached, setDraft, tryRequest, useApp } from "../state/app";
+import { editLast } from "../state/edits";
+import { sendMessage, stopRun } from "../state/talk";
 import { continueWithAgent, otherAgent } from "../state/threads";
 import { attachFiles, isPicture } from "./attach";
 import { matchSkills, typedSlash, expandSkill } from "./slash";
 import { ModelPicker } from "./ModelPicker";
-import { SkillList } from "./SkillList";
+import { exportThread, findMentions, type Mention, typedMention, writeMention } from "./mentions";
+import { type Option, OptionList } from "./OptionList";
+import { buildMessage, decodeText, PASTED } from "./placing";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
@@ -24,21 +27,26 @@ export function Composer() {
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
   const agent = useApp((state) => state.agent);
   const skills = useSkills(agent, text.startsWith("/"));
+  const [uploading, setUploading] = useState(false);
   const write = (words: string) => setDraft(thread, words);
-  const ready = agent !== "" && Boolean(text.trim() || media.length);
+  const ready = agent !== "" && !uploading && Boolean(text.trim() || media.length);
 
-  const submit = () => {
+  const submit = async () => {
     if (!ready) return;
+    setUploading(media.length > 0);
+    const message = await tryRequest(() => buildMessage(agent, expandSkill(text, skills), media));
+    setUploading(false);
+    if (!message) return; // the draft stays
     write("");
     setAttached(thread, []);
-    void sendSpoken(spoken(expandSkill(text, skills), media), { thread, agent });
+    void sendSpoken(message, { thread, agent });
   };
   return (
     <form
       className={styles.composer}
       onSubmit={(event) => {
         event.preventDefault();
-        submit();
+        void submit();
       }}
     >
       <Attached
@@ -49,12 +57,15 @@ export function Composer() {
             media.filter((_, place) => place !== at),
           )
         }
+        insert={(words) => write(text ? `${text}\n\n${words}` : words)}
       />
       <Field
         text={text}
         skills={skills}
         write={write}
-        submit={submit}
+        submit={() => void submit()}
+        locked={uploading}
+        canEditLast={!media.length}
         hint={
           asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"
         }
@@ -75,11 +86,13 @@ export function Composer() {
         </label>
         <ModelPicker />
         <span className={styles.hint}>
-          {asked
-            ? "Enter sends this instead of an answer"
-            : running
-              ? "Enter sends it at the next step"
-              : "Enter to send, Shift+Enter: new line"}
+          {uploading
+            ? "Uploading the attachments…"
+            : asked
+              ? "Enter sends this instead of an answer"
+              : running
+                ? "Enter sends it at the next step"
+                : "Enter to send, Shift+Enter: new line"}
         </span>
         {running && (
           <button type="button" className={styles.stop} onClick={() => void stopRun()}>
@@ -105,19 +118,37 @@ interface FieldProps {
   text: string;
   skills: api.Skill[];
   hint: string;
+  locked: boolean;
+  canEditLast: boolean;
   write: (text: string) => void;
   submit: () => void;
 }
 
-function Field({ text, skills, hint, write, submit }: FieldProps) {
+function Field({ text, skills, hint, locked, canEditLast, write, submit }: FieldProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const [at, setAt] = useState(0);
   const [closed, setClosed] = useState(""); // the text when the list was dismissed
+  const [cursor, setCursor] = useState(0);
   const typed = typedSlash(text);
-  const found = typed === null || closed === text ? [] : matchSkills(skills, typed);
+  const mention = typedMention(text, cursor);
+  const mentions = useMentions(mention?.typed ?? null);
+  const offered = typed === null ? mentions.map(mentionOption) : matchSkills(skills, typed).map(skillOption);
+  const found = closed === text ? [] : offered;
   const chosen = Math.min(at, found.length - 1);
   useGrowing(area, text);
-  const take = (skill: api.Skill) => (write(`/${skill.name} `), area.current?.focus());
+  /** Replace the text up to the cursor, from a place on. */
+  const replace = (from: number, words: string) => {
+    write(text.slice(0, from) + words + text.slice(cursor));
+    area.current?.focus();
+    setTimeout(() => area.current?.setSelectionRange(from + words.length, from + words.length));
+    setCursor(from + words.length);
+  };
+  const take = (index: number) => {
+    if (typed !== null) return replace(0, `${found[index]!.name} `);
+    const one = mentions[index]!;
+    replace(mention!.from, one.kind === "file" ? `${writeMention(one.path)} ` : "");
+    if (one.kind === "thread") void tryRequest(async () => attachFiles([await exportThread(one)]));
+  };
   const key = (event: React.KeyboardEvent) => {
     if (found.length && event.key === "Escape") return (event.stopPropagation(), setClosed(text));
     if (found.length && ["ArrowDown", "ArrowUp"].includes(event.key))
@@ -126,13 +157,22 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
         setAt((chosen + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length)
       );
     if (found.length && (event.key === "Tab" || event.key === "Enter") && !event.shiftKey)
-      return (event.preventDefault(), take(found[chosen]!));
+      return (event.preventDefault(), take(chosen));
+    if (event.key === "ArrowUp" && !text && canEditLast && editLast()) return event.preventDefault();
     if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing)
       return (event.preventDefault(), submit());
   };
   return (
     <div className={styles.field}>
-      {found.length > 0 && <SkillList skills={found} chosen={chosen} choose={setAt} take={take} />}
+      {found.length > 0 && (
+        <OptionList
+          label={typed === null ? "Files and threads" : "Skills"}
+          options={found}
+          chosen={chosen}
+          choose={setAt}
+          take={take}
+        />
+      )}
       <label className="visually-hidden" htmlFor="message">
         Message
       </label>
@@ -142,23 +182,59 @@ function Field({ text, skills, hint, write, submit }: FieldProps) {
         rows={1}
         placeholder={hint}
         value={text}
+        readOnly={locked}
         aria-autocomplete="list"
         aria-controls={found.length ? "slash" : undefined}
         aria-activedescendant={found.length ? `slash-${chosen}` : undefined}
         onChange={(event) => {
           write(event.target.value);
+          setCursor(event.target.selectionStart);
           setAt(0);
         }}
+        onSelect={(event) => setCursor(event.currentTarget.selectionStart)}
         onPaste={(event) => {
-          if (event.clipboardData.files.length) {
+          const files = pastedFiles(event.clipboardData);
+          if (files.length) {
             event.preventDefault();
-            void attachFiles(event.clipboardData.files);
+            void attachFiles(files);
           }
         }}
         onKeyDown={key}
       />
     </div>
   );
+}
+
+const LONG_PASTE = 4_000; // characters; a longer text is attached as a file
+
+function pastedFiles(data: DataTransfer): File[] {
+  if (data.files.length) return [...data.files];
+  const text = data.getData("text/plain");
+  return text.length > LONG_PASTE ? [new File([text], PASTED, { type: "text/plain" })] : [];
+}
+
+const skillOption = ({ name, description }: api.Skill): Option => ({
+  key: name,
+  name: `/${name}`,
+  detail: description,
+});
+const mentionOption = (one: Mention): Option =>
+  one.kind === "file"
+    ? { key: one.path, name: one.path, detail: "File" }
+    : { key: one.id, name: one.title || "Untitled", detail: "Thread" };
+
+const NO_MENTIONS: Mention[] = [];
+
+/** Files and threads for the text after an `@`; null for none. */
+function useMentions(typed: string | null): Mention[] {
+  const [found, setFound] = useState(NO_MENTIONS);
+  useEffect(() => {
+    let late = false;
+    if (typed === null) setFound(NO_MENTIONS);
+    else void findMentions(typed).then((now) => !late && setFound(now));
+    return () => void (late = true);
+  }, [typed]);
+  return found;
 }
 
 /** As high as its content, up to a limit. */
@@ -186,7 +262,13 @@ function useSkills(agent: string, slash: boolean): api.Skill[] {
   return skills;
 }
 
-function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) => void }) {
+interface AttachedProps {
+  media: api.Media[];
+  remove: (at: number) => void;
+  insert: (text: string) => void;
+}
+
+function Attached({ media, remove, insert }: AttachedProps) {
   if (!media.length) return null;
   return (
     <ul className={styles.attached} aria-label="Attached">
@@ -198,6 +280,11 @@ function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) 
             <Icon name="file" />
           )}{" "}
           {one.name || "image"}
+          {one.name === PASTED && (
+            <button type="button" className="plain" onClick={() => (remove(at), insert(decodeText(one)))}>
+              Insert as text
+            </button>
+          )}
           <button
             type="button"
             className="plain"

@@ -1,15 +1,17 @@
 /** Items of a conversation: user messages, replies, and ends of runs. */
 
-import { memo, useState } from "react";
+import { memo, useEffect, useRef, useState } from "react";
 
 import type { Part } from "../api";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
-import { openConversation, patchApp, useApp, useDraft } from "../state/app";
+import { app, openConversation, patchApp, useApp, useDraft } from "../state/app";
 import type { Call, Ended, Reply, Said } from "../state/fold";
-import { askAndRetry, askedBefore, copyText, retryRun, runAfter } from "../state/talk";
+import { startEdit, takeFocus } from "../state/edits";
+import { askAndRetry, askedBefore, copyText, retryRun, runAfter, switchBranch } from "../state/talk";
 import { forkAt } from "../state/threads";
 import { isPicture } from "./attach";
+import { Branches, branchOfKey } from "./Branches";
 import { CallCard } from "./CallCard";
 import { UndoFiles } from "./UndoFiles";
 import { joinClasses } from "../parts/classes";
@@ -18,25 +20,30 @@ import styles from "./chat.module.css";
 export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
   const thread = useApp((state) => state.thread);
   const [draft, setDraft] = useDraft("edit", `${thread} ${said.seq}`);
-  const [begun, setBegun] = useState(false); // one that is scrolled back to does not take the focus
-  const edit = () => (setBegun(true), setDraft(said.text));
-  if (draft !== undefined && said.seq > 0 && !nested)
-    return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
+  if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} />;
   return (
     <article
       className={joinClasses(styles.said, said.by && styles.hook)}
       aria-label={said.by ? `From ${said.by}` : "You"}
       tabIndex={-1}
+      onKeyDown={(event) => switchByKey(event, said)}
     >
       {said.by && <small>{said.by}</small>}
       {said.text && <Markdown text={said.text} />}
       {said.parts.length > 0 && <Parts parts={said.parts} />}
-      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} edit={edit} />}
+      {said.branches && !nested && <Branches seq={said.seq} branches={said.branches} />}
+      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} />}
     </article>
   );
 });
 
-function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
+/** Left and right on a message show its other versions. */
+function switchByKey(event: React.KeyboardEvent, { seq, branches = [] }: Said | Reply): void {
+  const to = branchOfKey(event, { seq, branches });
+  if (to !== undefined && !openConversation(app.get()).run) void switchBranch(to);
+}
+
+function SaidActions({ said }: { said: Said }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const thread = useApp((state) => state.thread);
   const hasSnapshots = useApp((state) =>
@@ -46,7 +53,7 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
   return (
     <>
       <div className={styles.actions}>
-        <Action icon="pen" name="Edit" off={running} act={edit} />
+        <Action icon="pen" name="Edit" off={running} act={() => startEdit(said)} />
         <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
         <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
         {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
@@ -86,18 +93,12 @@ function Parts({ parts }: { parts: Part[] }) {
 }
 
 /** A draft is kept until it is sent, also when scrolled away. */
-function Edit({
-  said,
-  words,
-  write,
-  begun,
-}: {
-  said: Said;
-  words: string;
-  write: (words: string | null) => void;
-  begun: boolean;
-}) {
+function Edit({ said, words, write }: { said: Said; words: string; write: (words: string | null) => void }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (takeFocus(app.get().thread, said.seq)) area.current?.focus(); // not one that is scrolled back to
+  }, [said.seq]);
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
     if (!running) void retryRun(said, words).then((sent) => sent && write(null));
@@ -106,6 +107,7 @@ function Edit({
     if (event.key === "Escape") {
       event.preventDefault();
       write(null);
+      document.getElementById("message")?.focus();
     } else if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && words.trim())
       submit(event);
   };
@@ -113,13 +115,13 @@ function Edit({
     <form className={joinClasses(styles.said, styles.edit)} onSubmit={submit}>
       <textarea
         aria-label="Your message"
-        autoFocus={begun}
+        ref={area}
         rows={Math.min(10, words.split("\n").length + 1)}
         value={words}
         onChange={(event) => write(event.target.value)}
         onKeyDown={key}
       />
-      <p className={styles.hint}>Later messages are removed from the conversation.</p>
+      <p className={styles.hint}>Later messages stay in the old version.</p>
       <div className="choices">
         <button
           className="main"
@@ -139,7 +141,13 @@ function Edit({
 export const ReplyView = memo(function ReplyView({ reply, nested = false }: { reply: Reply; nested?: boolean }) {
   const empty = reply.open && !reply.text && !reply.reasoning && !reply.calls.length;
   return (
-    <article className={styles.reply} aria-label="Agent" aria-busy={reply.open} tabIndex={-1}>
+    <article
+      className={styles.reply}
+      aria-label="Agent"
+      aria-busy={reply.open}
+      tabIndex={-1}
+      onKeyDown={(event) => switchByKey(event, reply)}
+    >
       {reply.reasoning && <Reasoning reply={reply} />}
       {reply.text && <Markdown text={reply.text} grows={reply.open} />}
       {empty && (
@@ -151,6 +159,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
       )}
       {reply.cut && <p className={styles.cut}>The reply was cut off here.</p>}
       <Calls calls={reply.calls} />
+      {reply.branches && !nested && <Branches seq={reply.seq} branches={reply.branches} />}
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
     </article>
   );

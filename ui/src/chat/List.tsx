@@ -62,7 +62,12 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
   );
 }
 
-const rowKey = (item: Item): string => (item.kind === "reply" ? (item.born ?? item.key) : item.key);
+/** Versions of a message are one row, so that switching them keeps the focus. */
+function rowKey(item: Item): string {
+  if (item.kind === "ended") return item.key;
+  if (item.branches) return `b${item.branches[0]}`;
+  return item.kind === "reply" ? (item.born ?? item.key) : item.key;
+}
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
   if (item.kind === "user")
@@ -143,7 +148,7 @@ function useMoves(place: React.RefObject<HTMLDivElement | null>, count: number, 
   useEffect(() =>
     registerMove((by) => {
       const box = place.current!;
-      const now = document.activeElement?.closest<HTMLElement>(".item")?.dataset["index"];
+      const now = document.activeElement?.closest<HTMLElement>("[data-index]")?.dataset["index"];
       const next = Math.max(0, Math.min(count - 1, now === undefined ? count - 1 : Number(now) + by));
       show(next);
       requestAnimationFrame(() =>

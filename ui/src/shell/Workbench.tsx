@@ -15,8 +15,8 @@ export function Workbench({ views, children }: { views: Views; children: React.R
   const narrow = useNarrow();
   const threads = useApp((state) => state.sidebar) && !narrow;
   const front = useApp((state) => shownPanels(state)[0]);
-  const side = front !== undefined && !narrow;
-  const wide = useApp((state) => state.wide) && side;
+  const side = front !== undefined;
+  const wide = useApp((state) => state.wide) && side && !narrow;
   const sizes = useSizes("desk", [threads && "threads-pane", "chat-pane", side && "side-pane"]);
   return (
     <>
@@ -42,30 +42,32 @@ export function Workbench({ views, children }: { views: Views; children: React.R
         </Pane>
         {side && (
           <>
-            <Border between="conversation and panels" />
+            {!narrow && <Border between="conversation and panels" />}
             <Pane id="side-pane" className={styles.pane} defaultSize="46%" minSize={300}>
-              <Panels views={views} />
+              <Panels views={views} only={narrow ? front : undefined} />
             </Pane>
           </>
         )}
       </Group>
-      {narrow && front && <Side key={front} panel={front} {...views[front]} />}
     </>
   );
 }
 
-function Panels({ views }: { views: Views }) {
+/** The panels in their places. Where there is room for `only` one, the others stay mounted: their forms keep their entries. */
+function Panels({ views, only }: { views: Views; only: Panel | undefined }) {
   const panel = useApp((state) => state.panel);
   const beside = useApp((state) => (state.beside === state.panel ? null : state.beside));
   const below = useApp((state) => (shownPanels(state).indexOf(state.below!) > 0 || !state.panel ? state.below : null));
   const above = panel !== null || beside !== null;
   const rows = useSizes("rows", [above && "above-pane", below && "below-pane"]);
   const columns = useSizes("columns", [beside && "beside-pane", panel && "main-pane"]);
+  const row = only && (only === panel || only === beside ? "above" : "below");
+  const column = only && (only === panel ? "main" : "beside");
   return (
-    <Group orientation="vertical" {...rows}>
+    <Group orientation="vertical" className={styles.places} data-only={row} {...rows}>
       {above && (
         <Pane id="above-pane" className={styles.pane} minSize={120}>
-          <Group {...columns}>
+          <Group className={styles.places} data-only={column} {...columns}>
             {beside && (
               <Pane id="beside-pane" className={styles.pane} defaultSize="36%" minSize={150}>
                 <Side key={beside} panel={beside} {...views[beside]} />

@@ -47,6 +47,7 @@ export interface Said {
   text: string;
   parts: Part[]; // attached images and files
   by: string; // the hook that sent it, if not the user
+  branches?: number[]; // entries of all messages in its place, if there are others
 }
 
 export interface Reply {
@@ -59,6 +60,7 @@ export interface Reply {
   calls: Call[];
   open: boolean;
   cut: boolean; // the run was cancelled before the end of the reply
+  branches?: number[];
   born?: string; // its key while it was written: the list keeps it, and so what is drawn
 }
 

@@ -163,7 +163,8 @@ export async function askAndRetry(message: Said): Promise<void> {
   const later = openConversation(app.get()).items.filter(
     (item) => item.kind === "user" && !item.by && item.seq > message.seq,
   ).length;
-  const question = `Retry this message and remove ${later === 1 ? "the later message" : `the ${later} later messages`} with all replies from the conversation? Fork the thread to keep them.`;
+  const kept = later === 1 ? "The later message stays" : `The ${later} later messages stay`;
+  const question = `Retry this message? ${kept} in the version that it has now.`;
   if (!later || confirm(question)) await retryRun(message);
 }
 
@@ -177,6 +178,15 @@ export async function retryRun(message: Said, words = message.text): Promise<boo
   updateConversation(thread, () => toConversation(detail));
   void sendMessage(spoken(words, message.parts.map(sameAgain)), { thread, agent });
   return true;
+}
+
+/** Show another version of a message, and all that followed it. */
+export async function switchBranch(to: number): Promise<void> {
+  const { thread } = app.get();
+  const detail = await runOnce(`retry ${thread}`, () => tryRequest(() => api.threads.switchBranch(thread, to)));
+  if (!detail) return;
+  updateConversation(thread, () => toConversation(detail));
+  patchApp({ goal: to });
 }
 
 /** Text and attachments as one message. */

@@ -42,8 +42,9 @@ export function mergeThread(old: Conversation, thread: ThreadDetail): Conversati
   const open = told
     ? []
     : old.items.filter((item) => item.kind === "reply" && item.open && now.run && item.run === now.run);
+  const rewound = old.items.some((item) => item.kind !== "ended" && item.seq > 0 && !known.has(item.key));
   const over = old.items.filter(
-    (item): item is Ended => item.kind === "ended" && !known.has(item.key) && item.run !== now.run,
+    (item): item is Ended => item.kind === "ended" && !rewound && !known.has(item.key) && item.run !== now.run,
   );
   const arrived = [
     ...now.pending,
@@ -89,8 +90,9 @@ function restoreDetails(item: Item, old: Item | undefined): Item {
 
 function add(items: Item[], message: Message, running: boolean): void {
   const seq = message.seq ?? 0;
-  if (message.role === "user") items.push(toUserItem(seq, message.content, message.name));
-  else if (message.role === "assistant") items.push(reply(message, seq, running));
+  const branches = message.branches?.length ? { branches: message.branches } : {};
+  if (message.role === "user") items.push({ ...toUserItem(seq, message.content, message.name), ...branches });
+  else if (message.role === "assistant") items.push({ ...reply(message, seq, running), ...branches });
   else if (message.role === "tool") answer(items, message);
 }
 

@@ -1,4 +1,4 @@
-"""Threads: list, search, read, change, fork, rewind and export them, and send messages."""
+"""Threads: list, search, read, change, fork, rewind, switch and export them, and send messages."""
 
 from __future__ import annotations
 
@@ -62,6 +62,12 @@ class Rewind(StrictModel):
     files: bool = Field(
         False, description="also restore the files of that moment; see `POST /threads/{id}/files/restore`"
     )
+
+
+class BranchSwitch(StrictModel):
+    """The branch to which a thread is switched."""
+
+    to: int = Field(ge=1, le=2**53, description="an entry in the `branches` of a message")
 
 
 @router.get("")
@@ -145,6 +151,13 @@ async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Req
     if body.files:
         await restore_files(wick, caller, id, body.to, [])
     await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
+    return await one(id, caller, wick, request)
+
+
+@router.post("/{id}/switch", response_model=ThreadDetail)
+async def switch(id: str, body: BranchSwitch, caller: Caller, wick: Wick, request: Request) -> Response:
+    """Switch a thread to another branch: to a message that an edit or a retry has replaced, with all after it."""
+    await wick.runs.sessions.switch_branch(id, body.to, owner=caller.id)
     return await one(id, caller, wick, request)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wick._internal.frozen import digest
 from wick.messages import Message
 from wick.threads import Thread
+from wick.threads.branches import MessageTree
 from wick.threads.state import Entry
 
 DELEGATES = ("task", "start_task")  # tools that run in a child thread
@@ -25,6 +26,7 @@ class MessageFact:
     cut: bool = False  # a reply whose run was cancelled before its end
     denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
+    branches: Sequence[int] = ()  # entries of the messages in the same place, if there are others
 
 
 @dataclass(eq=False, slots=True)
@@ -47,8 +49,14 @@ class ThreadHistory:
     @classmethod
     def from_thread(cls, thread: Thread) -> ThreadHistory:
         found = cls(thread.id)
-        for entry in thread.effective_entries():
+        effective = thread.effective_entries()
+        for entry in effective:
             found.add_entry(entry)
+        if len(effective) < len(thread.entries):  # there are branches only after a rewind
+            tree = MessageTree(thread.entries)
+            for fact in found.facts.values():
+                branches = tree.list_branches(fact.seq)
+                fact.branches = branches if len(branches) > 1 else ()
         return found
 
     def add_entry(self, entry: Entry) -> None:
@@ -104,6 +112,8 @@ class ThreadHistory:
             row["denied_by"] = fact.denied_by
         if fact.cut:
             row["cut"] = True
+        if fact.branches:
+            row["branches"] = fact.branches
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}
 
 

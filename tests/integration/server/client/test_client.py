@@ -95,6 +95,7 @@ async def test_threads(ada: Client) -> None:
     fork = await ada.fork(thread, detail.messages[0].seq, title="Another way")
     assert [said.role for said in (await ada.thread(fork.id)).messages] == ["user"]
     assert (await ada.rewind(thread, detail.messages[1].seq or 0)).messages[-1].role == "assistant"
+    assert (await ada.switch_branch(thread, detail.messages[-1].seq or 0)).messages == detail.messages
     assert json.loads(await ada.export(thread))["id"] == thread
     assert "xylophones" in await ada.export(thread, "markdown")
     await ada.delete_thread(fork.id)

@@ -24,6 +24,7 @@ ROUTES: dict[str, tuple[str, str, str]] = {
     "describe_thread": ("patch", "/threads/{id}", ""),
     "fork": ("post", "/threads/{id}/fork", ""),
     "rewind": ("post", "/threads/{id}/rewind", ""),
+    "switch_branch": ("post", "/threads/{id}/switch", ""),
     "send": ("post", "/threads/{id}/messages", ""),
     "file_changes": ("get", "/threads/{id}/files", ""),
     "restore_files": ("post", "/threads/{id}/files/restore", ""),

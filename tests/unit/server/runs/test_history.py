@@ -70,6 +70,8 @@ async def test_rewound_entries_are_omitted() -> None:
     found = told(thread)
     assert [one.content for one in found.messages] == ["go", "one", "again", "three"]
     assert [one.run for one in found.messages][2:] == [third, third] and len(found.ends) == 2
+    left, now = [entry.seq for entry in thread.entries if entry.kind == "message" and entry.data.role == "user"][1:]
+    assert [one.branches for one in found.messages] == [[], [], [left, now], []]
 
 
 async def test_messages_during_a_run_belong_to_the_next() -> None:

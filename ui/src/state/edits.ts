@@ -1,0 +1,30 @@
+/** Edits of sent messages. The form of an edit takes the focus once: when the edit begins. */
+
+import { app, openConversation, patchApp, setDraft } from "./app";
+import type { Said } from "./fold";
+
+let begun = "";
+
+const keyOf = (thread: string, seq: number): string => `edit ${thread} ${seq}`;
+
+export function startEdit(said: Said): void {
+  begun = keyOf(app.get().thread, said.seq);
+  setDraft(begun, said.text);
+}
+
+/** Return true once for an edit that has just begun. */
+export function takeFocus(thread: string, seq: number): boolean {
+  const isNew = begun === keyOf(thread, seq);
+  if (isNew) begun = "";
+  return isNew;
+}
+
+/** Edit the last message of the user; return false if there is none, or while a run is active. */
+export function editLast(): boolean {
+  const { items, run } = openConversation(app.get());
+  const last = items.findLast((item): item is Said => item.kind === "user" && !item.by && item.seq > 0);
+  if (!last || run) return false;
+  startEdit(last);
+  patchApp({ goal: last.seq });
+  return true;
+}
