@@ -1106,7 +1106,7 @@ export interface paths {
         put?: never;
         /**
          * Switch
-         * @description Switch a thread to another branch: to a message that an edit or a retry has replaced, and all that followed it.
+         * @description Switch a thread to another branch: to a message that an edit or a retry has replaced, with all after it.
          */
         post: operations["switch_threads__id__switch_post"];
         delete?: never;
