@@ -83,7 +83,7 @@ export default function Canvas() {
           )}
         </Suspense>
       </div>
-      {draft === undefined && !proposal && <SelectionBar key={tab.id} tab={tab} />}
+      {draft === undefined && !proposal && <SelectionBar key={`selection of ${tab.id}`} tab={tab} />}
     </div>
   );
 }
