@@ -561,6 +561,25 @@ async def test_a_run_paused_before_its_start_keeps_its_input() -> None:
     await store.close()
 
 
+async def test_questions_of_all_owners_are_listed() -> None:
+    store = InMemory()
+
+    @before(Run)
+    def may_i(run: Run) -> Ask:
+        return Ask(f"begin for {run.user}?")
+
+    sessions = Sessions(store)
+    agent = Agent(Scripted(), hooks=[sessions, may_i])
+    for owner in ("ada", "bob"):
+        await agent.run("hello", thread="th_1", user=owner)
+    found = [(head.owner, head.id, question["question"]) async for head, question in sessions.iter_questions()]
+    assert sorted(found) == [("ada", "th_1", "begin for ada?"), ("bob", "th_1", "begin for bob?")]
+    async for head, question in sessions.iter_questions():
+        await sessions.answer(head.id, question["id"], "allow", owner=head.owner)
+    assert [question async for _, question in sessions.iter_questions()] == []
+    await store.close()
+
+
 def test_an_abandoned_run_is_ended() -> None:
     thread = Thread("th_1")
     end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")

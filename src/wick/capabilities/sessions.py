@@ -137,6 +137,13 @@ class Sessions(Capability):
         thread = await self.load(id, owner=owner)
         return [question for key, question in thread.questions.items() if key not in waiting]
 
+    async def iter_questions(self) -> AsyncIterator[tuple[Summary, FrozenDict]]:
+        """Iterate over the open questions of all owners, each with its thread: an inbox of approvals."""
+        async for head in self.iter_unfinished():
+            if head.asking:
+                for question in await self.questions(head.id, owner=head.owner):
+                    yield head, question
+
     async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
         """Return the ids of threads with an expired question. A new run continues such a thread without the answer."""
         ids = list[str]()

@@ -103,8 +103,9 @@ class Cassette:
 
     `record=True` records replies that are missing or whose request changed, `record="all"` all of them. Otherwise a
     request without a recorded reply raises a ModelError that shows what changed, and a test that leaves replies unused
-    fails. `replace` maps texts that differ from run to run, such as the path of a temporary folder, to placeholders
-    for the file. The recordings of `wick eval run --record` have the same format, and can be played, too.
+    fails. Without a model it only plays. `replace` maps texts that differ from run to run, such as the path of a
+    temporary folder, to placeholders for the file. The recordings of `wick eval run --record` have the same format,
+    and can be played, too.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Cassette:
         self.path = Path(path)
         self.requests: list[Request] = []
         self.changed: list[str] = []  # why requests had no recorded reply
-        self._record = record or session.record
+        self._record = record or (model is not None and session.record)
         self._spec, self._asked = model, _name_spec(model)
         self._model: Model | None = None if isinstance(model, str | Mapping) else model
         self._texts = _Placeholders(replace or {})

@@ -477,6 +477,18 @@ def test_recording_needs_a_model(tmp_path: Path) -> None:
         Cassette(tmp_path / "it.yaml", record=True)
 
 
+def test_a_cassette_without_a_model_only_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cassette = record(tmp_path / "it.yaml", "Hello.")
+    Agent(cassette).run_sync("Hi.")
+    monkeypatch.setattr(session, "record", True)
+    played = Cassette(tmp_path / "it.yaml")
+    assert Agent(played).run_sync("Hi.").text == "Hello."
+    with pytest.raises(ModelError, match="no recorded reply"):
+        Agent(played).run_sync("Bye.")
+    played.changed.clear()  # it was expected
+    played.check()
+
+
 # -- recording again ------------------------------------------------------------------------------------------------
 
 
