@@ -242,8 +242,8 @@ def test_no_screen_has_a_serious_violation(browser: Browser, server: ServerProce
         found["sign-in"] = _light_and_dark(page)
     with open_page(browser, server, "olga", reduced_motion="reduce") as page:
         for name, go in SCREENS.items():
+            page.goto("about:blank")
             page.goto("/")
-            page.reload()
             wait_until_loaded(page)
             go(page)
             drawn(page)
