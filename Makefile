@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-integration test-full soak lint fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
+.PHONY: help test test-integration test-full soak lint lint_python lint_ui fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
 
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
@@ -35,11 +35,16 @@ test-full: $(ready) ui_if_node ## run all tests with many more generated example
 soak: $(ready) ## soak the server for an hour, or for MINUTES, while something breaks every other second
 	$(python) tests/faults/soak.py --minutes $(or $(MINUTES),60) --keep
 
-lint: $(ready) ## check style, types and layers
+lint: ## check style, types and layers
+	@$(MAKE) --no-print-directory --jobs 2 lint_python lint_ui
+
+lint_python: $(ready)
 	$(python) -m ruff check
 	$(python) -m ruff format --check
 	$(python) -m mypy src $(wildcard tests/typing)
 	.venv/bin/lint-imports --no-logo
+
+lint_ui:
 	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit && npx --no-install eslint . && npx --no-install prettier --check --log-level warn .; fi
 
 fmt: $(ready) ## format the code and fix what can be fixed

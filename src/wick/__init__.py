@@ -32,5 +32,17 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
-    _SEARCHED = ("capabilities", "models", "stores", "backends", "errors", "events", "messages", "protocols", "testing")
+    _SEARCHED = (
+        "capabilities",
+        "models",
+        "stores",
+        "backends",
+        "errors",
+        "events",
+        "messages",
+        "protocols",
+        "testing",
+        "evals",
+        "client",
+    )
     __getattr__ = suggest_names(__name__, __all__, PACKAGE_NAMES, _SEARCHED)

@@ -34,7 +34,7 @@ from wick.capabilities._model_names import NamedModels, model_label
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capability import Capability, check_capability
 from wick.decisions import Asker
-from wick.errors import ConfigError, MessageError, ModelError, Paused
+from wick.errors import ConfigError, MessageError, ModelError, Paused, WickError
 from wick.events import Emit, Event
 from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
@@ -84,8 +84,8 @@ class AgentOptions(TypedDict, total=False):
 class Agent(Generic[DepsType, Output]):
     """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies.
 
-    With `output_type`, `result.output` has this type. With `deps_type`, runs get `deps` of this type: from the
-    caller of `run`, or from `deps_factory`, which is called with the run.
+    With `output_type`, `result.output` has this type; by default it is the text. With `deps_type`, runs get `deps` of
+    this type: from the caller of `run`, or from `deps_factory`, which is called with the run.
     """
 
     def __init__(
@@ -102,6 +102,8 @@ class Agent(Generic[DepsType, Output]):
         deps_type: type[DepsType] | None = None,
         deps_factory: Callable[[Run[Any]], DepsType] | None = None,
     ) -> None:
+        if ask is not None and not callable(ask):
+            raise ConfigError(f"ask= takes a function that is called with each question, not {ask!r}")
         self.name, self.system, self.ask = name, system, ask
         self.settings = check_settings(settings or {})
         self._model = model
@@ -136,6 +138,12 @@ class Agent(Generic[DepsType, Output]):
             raise TypeError(
                 "an agent is not a function; write agent.run_sync(…), or `await agent.run(…)` in async code"
             )
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError("an agent needs no `async with`: its runs open what they need; write `await agent.run(…)`")
+
+        def __aexit__(self, *error: object) -> None:
+            """Exist, so that Python calls `__aenter__`."""
 
     @property
     def model(self) -> Model:
@@ -216,7 +224,8 @@ class Agent(Generic[DepsType, Output]):
 
     def _type_result(self, result: Result[Any]) -> Result[Output]:
         """Return a result whose `output` has the agent's type. Reading a missing output raises an error."""
-        return result if self._output is None or result.value is not None else replace(result, needs_output=True)
+        has_type = any(isinstance(part, StructuredOutput) for part in self._parts)
+        return replace(result, needs_output=True) if has_type and result.value is None else result
 
     def _create_run(
         self,
@@ -236,6 +245,8 @@ class Agent(Generic[DepsType, Output]):
             raise TypeError(explain_option("a run", name, RunOptions.__annotations__, RUN_OPTIONS))
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
+        if thread == "":
+            raise ConfigError('thread="" names no thread; give its id, or leave thread= out for a new one')
         if isinstance(thread, str) and not self._session_capabilities:
             raise ConfigError(f"thread={thread!r} needs a store of threads: hooks=[Sessions(…)]")
         if recipe and not any(part.name == "recipes" for part in self._parts):
@@ -244,7 +255,7 @@ class Agent(Generic[DepsType, Output]):
         run = Run(
             agent=self.name,
             input=_as_messages(input),
-            thread=thread if isinstance(thread, Thread) else Thread(thread or ""),
+            thread=thread if isinstance(thread, Thread) else Thread(thread or ""),  # "": a new id
             model=self._model_if_ready(),  # type: ignore[arg-type]  # `_resolve_model` sets it
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
@@ -370,6 +381,18 @@ class Stream(Generic[Output]):
         def __iter__(self) -> NoReturn:
             raise TypeError("the events of a run arrive over time: write `async for event in agent.stream(…)`")
 
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                "a stream is read, not awaited: write `async for event in agent.stream(…)`, without await; "
+                "`await agent.run(…)` and `await stream.finish()` return the result"
+            )
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError("a stream needs no `async with`: write `async for event in agent.stream(…)`")
+
+        def __aexit__(self, *error: object) -> None:
+            """Exist, so that Python calls `__aenter__`."""
+
     @property
     def result(self) -> Result[Output]:
         """The result of the run, whatever its outcome; an error until the stream has been read to its end."""
@@ -411,7 +434,9 @@ class Stream(Generic[Output]):
         except Paused:
             """The terminal event has reported it."""
         except Exception as error:  # the terminal event has its message, and only the log its traceback
-            logger.warning("run %s of the agent %s failed: %s", self.run.id, self._agent.name, error, exc_info=error)
+            is_handled = self.run.parent is not None and isinstance(error, WickError)  # the parent's model reads it
+            shown = None if is_handled else error
+            logger.warning("run %s of the agent %s failed: %s", self.run.id, self._agent.name, error, exc_info=shown)
 
 
 class _EventQueue:
@@ -453,8 +478,10 @@ def _find_parent(given: Run | None, found: Run | None) -> Run | None:
 
 
 def _as_capability(output_type: Any) -> StructuredOutput[Any] | None:
-    """Return the capability that validates answers of a type."""
-    if output_type is None or isinstance(output_type, StructuredOutput):
+    """Return the capability that validates answers of a type, or None for texts."""
+    if output_type is None or output_type is str:
+        return None
+    if isinstance(output_type, StructuredOutput):
         return output_type
     return StructuredOutput(output_type)
 

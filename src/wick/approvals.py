@@ -25,6 +25,8 @@ from wick.why import DispatchState, describe_answer
 
 logger = logging.getLogger(__name__)
 
+START_AFRESH = "start afresh"  # the argument `workspace` of an answer: continue in an empty folder, without the files
+
 # The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 # The id of the root run whose asker the calling code is part of. Such code may ask again without waiting for itself.
@@ -162,7 +164,8 @@ def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if answer is False:
         return Block(f"the user said no to: {question.question}")
     if not isinstance(answer, Allow | Block):
-        return Block(f"{answer!r} is not an answer to: {question.question}")
+        hint = "return True, False, Allow(…) or Block(…) from the `ask` function"
+        return Block(f"{answer!r} is not an answer to: {question.question}; {hint}")
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:

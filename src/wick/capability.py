@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
+from wick._internal.familiar_words import explain_options
 from wick.errors import ConfigError
 from wick.hooks import Hook
 from wick.operations import Run
@@ -31,6 +32,8 @@ class Capability:
                 _check_reserved(f"{cls.__name__}.{reserved}", reserved, vars(cls)[reserved])
         if "name" not in vars(cls):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if cls.__module__.startswith("wick.") and "__init__" in vars(cls):
+            cls.__init__ = explain_options(f"{cls.__name__}()", {})(cls.__init__)  # type: ignore[method-assign]
 
     def hooks(self) -> list[Hook]:
         """Return its hooks as bound methods."""

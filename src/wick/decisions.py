@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wick._internal.familiar_words import DECISION_OPTIONS, explain_options
+
 if TYPE_CHECKING:
     from wick.operations import Operation
 
@@ -61,6 +63,10 @@ class Continue:
 
     message: str = ""  # a message for the model
 
+
+if not TYPE_CHECKING:  # type checkers report unknown options themselves
+    for kind in (Block, Ask, Stop, Continue):
+        kind.__init__ = explain_options(f"{kind.__name__}()", DECISION_OPTIONS)(kind.__init__)
 
 Decision = Block | Ask | Stop | Continue
 DECISIONS = (Block, Ask, Stop, Continue)

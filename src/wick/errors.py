@@ -61,7 +61,14 @@ class Uncertain(ToolError):
 
 
 class HookError(WickError):
-    """A hook failed, or returned a value that its point does not allow."""
+    """A hook failed, or returned a value that its point does not allow.
+
+    `is_loggable` is True if the message quotes no data of the operation, so that it may be logged for any hook.
+    """
+
+    def __init__(self, message: str, *, is_loggable: bool = False) -> None:
+        super().__init__(message)
+        self.is_loggable = is_loggable
 
 
 class Sealed(HookError):

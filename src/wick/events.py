@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from wick._internal.familiar_words import EVENT_ATTRIBUTES, refuse_attribute, refuse_item
 
 
 @dataclass(slots=True)
@@ -39,6 +41,12 @@ class Event:
         """Return the event in its wire format, without empty fields."""
         fields = {"event": self.event, "name": self.name, "run_id": self.run_id, "data": self.data()}
         return {key: value for key, value in fields.items() if value}
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+        __getitem__ = refuse_item("event.event, event.name or event.to_json()")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, EVENT_ATTRIBUTES)
 
 
 Emit = Callable[[Event], None]

@@ -20,6 +20,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from wick._internal.dependencies import DepsParameter
+from wick._internal.familiar_words import HOOK_OPTIONS, explain_options
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Ask, Block, Continue, Stop
 from wick.errors import HookError
@@ -248,6 +249,12 @@ def guard(
         "guard", operation,
         lambda fn, op: Hook(fn, op, "guard", name, match, priority, timeout, on_error, shadow=shadow),
     )  # fmt: skip
+
+
+if not TYPE_CHECKING:  # type checkers report unknown options themselves
+    before, wrap, after, guard = (
+        explain_options(f"@{fn.__name__}()", HOOK_OPTIONS)(fn) for fn in (before, wrap, after, guard)
+    )
 
 
 def _decorate(

@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, get_args, overload
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
+from wick._internal.familiar_words import (
+    MESSAGE_ATTRIBUTES,
+    TOOL_CALL_OPTIONS,
+    TOOL_RESULT_ATTRIBUTES,
+    explain_options,
+    refuse_attribute,
+    refuse_changes,
+    refuse_item,
+)
 from wick._internal.frozen import canonical_json, digest, freeze, thaw
 from wick.constants import CHARS_PER_TOKEN, MEDIA_TOKENS
 from wick.errors import MessageError
@@ -150,6 +159,8 @@ class ToolCall(_Data):
     invalid: str = ""  # why the arguments could not be parsed
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise MessageError(f"ToolCall() has the name {self.name!r}; {TOOL_CALL_OPTIONS['name']}")
         if not isinstance(self.args, dict):
             raise MessageError(f"the arguments of the call to {self.name!r} are not a JSON object")
         _normalize(self)
@@ -191,6 +202,15 @@ class ToolResult(_Data):
     def text(self) -> str:
         """The text for the model."""
         return self.error or self.output
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+
+        @text.setter
+        def text(self, text: str) -> NoReturn:
+            raise AttributeError("the text of a ToolResult is its error, or else its output; set result.output instead")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, TOOL_RESULT_ATTRIBUTES)
 
     def to_json(self) -> dict[str, Any]:
         result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _repair_surrogates(self.output)}
@@ -241,6 +261,12 @@ class Message(_Data):
             return self.content
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
 
+    if not TYPE_CHECKING:
+        __getitem__ = refuse_item("message.role, message.text or message.to_json()")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, MESSAGE_ATTRIBUTES)
+
     @property
     def digest(self) -> str:
         """The hash of the message's canonical JSON, computed once."""
@@ -271,6 +297,11 @@ class Message(_Data):
     @staticmethod
     def from_json(data: Any) -> Message:
         return _parse(Message, "the message", data)
+
+
+if not TYPE_CHECKING:
+    ToolCall.__init__ = explain_options("ToolCall()", TOOL_CALL_OPTIONS)(ToolCall.__init__)
+    Message.__setattr__ = refuse_changes('assign another one, as in call.result = "…" or call.messages[-1] = user("…")')
 
 
 def _check_each(name: str, items: object, kind: Any) -> None:

@@ -23,15 +23,16 @@ from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 from wick._internal.frozen import thaw
+from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import run_with_timeout
 from wick.approvals import request_approval
-from wick.constants import MAX_ANSWERS
+from wick.constants import MAX_ANSWERS, PREVIEW_CHARS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError, InvalidArgs, Paused
 from wick.hook_checks import allowed_decisions
 from wick.hooks import Hook, Next, order_rings
 from wick.operations import OPERATIONS, Operation, ToolUse
-from wick.results import ResultSnapshot
+from wick.results import ResultSnapshot, name_type
 from wick.why import Why
 
 R = TypeVar("R")
@@ -177,7 +178,8 @@ class _Attempts(Generic[R]):
     def _copy_for_inner_rings(self, op: Operation[R]) -> Operation[R]:
         """Return a copy for the inner rings, with the original fixed fields and all questions."""
         if not isinstance(op, type(self.op)):
-            raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
+            problem = f"next takes the {self.op.name} that the hook was given, or a copy of it, not {name_type(op)}"
+            raise HookError(problem, is_loggable=True)
         new = () if op.asks is self.asks else tuple(ask for ask in op.asks if ask not in self.asks)
         inner = op.fork(asks=(*self.asks, *new), **self.fixed)
         if op is not self.op:
@@ -197,12 +199,14 @@ class _Attempts(Generic[R]):
             if iscoroutine(answer):
                 answer.close()  # the error below replaces Python's warning about it
             what = "nothing" if answer is None else "an awaitable"
-            raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
+            problem = f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`"
+            raise HookError(problem, is_loggable=True)
         if not isinstance(answer, DECISIONS):
             return None, self.op.result_rules.reconcile(snapshot, answer)
         verdict = _check_answer(hook, self.op, answer)
         if isinstance(verdict, Ask) and self.count:
-            raise HookError(f"the hook {hook.name!r} asked after it had called next; ask first, then call next")
+            problem = f"the hook {hook.name!r} asked after it had called next; ask first, then call next"
+            raise HookError(problem, is_loggable=True)
         return verdict, None
 
     async def result_without_hook(self) -> R:
@@ -262,7 +266,8 @@ async def _run_after(hook: Hook, op: Operation[R]) -> None:
         elif op.result is not None:
             op.result, op.error = results.reconcile(snapshot, op.result), None
         elif op.error is None and verdict is None:
-            raise HookError(f"the hook {hook.name!r} took the result away and left none in its place")
+            problem = f"the hook {hook.name!r} took the result away and left none in its place"
+            raise HookError(problem, is_loggable=True)
     except Exception as failure:
         _record_why(hook, op, start, failure)
         op.result, op.error = cast(R, snapshot.copy), error
@@ -376,6 +381,11 @@ async def _call_hook(hook: Hook, op: Operation[object], *next: object) -> object
         if task and task.cancelling() > cancels:
             raise
         raise HookError(f"the hook {hook.name!r} was cancelled from within") from None
+    except TypeError as error:
+        if str(error) != _RAISED_DECISION:
+            raise
+        problem = f"the hook {hook.name!r} raised a decision, or another value that is not an exception; return it: "
+        raise HookError(f"{problem}`return Block(…)`", is_loggable=True) from None
     if task and task.cancelling() > cancels:
         raise asyncio.CancelledError
     return answer
@@ -386,7 +396,12 @@ def _check_answer(hook: Hook, op: Operation[object], answer: object) -> Decision
     if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.name)):
         return answer
     words = " or ".join(f"{kind.__name__}(…)" for kind in possible)
-    raise HookError(f"the hook {hook.name!r} answered {answer!r} at {hook.point}; return None to continue, or {words}")
+    if hook.position == "after" and not isinstance(answer, DECISIONS):
+        words += "; to replace the result, set it: use.result = …, call.result = …, run.result = …"
+    is_private = hook.position in _PRIVATE
+    given = name_type(answer) if is_private else repr(answer)
+    problem = f"the hook {hook.name!r} answered {given} at {hook.point}; return None to continue, or {words}"
+    raise HookError(problem, is_loggable=is_private)
 
 
 def _record_why(
@@ -400,9 +415,9 @@ def _record_why(
     verdict, reason = "pass", ""
     if isinstance(answer, Exception):
         # An error of `after` or `wrap` may quote a result that is to be redacted, so only its type is recorded.
-        quote = "" if hook.position in ("after", "wrap") else f": {answer}"
+        quote = "" if hook.position in _PRIVATE else f": {answer}"
         verdict, reason = "failed", f"{type(answer).__name__}{quote}"
-        logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, reason)
+        logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, reason if quote else _log_text(answer))
         logger.debug("traceback of the hook %s", hook.name, exc_info=answer)
     elif answer is not None:
         verdict = type(answer).__name__.lower()
@@ -421,4 +436,13 @@ def _fixed_fields(op: Operation[object]) -> dict[str, object]:
     return {name: getattr(op, name) for name in op.fixed}
 
 
+def _log_text(error: Exception) -> str:
+    """Return the type of an error of a private hook, and its message if it is about code and not about data."""
+    is_loggable = error.is_loggable if isinstance(error, HookError) else isinstance(error, _CODE_ERRORS)
+    return f"{type(error).__name__}: {to_one_line(str(error), PREVIEW_CHARS)}" if is_loggable else type(error).__name__
+
+
+_RAISED_DECISION = "exceptions must derive from BaseException"  # the message of Python
 _NO_SNAPSHOT: Mapping[str, object] = {}
+_PRIVATE = {"after", "wrap"}  # hooks that see results; their errors may quote one
+_CODE_ERRORS = (AttributeError, NameError, TypeError)  # of Python itself, they name identifiers and types

@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self
 from uuid import uuid4
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
+from wick._internal.familiar_words import OPERATION_ATTRIBUTES, refuse_attribute
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
@@ -169,6 +170,11 @@ class Operation(_HasRun, Generic[R]):
     def sealed_to_json(self) -> dict[str, Any]:
         """Return the data that a replay needs to seal this operation again."""
         return {"hash": self.hash}
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, OPERATION_ATTRIBUTES.get(self.name, {}))
 
     def last_sealed(self, name: str) -> Any:
         """Return the value of an editable field when the gate last sealed it; the current value before that."""

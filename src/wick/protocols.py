@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
 
+from wick._internal.familiar_words import REQUEST_ATTRIBUTES, USAGE_ATTRIBUTES, refuse_attribute, refuse_item
 from wick._internal.frozen import freeze
 from wick.errors import ConfigError
 from wick.messages import Message, Part
@@ -56,6 +57,16 @@ class Request:
     tools: tuple[Tool, ...] = ()  # the tools that the model may call
     settings: Mapping[str, Any] = field(default_factory=dict)  # temperature, max_tokens and others
 
+    @property
+    def text(self) -> str:
+        """The text of the last message: the user's input, or the result of a tool."""
+        return self.messages[-1].text if self.messages else ""
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, REQUEST_ATTRIBUTES)
+
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
@@ -99,6 +110,15 @@ class Usage:
     cached_tokens: int = 0  # input tokens read from a cache
     reasoning_tokens: int = 0  # output tokens of reasoning
     cache_write_tokens: int = 0  # input tokens written to a cache
+
+    if not TYPE_CHECKING:
+        __getitem__ = refuse_item("usage.total_tokens or usage.to_json()")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_attribute(self, name, USAGE_ATTRIBUTES)
+
+        def __call__(self) -> NoReturn:
+            raise TypeError("the usage is an attribute, not a method: write result.usage.total_tokens")
 
     @property
     def total_tokens(self) -> int:

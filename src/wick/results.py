@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
-from wick._internal.familiar_words import RESULT_ATTRIBUTES, refuse_attribute
+from wick._internal.familiar_words import RESULT_ATTRIBUTES, refuse_attribute, refuse_changes
 from wick._internal.frozen import thaw
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Decision, Stop
@@ -50,7 +50,7 @@ class Result(Generic[Output]):
     charges: tuple[Charge, ...] = field(default=(), repr=False)  # each model call with its tokens and its price
     value: Output | None = None  # the answer as a value, if a capability sets one
     crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
-    needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`
+    needs_output: bool = field(default=False, repr=False, compare=False)  # the agent validates its answers
 
     if not TYPE_CHECKING:  # type checkers report these mistakes themselves
 
@@ -64,18 +64,25 @@ class Result(Generic[Output]):
 
     @property
     def output(self) -> Output:
-        """The answer as a value. Without one it is None, or an error if the agent has an `output_type`."""
+        """The answer: a value of the agent's output type, or the text of an agent without one.
+
+        Reading a missing value raises `MissingOutput`.
+        """
         if self.value is None and self.needs_output:
             raise MissingOutput(
                 f"the run ended as {self.outcome} ({self.reason}), without an output; "
                 "check result.outcome before you read result.output"
             )
-        return self.value  # type: ignore[return-value]  # None only if the type is Any
+        return self.text if self.value is None else self.value  # type: ignore[return-value]  # the type is Any or str
 
     @property
     def price(self) -> Decimal | None:
         """The price of the run and its children in dollars, or `None` if one of their `charges` has no known price."""
         return total_price(self.charges)
+
+
+if not TYPE_CHECKING:
+    Result.__setattr__ = refuse_changes('assign another one: run.result = dataclasses.replace(run.result, text="…")')
 
 
 class ResultSnapshot(NamedTuple, Generic[R]):
@@ -191,7 +198,8 @@ class StepResults(ResultRules[Stop | Continue]):
     def coerce(self, answer: object) -> Stop:
         if isinstance(answer, Stop):
             return answer
-        raise HookError(f"a step's result is the result of `next`, or a decision, not {answer!r}")
+        problem = f"a step's result is the result of `next`, or a decision, not {name_type(answer)}"
+        raise HookError(problem, is_loggable=True)
 
     def take_decision(self, result: Stop | Continue | None) -> Stop | Continue | None:
         step, replaced = self.op, self.op.result
@@ -235,7 +243,8 @@ class ModelCallResults(ResultRules[Message]):
         if isinstance(answer, str):
             return Message("assistant", answer)
         if isinstance(answer, Message) and answer.role != "assistant":
-            raise HookError(f"a model call's result is an assistant's message, not one of the {answer.role}")
+            problem = f"a model call's result is an assistant's message, not one of the {answer.role}"
+            raise HookError(problem, is_loggable=True)
         return _require_type(answer, Message, "a message or a text")
 
 
@@ -294,5 +303,10 @@ _STOP = Stop("stop requested")
 
 def _require_type(answer: object, kind: type[R], words: str) -> R:
     if not isinstance(answer, kind):
-        raise HookError(f"the result must be {words}, not {answer!r}")
+        raise HookError(f"the result must be {words}, not {name_type(answer)}", is_loggable=True)
     return answer
+
+
+def name_type(value: object) -> str:
+    """Return the type of a value for a message that may be logged: the value itself may be private."""
+    return f"a value of type {type(value).__name__}"

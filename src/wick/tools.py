@@ -31,6 +31,7 @@ from typing_extensions import ParamSpec, TypeVar  # a dependency of pydantic
 from wick import constants
 from wick._internal.aliases import ARGUMENTS, list_tool_aliases
 from wick._internal.dependencies import Deps as Deps
+from wick._internal.familiar_words import TOOL_OPTIONS, explain_option
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
 from wick._internal.tasks import run_with_timeout
@@ -251,6 +252,8 @@ def tool(fn: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: .
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Create a tool from a function. Its name, docstring and type hints describe it to the model."""
+    for option in options.keys() - Tool.__dataclass_fields__.keys() - ToolOptions.__annotations__.keys():
+        raise TypeError(explain_option("tool()", option, ToolOptions.__annotations__, TOOL_OPTIONS))
     return partial(_make_tool, **options) if fn is None else _make_tool(fn, **options)
 
 

@@ -61,7 +61,7 @@ def test_processes_of_a_cancelled_server_run_end(tmp_path: Path) -> None:
     with (
         Tally("R7", "cancelled at a server") as tally,
         watching() as watch,
-        run_server(tmp_path, script=SERVED) as server,
+        run_server(tmp_path, script=SERVED, fresh=True) as server,
     ):
         watch.processes |= {server.process.pid} if server.process else set()
         asyncio.run(_cancel_each(tally, watch, tmp_path, server))

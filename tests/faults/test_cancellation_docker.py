@@ -46,6 +46,7 @@ def test_container_processes_end_after_cancel_or_time_limit(tmp_path: Path, imag
         asyncio.run(stop(tally, tmp_path, server, image, kinds, ROUNDS, WITHIN))
 
 
+@pytest.mark.long
 def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     tally = Tally("R7", "stopped in a container, planted", planted=True)

@@ -136,6 +136,7 @@ async def test_no_container_plants_while_its_program_is_killed(tmp_path: Path, i
         tally.check(not ran, f"git ran the program of {SIMPLE}")
 
 
+@pytest.mark.long
 async def test_an_unwatched_container_is_detected(tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plant works where no watcher runs: else they would show nothing."""
     monkeypatch.setattr(ContainerSpec, "shared_folders", lambda self: [])

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 @contextmanager
 def _serving(folder: Path, fault: str = "") -> Iterator[ServerProcess]:
-    with run_server(folder, script=fault + SERVER, quotas=NO_QUOTAS, grace=0.0) as server:
+    with run_server(folder, script=fault + SERVER, quotas=NO_QUOTAS, grace=0.0, fresh=True) as server:
         yield server
 
 

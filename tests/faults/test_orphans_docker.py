@@ -63,6 +63,7 @@ def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
         tally.check(not left, f"{len(left)} containers are left")
 
 
+@pytest.mark.long
 def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     tally = Tally("R2", "hostile commands in a container, planted", planted=True)
@@ -72,6 +73,7 @@ def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: 
                 asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
 
 
+@pytest.mark.long
 def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def remove(self: Made) -> None:
         return None
@@ -115,6 +117,7 @@ def test_nothing_is_left_in_a_container_after_a_kill(image: str) -> None:
         killed(tally, server, image, KILLS)
 
 
+@pytest.mark.long
 def test_leftover_processes_of_a_container_wickd_are_detected() -> None:
     tally = Tally("R2", "kills, in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="are left"), tally:

@@ -126,7 +126,13 @@ async def restarting(folder: Path, planted: str = "") -> AsyncIterator[Restarted
         with (
             own_port() as port,
             run_server(
-                folder, config=config, flags=("--port", str(port)), planted=planted, quotas=quotas, grace=0.0
+                folder,
+                config=config,
+                flags=("--port", str(port)),
+                planted=planted,
+                quotas=quotas,
+                grace=0.0,
+                fresh=True,
             ) as server,
         ):
             yield Restarted(server)

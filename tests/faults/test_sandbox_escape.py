@@ -190,6 +190,7 @@ async def test_no_way_leads_out_of_a_container(
         untouched(tally, tmp_path, token, covered=False)
 
 
+@pytest.mark.long
 async def test_a_container_without_a_profile_is_detected(
     around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,8 +38,8 @@ from wick.errors import BackendError
 from wick.workspace import rooted_folder
 from wick.workspace.workspace import Workspace
 
-LOCAL, BY_HAND, SERVED, CONTAINED, BY_SHELL = (50_000, 10_000, 2_000, 10_000, 100) if FULL else (400, 50, 15, 40, 2)
-RACES, CONTAINED_RACES = (10_000, 1_000) if FULL else (30, 6)
+LOCAL, BY_HAND, SERVED, CONTAINED, BY_SHELL = (50_000, 10_000, 2_000, 10_000, 100) if FULL else (200, 50, 15, 20, 1)
+RACES, CONTAINED_RACES = (10_000, 1_000) if FULL else (30, 3)
 PLANTS, KILLED = (2_000, 60) if FULL else (len(PLACED), 1)
 SEARCHED = 1_000 if FULL else 20  # by ripgrep, in a sandbox
 

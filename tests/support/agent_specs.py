@@ -15,7 +15,7 @@ DECISIONS = ("block", "ask", "stop", "budget", "continue")
 STOPS = {"stop": "enough", "budget": "budget: spent", "limit": "step limit"}
 SAID_NO = {
     "no": "the user said no to: {}",
-    "nonsense": "42 is not an answer to: {}",
+    "nonsense": "42 is not an answer to: {}; return True, False, Allow(…) or Block(…) from the `ask` function",
     "raise": "the user could not be asked: no line",
     "args": "only a tool's arguments can be changed by an answer",
 }

@@ -350,13 +350,13 @@ def wait_for(check: Callable[[], Any], seconds: float = 60.0) -> Any:
 # -- accessibility ----------------------------------------------------------------------------------------------------
 
 
-def find_violations(page: Page, *rules: str) -> list[str]:
+def find_violations(page: Page, *rules: str, within: str = "body") -> list[str]:
     """Return serious violations found by axe-core, one per line, for these rules or all."""
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make ui")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
-    found = page.evaluate("(options) => axe.run(document, options)", options)
+    found = page.locator(within).evaluate("(element, options) => axe.run(element, options)", options)
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"
         for one in found["violations"]

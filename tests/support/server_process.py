@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
 
+from forked_server import ForkedProcess, server_forks
 from leak_checks import allow_leaks
 from postgres import shared_server as postgres_server
 from wick import cli
@@ -36,6 +37,7 @@ TOKENS = {  # ada and bob are users like any other, olga is an operator, root an
     "root": "root-token-0123456789abcdef",
 }
 ROLES = {"ada": "user", "bob": "user", "olga": "operator", "root": "admin"}
+READ_WHILE_LOADING = ("PYTHON", "LD_", "SSL_")  # variables that a process which has loaded wick does not read again
 CLI = Path(cli.__file__).with_name("__main__.py")
 DEMO: Mapping[str, Any] = {
     "agents": {
@@ -70,7 +72,8 @@ class ServerProcess:
     folder: Path
     command: list[str]
     environment: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
+    fresh: bool = True  # it loads wick, as people start it; otherwise it is a fork of a process that has
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     url: str = ""
     link: str = ""
     starts: int = 0
@@ -85,15 +88,7 @@ class ServerProcess:
         before = len(self.log) if (self.folder / "serve.log").exists() else 0
         again = allow_leaks("module") if self.starts else nullcontext()  # then it may be a wider fixture's
         with again, (self.folder / "serve.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command,
-                env=self.environment,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                cwd=self.folder,
-                process_group=0,  # Ctrl-C is for the parent process, which stops it
-            )
+            self.process = self._begin(log)
         self.starts += 1
         for _ in range(1200):
             if found := re.search(r"wick serves (http://\S+)\n", self.log[before:]):
@@ -109,6 +104,19 @@ class ServerProcess:
             time.sleep(0.05)
         self.kill()
         raise AssertionError(f"the server did not start:\n{self.log}")
+
+    def _begin(self, log: IO[bytes]) -> subprocess.Popen[bytes] | ForkedProcess:
+        if not self.fresh:
+            return server_forks().start(self.command[1:], self.folder, self.environment, log)
+        return subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=self.folder,
+            process_group=0,  # Ctrl-C is for the parent process, which stops it
+        )
 
     def _wait_until_ready(self) -> None:
         """A response shows that all startup lines were printed, as they are printed at once."""
@@ -152,9 +160,12 @@ def run_server(
     environment: Mapping[str, str] | None = None,
     script: str = "",
     planted: str = "",
+    fresh: bool = False,
     **more: Any,
 ) -> Iterator[ServerProcess]:
     """Run a server in another process; `script` is a Python program in place of `wick serve`.
+
+    It is a fork of a process that has loaded wick, unless it is to be `fresh`.
 
     `planted` names a fault of tests/faults/planted_faults.py that is planted into it.
 
@@ -179,7 +190,9 @@ def run_server(
         key: value for key, value in os.environ.items() if not key.startswith("WICK_") and "API_KEY" not in key
     }
     extra = {"WICK_SETTINGS": str(said), "WICK_DATA": str(folder / "data"), "WICK_PORT": "0"} if script else {}
-    server = ServerProcess(folder, command, {**inherited, "PYTHONUNBUFFERED": "1", **extra, **(environment or {})})
+    variables = {**inherited, "PYTHONUNBUFFERED": "1", **extra, **(environment or {})}
+    loading = any(name.startswith(READ_WHILE_LOADING) for name in environment or ())
+    server = ServerProcess(folder, command, variables, fresh or loading or bool(planted) or "--workers" in flags)
     try:
         server.start()
         yield server

@@ -97,9 +97,9 @@ async def test_an_approved_operation_is_executed(operation: Kind, answer: Any) -
 )
 async def test_anything_else_is_a_no(answer: Any, reason: str) -> None:
     ran = OperationLog()
-    assert (
-        tool_result(await echo_agent(asking(), ask=ScriptedUser(answer), tools=[_echo_into(ran)]).run("go")) == reason
-    )
+    result = await echo_agent(asking(), ask=ScriptedUser(answer), tools=[_echo_into(ran)]).run("go")
+    hint = "; return True, False, Allow(…) or Block(…) from the `ask` function"
+    assert tool_result(result) == (f"{reason}{hint}" if "is not an answer" in reason else reason)
     assert ran.ops == []
 
 

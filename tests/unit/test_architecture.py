@@ -78,7 +78,11 @@ FOR_TYPES = {
 LAZY_PACKAGES = {"wick.backends", "wick.capabilities", "wick.models", "wick.stores"}
 
 # Modules with methods that answer a mistake, and that type checkers must not see: they report it themselves.
-HIDDEN_METHODS = {"wick", "wick.agent", "wick.results", *LAZY_PACKAGES}
+HIDDEN_METHODS = {
+    *("wick", "wick.agent", "wick.decisions", "wick.events", "wick.hooks", "wick.messages", "wick.operations"),
+    *("wick.protocols", "wick.results", "wick.capabilities.sessions", "wick.capabilities._child_agents.definitions"),
+    *LAZY_PACKAGES,
+}
 
 # Modules that write the state of an operation; see `wick.why.DispatchState`.
 DISPATCHER = {

@@ -552,4 +552,10 @@ async def test_a_missing_output_says_why_it_is_missing() -> None:
     with pytest.raises(MissingOutput, match=r"ended as stopped \(retry limit.*check result.outcome before you read"):
         result.output  # noqa: B018
     assert "value=None" in repr(result) and result.value is None
-    assert (await Agent(Scripted("Hi.")).run("Go.")).output is None
+
+
+async def test_the_output_of_an_agent_without_a_type_is_its_text() -> None:
+    assert (await Agent(Scripted("Hi.")).run("Go.")).output == "Hi."
+    assert (await Agent(Scripted("Hi."), output_type=str).with_hooks().run("Go.")).output == "Hi."
+    stream = Agent(Scripted("Hi.")).stream("Go.")
+    assert [event async for event in stream] and stream.result.output == "Hi."

@@ -33,7 +33,9 @@ def test_the_compose_file_has_three_equal_servers_behind_a_proxy() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     assert sorted(compose["services"]) == ["db", "nats", "proxy", *SERVERS]
     ours = [{**compose["services"][name], "hostname": "", "volumes": []} for name in SERVERS]
+    assert [one["environment"].pop("WICK_ADVERTISE") for one in ours] == [f"http://{name}:8000" for name in SERVERS]
     assert ours[0] == ours[1] == ours[2]
+    assert {"WICK_CLUSTER_SECRET", "WICK_SNAPSHOTS", "AWS_ACCESS_KEY_ID"} < ours[0]["environment"].keys()
     published = {name for name, service in compose["services"].items() if "ports" in service}
     assert published == {"proxy"}  # the servers trust headers of the proxy
     named = {volume.partition(":")[0] for each in compose["services"].values() for volume in each.get("volumes", [])}
@@ -45,7 +47,10 @@ def test_the_servers_of_the_compose_file_have_time_to_drain() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     settings = load_settings({"token": "x" * 32}, environment={}, file=DEPLOY / "server.yaml")
     seconds = int(compose["services"]["wick-1"]["stop_grace_period"].removesuffix("s"))
-    assert seconds > settings.grace + settings.drain_delay
+    assert seconds > settings.grace + settings.drain_delay and not settings.snapshots
+    bucket = {"WICK_SNAPSHOTS": "s3://wick/team?endpoint=https://objects.example.com"}
+    shared = load_settings({"token": "x" * 32}, environment=bucket, file=DEPLOY / "server.yaml")
+    assert shared.snapshots == bucket["WICK_SNAPSHOTS"]
     assert [*load(DEPLOY / "agents.yaml").agents] == ["default"]
 
 
@@ -93,6 +98,8 @@ def test_the_chart_renders_servers_that_are_checked_and_drained() -> None:
     assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"
     assert pod["terminationGracePeriodSeconds"] == 50
     assert {"name": "WICK_LIVE", "value": "nats://wick-nats:4222"} in container["env"]
+    assert {"name": "WICK_ADVERTISE", "value": "http://$(POD_NAME).wick-pods:8000"} in container["env"]
+    assert find_object(objects, "Service", "wick-pods")["spec"]["ports"][0]["port"] == 8000
     probe = container["readinessProbe"]
     files = find_object(objects, "ConfigMap")["data"]
     assert yaml.safe_load(files["server.yaml"])["drain_delay"] > probe["periodSeconds"] * probe["failureThreshold"]
@@ -120,6 +127,7 @@ def test_the_chart_follows_its_values() -> None:
         "nats": {"enabled": False, "url": "nats://own:4222"},
         "ingress": {"enabled": True, "tlsSecret": "tls"},
         "storage": {"className": "fast"},
+        "server": {"snapshots": "s3://wick/team"},
     }
     objects = render_chart(CHART, values, "team")
     ours = find_object(objects, "StatefulSet", "team")["spec"]
@@ -127,6 +135,10 @@ def test_the_chart_follows_its_values() -> None:
     assert ours["replicas"] == 5 and "--workers=4" in container["args"]
     assert {"name": "WICK_LIVE", "value": "nats://own:4222"} in container["env"]
     assert ours["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    assert (
+        yaml.safe_load(find_object(objects, "ConfigMap", "team")["data"]["server.yaml"])["snapshots"]
+        == "s3://wick/team"
+    )
     assert find_object(objects, "Ingress", "team")["spec"]["tls"][0]["secretName"] == "tls"
     assert not any(found["kind"] == "Deployment" for found in objects)
     selectors = [found["spec"]["selector"] for found in objects if found["kind"] == "Service"]
@@ -134,7 +146,15 @@ def test_the_chart_follows_its_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"replicas": 0}, {"replica": 3}, {"server": {"store": "sqlite"}}, {"nats": {"adress": "x"}}]
+    "values",
+    [
+        {"replicas": 0},
+        {"replica": 3},
+        {"server": {"store": "sqlite"}},
+        {"server": {"cluster_secret": "x" * 32}},  # for the Secret
+        {"server": {"snapshots": "/snapshots"}},  # no volume is mounted there
+        {"nats": {"adress": "x"}},
+    ],
 )
 def test_the_schema_refuses_wrong_values(values: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):

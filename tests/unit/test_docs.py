@@ -575,6 +575,15 @@ def test_each_promise_is_tried_and_so_is_a_planted_fault() -> None:
         assert any("planted=" in tally for tally in tallies), f"a planted fault shows that {promise} is tried"
 
 
+def test_each_promise_of_a_cluster_names_tests_that_exist() -> None:
+    rows = table(ROOT / "docs" / "promises.md", "Several servers", "id")
+    assert [row[0] for row in rows] == [f"C{number}" for number in range(1, len(rows) + 1)] and len(rows) > 5
+    for _, _, _, held_by in rows:
+        assert codes(held_by)
+        for path, _, name in (one.partition("::") for one in codes(held_by)):
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE), (path, name)
+
+
 def test_untested_results_are_kept(tmp_path: Path) -> None:
     promises = _script("promises")
     (tmp_path / "faults").mkdir()

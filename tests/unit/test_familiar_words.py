@@ -23,6 +23,7 @@ from wick import (
     Run,
     Scripted,
     Step,
+    ToolResult,
     ToolUse,
     after,
     before,
@@ -32,10 +33,17 @@ from wick import (
 )  # fmt: skip
 from wick._internal import familiar_words as words
 from wick.agent import RunOptions, Stream
+from wick.capabilities.budget import Budget
+from wick.capabilities.sessions import Sessions
+from wick.capabilities.subagents import Subagent
 from wick.errors import ConfigError, HookError
+from wick.events import ChatModelStart
 from wick.hooks import Hook
+from wick.protocols import Request, Usage
 
 LooseAgent: Any = Agent
+loose_tool: Any = tool
+loose_budget: Any = Budget
 PACKAGES = {
     "wick": words.PACKAGE_NAMES,
     "wick.backends": words.BACKEND_NAMES,
@@ -45,6 +53,9 @@ PACKAGES = {
 }
 ALL = [
     words.AGENT_OPTIONS, words.RUN_OPTIONS, words.AGENT_ATTRIBUTES, words.RESULT_ATTRIBUTES, words.STREAM_ATTRIBUTES,
+    words.TOOL_RESULT_ATTRIBUTES, words.REQUEST_ATTRIBUTES, words.TOOL_OPTIONS, words.ANSWER_OPTIONS,
+    words.USAGE_ATTRIBUTES, words.EVENT_ATTRIBUTES, words.MESSAGE_ATTRIBUTES, words.HOOK_OPTIONS,
+    words.SUBAGENT_OPTIONS, *words.OPERATION_ATTRIBUTES.values(),
     *PACKAGES.values(),
 ]  # fmt: skip
 
@@ -83,11 +94,39 @@ def test_an_option_of_a_run_is_answered(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "owner", "table"),
+    [
+        (tool, "tool()", words.TOOL_OPTIONS),
+        (guard, "@guard()", words.HOOK_OPTIONS),
+        (Sessions.answer, "Sessions.answer()", words.ANSWER_OPTIONS),
+        (Subagent, "Subagent()", words.SUBAGENT_OPTIONS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_options_of_other_functions_are_answered(call: Any, owner: str, table: dict[str, str]) -> None:
+    for name, sentence in table.items():
+        with pytest.raises(TypeError) as refused:
+            call(**{name: "x"})
+        assert str(refused.value) == f"{owner} has no option {name}=; {sentence}"
+    with pytest.raises(TypeError, match="Budget\\(\\) has no option max_cost=; the options are tokens, dollars"):
+        loose_budget(max_cost=3)
+    with pytest.raises(TypeError, match="tool\\(\\) has no option timout=; did you mean timeout=\\?"):
+        loose_tool(timout=3)
+
+
+@pytest.mark.parametrize(
     ("owner", "table"),
     [
         (Agent(Scripted()), words.AGENT_ATTRIBUTES),
         (Result("Hi."), words.RESULT_ATTRIBUTES),
         (Agent(Scripted()).stream("hi"), words.STREAM_ATTRIBUTES),
+        (ToolResult("Hi."), words.TOOL_RESULT_ATTRIBUTES),
+        (Request(()), words.REQUEST_ATTRIBUTES),
+        (Usage(), words.USAGE_ATTRIBUTES),
+        (ChatModelStart(), words.EVENT_ATTRIBUTES),
+        (wick.user("Hi."), words.MESSAGE_ATTRIBUTES),
+        (ToolUse(Run(), wick.ToolCall("1", "add"), None, {}), words.OPERATION_ATTRIBUTES["tool_use"]),
+        (Run(), words.OPERATION_ATTRIBUTES["run"]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -131,7 +170,9 @@ def test_sentences_name_only_what_wick_has() -> None:
         for attribute in re.findall(r"\bagent\.(\w+)", sentence):
             assert hasattr(Agent, attribute) or attribute == "system", sentence
         for attribute in re.findall(r"\bresult\.(\w+)", sentence):
-            assert hasattr(Result, attribute), sentence
+            assert attribute in (*Result.__slots__, "output", "price", *ToolResult.__slots__), sentence
+        for attribute in re.findall(r"\brequest\.(\w+)", sentence):
+            assert hasattr(Request, attribute), sentence
         for attribute in re.findall(r"\bstream\.(\w+)", sentence):
             assert hasattr(Stream, attribute), sentence
 

@@ -1147,6 +1147,51 @@ async def test_after_cannot_put_nonsense_in_place_of_a_result() -> None:
     assert text == "the result was withheld: the hook 'spoil' failed: HookError"
 
 
+def _fail(use: ToolUse, failure: Exception) -> None:
+    raise failure
+
+
+@pytest.mark.parametrize(
+    ("hook", "logged"),
+    [
+        (lambda use: setattr(use.result, "text", "x"), "AttributeError: the text of a ToolResult is its error, or else"
+         " its output; set result.output instead"),
+        (lambda use: use.result.content, "AttributeError: 'ToolResult' object has no attribute 'content'; the text for"
+         " the model is result.output"),
+        (lambda use: undefined, "NameError: name 'undefined' is not defined"),  # type: ignore[name-defined]  # noqa: F821
+        (lambda use: len(5), "TypeError: object of type 'int' has no len()"),  # type: ignore[arg-type]
+        (lambda use: use.result.output, "HookError: the hook 'h' answered a value of type str at after_tool_use; return"
+         " None to continue, or Block(…) or Stop(…); to replace the result, set it: use.result = …"),
+        (lambda use: _fail(use, ValueError(use.result.output)), "ValueError"),
+        (lambda use: _fail(use, HookError(use.result.output)), "HookError"),
+    ],
+)  # fmt: skip
+async def test_the_log_has_the_message_of_an_error_in_code_and_the_model_has_not(
+    hook: Any, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await echo_agent(after(ToolUse, name="h")(hook)).run("go")
+    failed = logged.partition(":")[0]
+    assert tool_result(result) == f"the result was withheld: the hook 'h' failed: {failed}"
+    assert thread_entries(result.thread, "decision")[-1]["reason"] == failed
+    assert caplog.messages[0].startswith(f"the hook h failed at after_tool_use: {logged}")
+    assert len(caplog.messages[0]) < 300
+
+
+@pytest.mark.parametrize(
+    ("operation", "hint"), [(ModelCall, "call.result ="), (Run, "run.result = dataclasses.replace")]
+)
+async def test_the_log_says_how_to_replace_an_immutable_result(
+    operation: Kind, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @after(operation)
+    def edit(op: Operation[Any]) -> None:
+        op.result.text = "edited"
+
+    with suppress(HookError):
+        await hello_agent(edit).run("hi")
+    assert "FrozenInstanceError: cannot set text: a" in caplog.text and hint in caplog.text
+
+
 async def test_a_result_of_a_hook_gets_the_call_id() -> None:
     @after(ToolUse)
     async def mix(use: ToolUse) -> None:

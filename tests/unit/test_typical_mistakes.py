@@ -25,12 +25,14 @@ from wick import (
     Capability,
     Continue,
     Deps,
+    FunctionModel,
     Limits,
     ModelCall,
     Run,
     Scripted,
     ToolCall,
     ToolUse,
+    after,
     before,
     guard,
     tool,
@@ -495,6 +497,179 @@ def agents_file_with_instructions(folder: Path) -> None:
     load(folder / "agents.yaml")
 
 
+# -- guesses of newcomers -------------------------------------------------------------------------------------------
+
+
+@mistake("set result.output instead")
+def after_hook_that_sets_the_text() -> str:
+    @after(ToolUse)
+    def redact(use: ToolUse) -> None:
+        use.result.text = "hidden"  # type: ignore[misc]
+
+    return transcript(agent_with(redact))
+
+
+@mistake("to replace the result, set it: use.result = …")
+def after_hook_that_returns_a_text() -> str:
+    @loose(after(ToolUse))
+    def redact(use: ToolUse) -> str:
+        return "hidden"
+
+    return transcript(agent_with(redact))
+
+
+@mistake("a Message is immutable", "call.result =")
+def after_hook_that_changes_a_reply() -> str:
+    @after(ModelCall)
+    def redact(call: ModelCall) -> None:
+        call.result.text = "hidden"  # type: ignore[misc]
+
+    return transcript(agent_with(redact))
+
+
+@mistake("return it: `return Block(…)`")
+def guard_that_raises_a_decision() -> str:
+    @guard(ToolUse)
+    def refuse(use: ToolUse) -> None:
+        raise loose(Block("no"))
+
+    return transcript(agent_with(refuse))
+
+
+@mistake("use.call.name")
+def hook_that_reads_the_tool_name() -> str:
+    @before(ToolUse)
+    def log(use: ToolUse) -> None:
+        print(loose(use).tool_name)
+
+    return transcript(agent_with(log))
+
+
+@mistake("the arguments are use.args")
+def guard_that_reads_the_arguments() -> str:
+    @guard(ToolUse)
+    def refuse(use: ToolUse) -> Block | None:
+        return Block("no") if loose(use).arguments else None
+
+    return transcript(agent_with(refuse))
+
+
+@mistake("match=")
+def guard_for_a_tool_by_another_option() -> None:
+    loose(guard)(ToolUse, tool="search")
+
+
+@mistake("Block()", "first argument")
+def block_with_a_message() -> None:
+    loose(Block)(message="no")
+
+
+@mistake("Limits()", "did you mean steps=?")
+def limits_by_another_option() -> None:
+    loose(Limits)(max_steps=3)
+
+
+@mistake("requires_approval", "guard(ToolUse, match=…)", "Ask(…)")
+def tool_that_requires_approval() -> None:
+    loose(tool)(requires_approval=True)
+
+
+@mistake("Sessions.answer()", "words=")
+def answer_with_a_reason(folder: Path) -> None:
+    from wick.capabilities.sessions import Sessions
+
+    asyncio.run(loose(Sessions(str(folder))).answer("th_1", "q_1", "deny", reason="too expensive"))
+
+
+@mistake("names no thread", "leave thread= out")
+def empty_thread_id(folder: Path) -> None:
+    from wick.capabilities.sessions import Sessions
+
+    Agent(Scripted("Hi."), hooks=[Sessions(str(folder))]).run_sync("Hello.", thread="")
+
+
+@mistake("async for event in agent.stream(…)")
+def awaited_stream() -> None:
+    async def main() -> None:
+        await loose(Agent(Scripted("Hi.")).stream("Hello."))
+
+    asyncio.run(main())
+
+
+@mistake("needs no `async with`")
+def agent_as_a_context() -> None:
+    async def main() -> None:
+        async with loose(Agent(Scripted("Hi."))):
+            pass
+
+    asyncio.run(main())
+
+
+@mistake("isinstance(event, ChatModelStream)")
+def text_of_every_event() -> None:
+    async def main() -> None:
+        async for event in Agent(Scripted("Hi.")).stream("Hello."):
+            print(loose(event).text)
+
+    asyncio.run(main())
+
+
+@mistake("Hi.")
+def output_without_a_type() -> str:
+    return str(Agent(Scripted("Hi.")).run_sync("Hello.").output)
+
+
+@mistake("result.usage.total_tokens")
+def usage_as_a_method() -> None:
+    loose(Agent(Scripted("Hi.")).run_sync("Hello.").usage)()
+
+
+@mistake("one argument, the request", "request.messages")
+def function_model_of_messages_and_info() -> None:
+    FunctionModel(loose(lambda messages, info: "Hi."))
+
+
+@mistake("You said Hello.")
+def text_of_a_request() -> str:
+    return Agent(FunctionModel(lambda request: f"You said {request.text}")).run_sync("Hello.").text
+
+
+@mistake("several replies are several arguments")
+def scripted_with_a_list() -> None:
+    Agent(Scripted(loose(["Hi.", "Bye."]))).run_sync("Hello.")
+
+
+@mistake("ToolCall(id, name, args)")
+def tool_call_without_an_id() -> None:
+    ToolCall("search", loose({"query": "tea"}))
+
+
+@mistake("return True, False, Allow(…) or Block(…)")
+def approval_as_a_text() -> str:
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("Search?")
+
+    return transcript(agent_with(confirm, ask=loose(lambda question: "yes")))
+
+
+@mistake("Subagent(name, description, prompt")
+def agents_as_subagents() -> None:
+    from wick.capabilities import Subagents
+
+    Subagents([Agent(Scripted(), name="helper")])
+
+
+@mistake("from wick.protocols import Model")
+def protocol_of_the_package() -> None:
+    from wick import Model, Request  # type: ignore[attr-defined]  # noqa: F401
+
+
+@mistake("from wick.client import Client")
+def client_of_the_package() -> None:
+    from wick import Client  # type: ignore[attr-defined]  # noqa: F401
+
+
 # -- the tests ------------------------------------------------------------------------------------------------------
 
 
@@ -517,9 +692,9 @@ def see_answer(program: Callable[..., object], folder: Path) -> str:
     return "\n".join(seen)
 
 
-def test_57_mistakes_are_listed() -> None:
+def test_82_mistakes_are_listed() -> None:
     names = [entry.program.__name__ for entry in MISTAKES]
-    assert len(names) == len(set(names)) == 57
+    assert len(names) == len(set(names)) == 82
 
 
 @pytest.mark.parametrize("entry", MISTAKES, ids=lambda entry: entry.program.__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import FrozenInstanceError
 from difflib import get_close_matches
 from functools import wraps
 from typing import NoReturn, ParamSpec, TypeVar
@@ -115,6 +116,45 @@ RUN_OPTIONS = _spread_names(
     }
 )
 
+TOOL_OPTIONS = _spread_names(
+    {
+        "approvals are hooks: a function decorated with @guard(ToolUse, match=…) that returns Ask(…)": (
+            "requires_approval needs_approval require_approval approval requires_confirmation human_in_the_loop "
+            "interrupt_on"
+        ),
+        _RETRIES: "retries max_retries retry",
+        "a tool gets the run as a parameter run: Run, its call as use: ToolUse, and deps as Deps[T]": (
+            "takes_ctx takes_context context pass_context"
+        ),
+        "the schema comes from the type hints; parameters={…} is a JSON Schema in their place": (
+            "args_schema schema input_schema json_schema args_model strict strict_mode"
+        ),
+        "the docstring describes the parameters, below Args: or with :param": (
+            "docstring_format require_parameter_descriptions parse_docstring"
+        ),
+        "the name is name=…": "name_override tool_name",
+        "the description is description=…, by default the docstring": "description_override",
+        "the answer of a run is its last text, or output_type=…; a hook that returns Stop(…) ends the run": (
+            "return_direct"
+        ),
+        "an error is reported to the model by raise ToolError(…)": "failure_error_function handle_tool_error",
+        "a hook in @before(ModelCall) changes the tools of a call: call.tools": "prepare is_enabled",
+        "tools of one step run in parallel; a tool with alone=True runs by itself": "sequential parallel",
+        "seconds are timeout=…": "timeout_seconds",
+    }
+)
+
+ANSWER_OPTIONS = _spread_names(
+    {
+        "the reason of a denial is words=…": "reason message comment feedback text",
+        'the choice is "allow", "deny", "allow_session" or "allow_always": answer(thread_id, question_id, "allow")': (
+            "approve approved allow allowed decision answer"
+        ),
+        "the owner is owner=…, the same as user= of the run": "user",
+        "changed arguments are args={…}": "override_args arguments edited_args",
+    }
+)
+
 AGENT_ATTRIBUTES = _spread_names(
     {
         _RUN_SYNC: "invoke kickoff execute chat generate query ask_sync predict",
@@ -169,11 +209,31 @@ RESULT_ATTRIBUTES = _spread_names(
     }
 )
 
+TOOL_RESULT_ATTRIBUTES = _spread_names(
+    {
+        "the text for the model is result.output, the error is result.error, the value is result.data": (
+            "content value result return_value response message is_error status artifact"
+        ),
+        "the id of the call is result.tool_call_id": "call_id id",
+    }
+)
+
+REQUEST_ATTRIBUTES = _spread_names(
+    {
+        "the text of the last message is request.text; all messages are request.messages": (
+            "prompt user_prompt input message content last last_message last_content query"
+        ),
+        "the system prompt is request.system": "system_prompt instructions",
+        "the tools are request.tools": "function_tools",
+        "the settings are request.settings": "model_settings temperature max_tokens",
+    }
+)
+
 STREAM_ATTRIBUTES = _spread_names(
     {
         (
-            "read the events: `async for event in stream`; text is event.delta of an event with name "
-            "on_chat_model_stream"
+            "read the events: `async for event in stream`; text is event.delta of events of the class ChatModelStream, "
+            "from wick.events"
         ): ("stream_text"),
         "read the events: `async for event in stream`; then stream.result.output is the answer": "stream_output",
         "read the events: `async for event in stream`": "stream_events",
@@ -185,8 +245,103 @@ STREAM_ATTRIBUTES = _spread_names(
     }
 )
 
+EVENT_ATTRIBUTES = _spread_names(
+    {
+        "text is the delta of a ChatModelStream: `if isinstance(event, ChatModelStream)`, from wick.events": (
+            "delta text content token chunk answer"
+        ),
+        'the kind of an event is event.event, such as "on_chat_model_stream", or its class, from wick.events': (
+            "type kind event_kind event_type"
+        ),
+        "the result of a run is stream.result, after the last event": "result output final_output",
+    }
+)
+
+MESSAGE_ATTRIBUTES = _spread_names(
+    {
+        "message.content is a text, or a tuple of parts; message.text is the text": "parts output",
+        "the role is message.role": "type kind",
+        "the calls of a reply are message.tool_calls": "tool_call function_call",
+        "reasoning is message.reasoning": "thinking reasoning_content",
+        "the tokens of a run are result.usage": "usage usage_metadata",
+    }
+)
+
+USAGE_ATTRIBUTES = _spread_names(
+    {
+        "it is usage.input_tokens": "prompt_tokens request_tokens prompt_token_count",
+        "it is usage.output_tokens": "completion_tokens response_tokens candidates_token_count",
+        "it is usage.total_tokens": "total tokens total_token_count",
+        "the model calls of a run are result.charges": "requests",
+        "the price is result.price": "cost price",
+        "it is usage.to_json()": "model_dump dict",
+    }
+)
+
+OPERATION_ATTRIBUTES = {
+    "tool_use": _spread_names(
+        {
+            "the name of the tool is use.call.name": "tool_name function function_name",
+            "the arguments are use.args": "arguments tool_input tool_args input params parameters kwargs",
+            "the result is use.result; its text is use.result.output": "output response",
+            "the deps are use.run.deps": "deps context ctx",
+            "the messages are use.run.thread.messages": "messages",
+            "the user is use.run.user": "user user_id",
+        }
+    ),
+    "model_call": _spread_names(
+        {
+            "the request is call.messages, call.system, call.tools and call.settings": "prompt",
+            "the reply is call.result, a Message": "response reply output text",
+            "the deps are call.run.deps": "deps context ctx",
+        }
+    ),
+    "run": _spread_names(
+        {
+            "the system prompt is run.system": "instructions system_prompt prompt",
+            "the messages are run.thread.messages; those of this run are run.output": "messages history",
+            "the deps are run.deps": "context ctx dependencies",
+            "the id of the conversation is run.thread.id": "thread_id session_id session conversation_id",
+            "the user is run.user": "user_id",
+            "data of a run is in run.scratch, that of a conversation in run.thread.values": "values metadata memory",
+        }
+    ),
+    "step": _spread_names({"the messages are step.run.thread.messages": "messages"}),
+}
+
+DECISION_OPTIONS = _spread_names(
+    {
+        "the text is the first argument": "message msg text reason question prompt error content feedback",
+    }
+)
+
+HOOK_OPTIONS = _spread_names(
+    {
+        'tools are matched with match=…, by name or pattern: match="delete_*"': "tool tool_name matcher pattern only",
+        "tools are matched with match=[…]": "tools tool_names",
+        "the order is priority=…; a higher one is further out": "order",
+    }
+)
+
+TOOL_CALL_OPTIONS = _spread_names(
+    {
+        'a call is ToolCall(id, name, args), as in ToolCall("1", "add", {"a": 2})': (
+            "name arguments input tool tool_name tool_call_id call_id parameters params function"
+        ),
+    }
+)
+
+SUBAGENT_OPTIONS = _spread_names(
+    {
+        "the system prompt is prompt=…": "instructions system system_prompt",
+        "the type of its answer is output_type=…": "response_format output_schema result_type",
+    }
+)
+
 PACKAGE_NAMES = _spread_names(
     {
+        "an agent runs itself: agent.run_sync(…), or `await agent.run(…)`; `wick run` is the command": "run run_sync",
+        "the command is `wick serve`; in Python, Server is in wick.server": "serve",
         "an agent runs itself: agent.run_sync(…), or `await agent.run(…)`": "Runner InMemoryRunner AgentExecutor",
         _AGENT: "create_agent create_react_agent create_deep_agent LlmAgent LLMAgent ToolCallingAgent CodeAgent",
         f"there is no graph; {_AGENT}, and hooks act at its steps": "StateGraph",
@@ -322,7 +477,10 @@ def explain_options(owner: str, words: Mapping[str, str]) -> Callable[[Callable[
     """Return a decorator: a keyword that the function does not have raises a TypeError with a sentence."""
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
-        known = [name for name in inspect.signature(fn).parameters if name != "self"]
+        parameters = inspect.signature(fn).parameters
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            return fn
+        known = [name for name in parameters if name != "self"]
 
         @wraps(fn)
         def call(*args: P.args, **options: P.kwargs) -> R:
@@ -341,3 +499,21 @@ def refuse_attribute(owner: object, name: str, words: Mapping[str, str]) -> NoRe
     kind = type(owner).__name__
     hint = f"; {words[name]}" if name in words else ""
     raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
+
+
+def refuse_item(hint: str) -> Callable[[object, object], NoReturn]:
+    """Return the `__getitem__` of a class that is not a dict: it raises a TypeError with a sentence."""
+
+    def refuse_key(owner: object, key: object) -> NoReturn:
+        raise TypeError(f"a {type(owner).__name__} is not a dict: write {hint}, not [{key!r}]")
+
+    return refuse_key
+
+
+def refuse_changes(hint: str) -> Callable[[object, str, object], NoReturn]:
+    """Return the `__setattr__` of an immutable class: it raises a FrozenInstanceError with a sentence."""
+
+    def refuse_change(owner: object, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot set {name}: a {type(owner).__name__} is immutable; {hint}")
+
+    return refuse_change

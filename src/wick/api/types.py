@@ -909,6 +909,8 @@ class ClusterServer(ResponseModel):
     draining: bool
     heartbeat_age: float
     alive: bool
+    address: str = ""
+    problem: str = ""
 
 
 class ClusterStatus(ResponseModel):
@@ -921,8 +923,8 @@ class ClusterStatus(ResponseModel):
 
     @property
     def is_healthy(self) -> bool:
-        """Return True if all servers are alive and the live plane is connected."""
-        return self.live_connected and all(server.alive for server in self.servers)
+        """Return True if all servers are alive and in reach, and the live plane is connected."""
+        return self.live_connected and all(server.alive and not server.problem for server in self.servers)
 
 
 class UsageTotals(ResponseModel):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wick.capabilities.skills import Skills
     from wick.capabilities.snapshots import Snapshots
     from wick.capabilities.structured_output import StructuredOutput
-    from wick.capabilities.subagents import Subagents
+    from wick.capabilities.subagents import Subagent, Subagents
     from wick.capabilities.summarization import Summarization
     from wick.capabilities.todos import Todos
     from wick.capabilities.tool_search import ToolSearch
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AskUser", "Budget", "Builtins", "Context", "Critique", "Executables", "Fallback", "Filesystem", "InformationFlow",
     "Inquiry", "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry", "SelfDescription",
-    "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagents", "Summarization", "Terminal", "Todos",
-    "ToolSearch", "Tracing", "UsageLog",
+    "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagent", "Subagents", "Summarization", "Terminal",
+    "Todos", "ToolSearch", "Tracing", "UsageLog",
 ]  # fmt: skip
 
 _MODULES = {
@@ -54,7 +54,8 @@ _MODULES = {
     "Inquiry": "ask_user", "Limits": "limits", "MCP": "mcp", "Memory": "memory", "Metadata": "metadata",
     "Permissions": "permissions", "Recipes": "recipes", "Recorder": "recorder", "Retry": "retry",
     "SelfDescription": "self_description", "Sessions": "sessions", "Skills": "skills", "Snapshots": "snapshots",
-    "StructuredOutput": "structured_output", "Subagents": "subagents", "Summarization": "summarization",
+    "StructuredOutput": "structured_output", "Subagent": "subagents", "Subagents": "subagents",
+    "Summarization": "summarization",
     "Terminal": "ask_user", "Todos": "todos", "ToolSearch": "tool_search", "Tracing": "tracing",
     "UsageLog": "usage_log",
 }  # fmt: skip

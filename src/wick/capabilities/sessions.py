@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from pathlib import Path
 from time import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from wick._internal.familiar_words import ANSWER_OPTIONS, explain_options
 from wick._internal.frozen import FrozenDict
 from wick.capability import Capability
 from wick.errors import ConfigError, StoreError
@@ -170,6 +171,9 @@ class Sessions(Capability):
             answer |= {"scope": _SCOPES[choice], "rule": rule}
         answer |= ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
         await self.store.answer(owner, id, question, answer)
+
+    if not TYPE_CHECKING:  # type checkers report unknown options themselves
+        answer = explain_options("Sessions.answer()", ANSWER_OPTIONS)(answer)
 
     async def close(self) -> None:
         """Close the store's files and connections; they are reopened on demand."""

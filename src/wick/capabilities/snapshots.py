@@ -26,7 +26,7 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.paths import data_folder
 from wick._internal.worker_threads import run_in_thread
-from wick.approvals import ask_user, new_question_id
+from wick.approvals import START_AFRESH, ask_user, new_question_id
 from wick.capability import Capability
 from wick.decisions import Block, Question
 from wick.errors import BackendError, ConfigError
@@ -49,7 +49,6 @@ T = TypeVar("T")
 TAKEN, FAILED, RESTORED = "snapshot", "snapshot_failed", "files_restored"  # names of events
 MOVED = "workspace_restored"  # the event of a missing workspace that was restored
 AFRESH = "workspace_started_afresh"  # the event of a run that continues in an empty folder, as its user has chosen
-START_AFRESH = "start afresh"  # the answer of that user
 ATTEMPTS = 20  # to find the files, in one process
 HISTORIES = 64  # open histories of workspaces in one process
 LISTED = 20  # paths in an event
@@ -70,6 +69,7 @@ class _RunState:
     step: int = -1  # of the last snapshot
     at: float = -inf
     has_failed: bool = False
+    last: Snapshot | None = None  # unless the last attempt has failed
 
 
 class Snapshots(Capability):
@@ -173,7 +173,7 @@ class Snapshots(Capability):
     @after(Run, on_error="log")
     async def take_last(self, run: Run) -> None:
         """Take a snapshot at the end of a run that used such a tool, store the index, and delete old snapshots."""
-        if not self.has_current(run):
+        if self.find_current(run) is None:
             return
         taken, _ = await self.record_snapshot(run, "end")
         if taken is not None:
@@ -188,17 +188,17 @@ class Snapshots(Capability):
         except BackendError as error:
             if not state.has_failed:
                 run.record(FAILED, reason=str(error), code=error.code)
-            state.has_failed = True
+            state.has_failed, state.last = True, None
             return None, str(error)
-        state.has_failed = False
+        state.has_failed, state.last = False, taken
         ms = round((monotonic() - started) * 1000, 1)
         run.record(TAKEN, when=when, **({"call": call} if call else {}), **_describe(taken), ms=ms)
         return taken, ""
 
-    def has_current(self, run: Run) -> bool:
-        """Return True if a run has taken snapshots, and the last attempt has not failed."""
+    def find_current(self, run: Run) -> Snapshot | None:
+        """Return the last snapshot of a run, or None if it has taken none, or the last attempt has failed."""
         state: _RunState | None = run.scratch.get(self)
-        return state is not None and not state.has_failed
+        return None if state is None else state.last
 
     async def take(self) -> Snapshot:
         """Take a snapshot of the workspace now; raise a BackendError if that is not possible."""
@@ -325,10 +325,7 @@ async def settle_files(
             return None
         answered = sum(asked.data["hash"] in run.thread.answers for asked in run.thread.entries
                        if asked.kind == "asked" and "files" in asked.data)  # fmt: skip
-        text = (
-            f"The files of this workspace are missing: {problem}. Try again? To continue in an empty folder instead, "
-            f'allow it with the arguments {{"workspace": "{START_AFRESH}"}}.'
-        )
+        text = f"The files of this workspace are missing: {problem}. Try again, or start afresh in an empty folder?"
         about = {"files": "missing", "args": {"workspace": "try again"}}
         hash = digest(f"{run.id} files {answered}".encode())  # of each attempt: an earlier answer does not count
         answer = await ask_user(run, Question(text, new_question_id(), hash, about, run))

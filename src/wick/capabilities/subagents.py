@@ -257,13 +257,17 @@ class Subagents(Capability):
             model = run.model
         elif isinstance(model, str):
             model = self.models.get(model, model)
-        return await run_child(run, job, lambda: build_child(run, subagent, model, spare=spare))
+        async with self._get_children(run).slots:
+            return await run_child(run, job, lambda: build_child(run, subagent, model, spare=spare))
 
     # -- the tasks of one run -----------------------------------------------------------------------------------------
 
+    def _get_children(self, run: Run) -> _Children:
+        children: _Children = run.scratch.get(self) or run.scratch.setdefault(self, _Children(self.at_once))
+        return children
+
     def _get_tasks(self, run: Run) -> dict[str, BackgroundTask]:
-        tasks: dict[str, BackgroundTask] = run.scratch.setdefault(self, {})
-        return tasks
+        return self._get_children(run).tasks
 
     def _list_records(self, run: Run) -> dict[str, dict[str, Any]]:
         """Return the records of all tasks in the thread, with the current state of this run's tasks."""
@@ -382,6 +386,14 @@ class Subagents(Capability):
             f"{task.title} has ended:\n{_format_answer(task.title, task.status, task.status_reason, task.answer)}"
             for task in ended
         )
+
+
+class _Children:
+    """The children of one run: its background tasks by id, and the slots of those that work at the same time."""
+
+    def __init__(self, at_once: int) -> None:
+        self.tasks: dict[str, BackgroundTask] = {}
+        self.slots = asyncio.Semaphore(at_once)
 
 
 # -- text for the model -----------------------------------------------------------------------------------------------

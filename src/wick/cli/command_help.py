@@ -17,6 +17,7 @@ EXAMPLES = {
         "wick approvals allow",
         "wick approvals allow ask_99bb --session",
         """wick approvals allow ask_99bb --args '{"command": "git status"}'""",
+        "wick approvals allow ask_99bb --start-afresh",
     ],
     "approvals deny": ["wick approvals deny ask_99bb 'use a branch'"],
     "chat": ["wick chat", "wick chat --continue", "wick chat --agent agents.yaml:coder -m sonnet"],

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from wick.evals.report import (
+    CHANGED_SCORE,
     UNKNOWN_COST,
     EvalCaseResult,
     EvalCaseRow,
@@ -15,6 +16,7 @@ from wick.evals.report import (
     describe_check,
     format_cost,
     format_spending,
+    list_changed_variants,
 )
 
 STYLE = """\
@@ -78,20 +80,22 @@ def _render_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str
 
 
 def _render_totals(report: EvalReport) -> str:
+    changed = list_changed_variants(report)
     rows = [
         (
             escape(one.name),
             escape(one.agent),
             f'<span class="{"fail" if one.failed else "pass"}">{one.passed} of {one.passed + one.failed}</span>',
-            f"{one.score:.2f}",
+            "—" if one.name in changed else f"{one.score:.2f}",
             f"{one.tokens:,}",
             "—" if one.cost is None else format_cost(one.cost),
         )
         for one in report.variants
     ]
     table = _render_table("Variants", ("Variant", "Agent", "Passed", "Score", "Tokens", "Cost"), rows)
-    unknown = any(one.cost is None for one in report.variants)
-    return f'{table}<p class="muted">{escape(UNKNOWN_COST)}</p>' if unknown else table
+    notes = [UNKNOWN_COST] if any(one.cost is None for one in report.variants) else []
+    notes += [CHANGED_SCORE] if changed else []
+    return table + "".join(f'<p class="muted">{escape(note)}</p>' for note in notes)
 
 
 def _render_regressions(report: EvalReport) -> Iterable[str]:

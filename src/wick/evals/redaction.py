@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wick._internal.redaction import KEY_FORMS, named_variables
+from wick._internal.redaction import KEY_FORMS, PLACEHOLDER, named_variables
 from wick.constants import SECRET_LOG_CHARS
 from wick.errors import ConfigError
-
-PLACEHOLDER = "[redacted]"
 
 
 class TextRedactor:

@@ -21,6 +21,7 @@ REQUEST_CHECKS = {"requests", "judge requests"}
 
 
 UNKNOWN_COST = "Costs without a figure are unknown: the price of the model is not known."
+CHANGED_SCORE = "Variants with changed requests have no score: it would be that of replies to the old requests."
 
 
 class _ReportModel(BaseModel):
@@ -246,6 +247,11 @@ def compare_results(report: EvalReport, baseline: EvalReport | None) -> None:
 def count_verdicts(report: EvalReport) -> Counter[EvalVerdict]:
     """Return the number of results with each verdict."""
     return Counter(result.verdict for case in report.cases for result in case.results.values())
+
+
+def list_changed_variants(report: EvalReport) -> set[str]:
+    """Return the variants with changed requests. Their scores would be those of replies to the old requests."""
+    return {name for case in report.cases for name, result in case.results.items() if result.verdict == "changed"}
 
 
 def find_known_failures(report: EvalReport, baseline: EvalReport | None) -> set[tuple[str, str]]:

@@ -6,9 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from inspect import isawaitable
+from inspect import isawaitable, signature
 
-from wick.errors import ModelError
+from wick.errors import ConfigError, ModelError
 from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 
@@ -62,6 +62,7 @@ class FunctionModel:
     """A model that replies by a function of the request. `requests` holds the last hundred."""
 
     def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
+        _check_function(fn)
         self.fn = fn
         self.name = name
         self.requests: list[Request] = []
@@ -78,6 +79,21 @@ class FunctionModel:
                 await asyncio.sleep(0)  # yield to other tasks
 
 
+def _check_function(fn: object) -> None:
+    """Refuse a function that cannot be called with the request alone, such as one of `messages` and `info`."""
+    if not callable(fn):
+        raise ConfigError(f"FunctionModel takes a function of the request, not {fn!r}; Scripted takes replies")
+    try:
+        signature(fn).bind(None)
+    except TypeError:
+        raise ConfigError(
+            "the function of a FunctionModel takes one argument, the request, with request.text, request.messages and "
+            "request.tools"
+        ) from None
+    except ValueError:
+        """A function in C may have no signature."""
+
+
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     if isinstance(reply, BaseException):
         raise reply
@@ -91,8 +107,9 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
         case [*calls] if all(isinstance(call, ToolCall) for call in calls):
             message = Message("assistant", "", tuple(calls))
         case _:
+            hint = "; several replies are several arguments: Scripted(…, …)" if isinstance(reply, list) else ""
             raise ModelError(
-                f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception"
+                f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception{hint}"
             )
     for thought in message.reasoning:
         yield ReasoningDelta(thought.text, thought.signature, thought.provider)

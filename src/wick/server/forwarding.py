@@ -1,7 +1,8 @@
 """Forwarding middleware: a request that needs the files of a workspace is sent on to the server that has them.
 
 This is the only place where a server decides "here or there". Bodies, event streams and terminals are relayed as they
-arrive. A forwarded request is never forwarded again.
+arrive. A forwarded request is never forwarded again. If the server that has the files is dead, they are moved here: the
+last snapshot is restored, and this server has the workspace from then on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
+from string import punctuation
+from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from starlette.exceptions import HTTPException
@@ -22,6 +26,7 @@ from yarl import URL
 from wick._internal.tasks import cancel_and_wait
 from wick.errors import StoreError
 from wick.protocols import WorkspaceHome
+from wick.server.agents.locality import find_snapshots
 from wick.server.auth.access_table import RouteAccess
 from wick.server.auth.forwards import HEADER, request_target
 from wick.server.auth.identity import User
@@ -34,8 +39,9 @@ logger = logging.getLogger("wick.server")
 
 RUN_PATHS = ("/agents/{id}/invoke", "/agents/{id}/stream", "/threads/{id}/messages")
 FILE_PATHS = ("/agents/{id}/files", "/agents/{id}/skills", "/agents/{id}/slides", "/agents/{id}/terminal")
+AGENT_PATH = "/agents/{id}"
 FILE_ROUTES = (
-    ("DELETE", "/agents/{id}"),
+    ("DELETE", AGENT_PATH),
     ("GET", "/threads/{id}/files"),
     ("POST", "/threads/{id}/files/restore"),
     ("POST", "/threads/{id}/fork"),
@@ -45,7 +51,9 @@ OWN_HEADERS = frozenset((  # of one connection, or of the client and the first s
     b"authorization", b"connection", b"cookie", b"date", b"expect", b"host", b"keep-alive", b"origin",
     b"proxy-authorization", b"server", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"x-request-id",
 ))  # fmt: skip
+URL_SAFE = punctuation.replace("#", "")
 CONNECT_SECONDS = 5.0
+IDLE_SECONDS = 2.0  # of a connection that is used again; servers close theirs after 5
 WATCH_SECONDS = 1.0  # between two checks whether the other server is alive
 MESSAGE_BYTES = 16_000_000
 GOING_AWAY, RESTARTED = 1001, 1012  # codes of closed WebSockets
@@ -69,29 +77,97 @@ class ForwardMiddleware:
         try:
             agent = await self._find_agent(scope, route, user)
             home = await self._locality.find_home(user.id, agent) if agent else None
+            if home is not None and self._is_lost(route, home):
+                home = await self._bring_files(user, agent)
             if home is not None and self._is_elsewhere(scope, route, home):
                 await self._forward(scope, receive, send, user, home)
                 return
+            if home is not None and not home.changed and _can_change(scope, route):
+                await self._locality.record_change(user.id, agent)
         except Exception as error:
             await send_error(_as_refusal(error, scope), scope, receive, send)
             return
-        if home is None or route.path in (*RUN_PATHS, "/agents/{id}") or request_method(scope) == "GET":
+        if home is None or not _can_change(scope, route):
             await self._app(scope, receive, send)
-            return
-        if not home.changed:
-            await self._locality.record_change(user.id, agent)
-        saving = asyncio.create_task(self._save_often(user, agent))
+        else:
+            await self._serve_change(scope, receive, send, user, agent)
+
+    # -- workspaces of this server ------------------------------------------------------------------------------------
+
+    def _is_lost(self, route: RouteAccess, home: WorkspaceHome) -> bool:
+        """Return True if a request needs files of a dead server. A run brings them itself; a deletion needs none."""
+        is_away = home.place != self._locality.place and not home.alive
+        return is_away and route.path not in (*RUN_PATHS, AGENT_PATH)
+
+    async def _bring_files(self, user: User, agent: str) -> WorkspaceHome:
+        """Move the workspace of a dead server here, and return where it is; raise a 503 if that is not possible."""
+        if self._service.draining:
+            raise ApiError(503, "draining", "the server drains; send the request to another one", RETRY)
+        instance = await self._service.registry.get_agent(user, agent)
+        with instance.hold():
+            moved = await self._locality.bring_here(user.id, agent, find_snapshots(instance.agent.hooks))
+        if moved.problem:
+            remedy = "start that server again, or send a message: its run asks whether to start afresh"
+            message = f"the files of this workspace are missing: {moved.problem}; {remedy}"
+            raise ApiError(503, "workspace_away", message, RETRY)
+        if moved.report is not None:
+            logger.info("restored %d files of %s from a dead server", len(moved.report.restored), agent)
+        return moved.home
+
+    async def _serve_change(self, scope: Scope, receive: Receive, send: Send, user: User, agent: str) -> None:
+        """Serve a request that can change files, and save them. End it if the workspace moves away meanwhile."""
+        since, is_started, is_refused = monotonic(), False, False
+
+        async def send_checked(message: Message) -> None:
+            nonlocal is_started, is_refused
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                try:
+                    refusal = None if await self._is_change_safe(user, agent, since) else _moved_error()
+                except Exception as error:
+                    refusal = _as_refusal(error, scope)
+                if refusal is not None:
+                    is_started = is_refused = True
+                    await send_error(refusal, scope, receive, send)
+            if not is_refused:
+                is_started = True
+                await send(message)
+
+        serving = asyncio.ensure_future(self._app(scope, receive, send_checked))
+        watching = asyncio.create_task(self._save_often(user, agent))
         try:
-            await self._app(scope, receive, send)
+            await asyncio.wait((serving, watching), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+                return
+            await cancel_and_wait((serving,))
+            if scope["type"] == "websocket" and is_started:
+                await send({"type": "websocket.close", "code": RESTARTED, "reason": "the workspace has moved"})
+            elif not is_started:
+                await send_error(_moved_error(), scope, receive, send)
         finally:
-            await cancel_and_wait((saving,))
+            await cancel_and_wait((serving, watching))
             self._service.save_workspace(user, agent)
 
+    async def _is_change_safe(self, user: User, agent: str, since: float) -> bool:
+        """Return False if a change must not be acknowledged, as the workspace has moved since the request arrived.
+
+        A server that drains takes a snapshot first: the workspace may move as soon as the change is acknowledged.
+        """
+        if self._service.draining:
+            return await self._service.save_workspace_now(user, agent)
+        is_slow = monotonic() - since > WATCH_SECONDS
+        return not is_slow or await self._locality.record_change(user.id, agent)
+
     async def _save_often(self, user: User, agent: str) -> None:
-        """Take snapshots of a workspace while a terminal is open."""
-        while True:
+        """Take snapshots of a workspace while a terminal is open, until the workspace is at another place."""
+        is_here = True
+        while is_here:
             await asyncio.sleep(SAVE_SECONDS)
+            with suppress(StoreError):
+                is_here = await self._locality.record_change(user.id, agent)
             self._service.save_workspace(user, agent)
+
+    # -- the server of a workspace ------------------------------------------------------------------------------------
 
     async def _find_agent(self, scope: Scope, route: RouteAccess, user: User) -> str:
         """Return the agent whose files a request needs; empty if they are not in a folder of one machine."""
@@ -112,16 +188,18 @@ class ForwardMiddleware:
             return False
         if route.path in RUN_PATHS and (not home.alive or home.draining):
             return False  # the run brings the files here, or waits for its turn
-        if not home.alive or not home.address:
-            raise _away_error(home, "was not seen for some seconds")
-        if scope.get("wick.forwarded"):
-            raise ApiError(503, "workspace_moved", "the workspace has just moved; repeat the request", RETRY)
+        if not home.alive and route.path == AGENT_PATH:
+            return False  # the agent is deleted, without its files
+        if scope.get("wick.forwarded") or not home.alive:
+            raise _moved_error()
+        if not home.address:
+            raise _away_error(home, "has no address for other servers", "start it with --advertise")
         return True
 
     # -- forwarding ---------------------------------------------------------------------------------------------------
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, user: User, home: WorkspaceHome) -> None:
-        target = request_target(scope)
+        target = quote(request_target(scope), safe=URL_SAFE).encode()  # a client may send bytes that are no URL
         url = URL(home.address.rstrip("/") + target.decode("ascii"), encoded=True)
         signature = self._service.forwards.sign(user, request_method(scope), target, home.place)
         is_started = False
@@ -136,7 +214,9 @@ class ForwardMiddleware:
             await self._while_alive(home, relay(url, signature, scope, receive, send_noted))
         except (OSError, TimeoutError, aiohttp.ClientError, ConnectionClosed, InvalidHandshake) as error:
             if not is_started:
-                raise _away_error(home, "does not answer") from error
+                is_unread = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+                is_safe = is_unread or request_method(scope) in ("GET", "HEAD", "WS")
+                raise _away_error(home, "does not answer") if is_safe else _broken_error(home) from error
             logger.warning("a forwarded response of %s broke off: %r", home.address, error)
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": RESTARTED, "reason": "the server of the files is away"})
@@ -204,7 +284,7 @@ class ForwardMiddleware:
             self._session = self._service.forward_session = aiohttp.ClientSession(
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
             )
@@ -215,11 +295,29 @@ def _needs_files(route: RouteAccess) -> bool:
     return route.path in RUN_PATHS or route.path.startswith(FILE_PATHS) or (route.method, route.path) in FILE_ROUTES
 
 
-def _away_error(home: WorkspaceHome, what: str) -> ApiError:
-    name = home.host.partition(":")[0] or "another server"
-    remedy = "try again when it is back, or send a message: a run restores the last snapshot elsewhere"
-    message = f"the files of this workspace are on {name}, which {what}; {remedy}"
+def _can_change(scope: Scope, route: RouteAccess) -> bool:
+    """Return True if a request can change files by itself. The snapshots of runs are taken by the runs."""
+    return route.path not in (*RUN_PATHS, AGENT_PATH) and request_method(scope) != "GET"
+
+
+def _moved_error() -> ApiError:
+    return ApiError(503, "workspace_moved", "the workspace has just moved to another server; repeat the request", RETRY)
+
+
+def _away_error(home: WorkspaceHome, what: str, remedy: str = "try again in a few seconds") -> ApiError:
+    message = f"the files of this workspace are on {_server_name(home)}, which {what}; {remedy}"
     return ApiError(503, "workspace_away", message, RETRY)
+
+
+def _broken_error(home: WorkspaceHome) -> ApiError:
+    """Return the error for a request that the other server has read: it must not be repeated blindly."""
+    problem = f"{_server_name(home)} broke off while it handled the request, so it may or may not have been done"
+    remedy = "look at the result before you repeat it, or repeat a message with the same Idempotency-Key"
+    return ApiError(502, "forward_broken", f"{problem}; {remedy}")
+
+
+def _server_name(home: WorkspaceHome) -> str:
+    return home.host.partition(":")[0] or "another server"
 
 
 def _as_refusal(error: Exception, scope: Scope) -> ApiError:

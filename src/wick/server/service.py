@@ -226,6 +226,7 @@ class Service:
         """
         if self._started and self.settings.drain_delay:
             await asyncio.sleep(self.settings.drain_delay)
+        await asyncio.gather(*self._saves.values())  # before others learn that workspaces may move
         self.bus.close()
         await self._recovery.stop()
         await self._expiry.stop()
@@ -238,15 +239,20 @@ class Service:
             await asyncio.sleep(0 if self.draining else SAVE_SECONDS)
             del self._saves[user.id, agent]
             try:
-                instance = await self.registry.get_agent(user, agent)
-                with instance.hold():
-                    if (snapshots := find_snapshots(instance.agent.hooks)) is not None:
-                        await self.registry.locality.record_snapshot(user.id, agent, snapshots)
+                await self.save_workspace_now(user, agent)
             except (ApiError, WickError) as error:
                 logger.warning("the workspace of %s has no snapshot of the last changes: %s", agent, error)
 
         if (user.id, agent) not in self._saves:
             self._saves[user.id, agent] = asyncio.create_task(save(), name="saving a workspace")
+
+    async def save_workspace_now(self, user: User, agent: str) -> bool:
+        """Take a snapshot of a workspace if its agent does so; return False if the workspace is at another place."""
+        locality, instance = self.registry.locality, await self.registry.get_agent(user, agent)
+        with instance.hold():
+            if (snapshots := find_snapshots(instance.agent.hooks)) is not None:
+                return await locality.record_snapshot(user.id, agent, snapshots)
+        return await locality.record_change(user.id, agent)
 
     async def drain(self) -> None:
         """Drain, and wait until no run is left here."""

@@ -379,21 +379,23 @@ class Postgres:
     async def move_workspace(self, owner: str, agent: str, home: WorkspaceHome, snapshot: str) -> bool:
         """Record that this server has a workspace, whose files are those of a snapshot.
 
-        Return False if `home` is no longer its record, or if it is in use there.
+        Return False if `home` is no longer its record, or if it is in use there. The leases that servers of other
+        places have of its threads end.
         """
         given = {"owner": owner, "agent": agent, "from": home.place, "seen": home.snapshot}
         given |= {"place": self.place, "snapshot": snapshot}
         async with self._pools.connection(writes=True) as connection:
             return bool(await fetch_rows(connection, MOVE, given))
 
-    async def record_change(self, owner: str, agent: str, snapshot: str | None = None) -> None:
-        """Record that the files of a workspace of this server have changed.
+    async def record_change(self, owner: str, agent: str, snapshot: str | None = None, at: float = 0.0) -> bool:
+        """Record that the files of a workspace of this place have changed; return False if it is at another place.
 
-        `snapshot` is their last snapshot. It is empty if the last one is too old to be restored, and None if it stays.
+        `snapshot` is their last snapshot, taken `at` a time of this machine. It is empty if the last one is too old to
+        be restored, and None if it stays.
         """
-        given = {"owner": owner, "agent": agent, "place": self.place, "snapshot": snapshot}
+        given = {"owner": owner, "agent": agent, "place": self.place, "snapshot": snapshot, "at": at}
         async with self._pools.connection(writes=True) as connection:
-            await connection.execute(RECORD_CHANGE, given)
+            return bool(await fetch_rows(connection, RECORD_CHANGE, given))
 
     async def forget_workspace(self, owner: str, agent: str) -> None:
         """Delete the record of a workspace."""

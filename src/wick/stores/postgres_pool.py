@@ -83,6 +83,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             snapshot text NOT NULL DEFAULT '', changed boolean NOT NULL DEFAULT false, moved float8 NOT NULL,
             PRIMARY KEY (owner, agent))""",
     ),
+    (  # when the recorded snapshot was taken, so that a later one is never replaced by it
+        "ALTER TABLE workspaces ADD COLUMN saved float8 NOT NULL DEFAULT 0",
+    ),
+    (  # to count the running threads of an owner, for the quota of runs
+        "CREATE INDEX threads_held ON threads (owner) WHERE holder <> ''",
+    ),
 )
 # Servers that know this version can still work with the schema: later steps only add to it. A server of an earlier
 # version runs beside the new ones while they are upgraded.

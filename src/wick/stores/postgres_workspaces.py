@@ -1,7 +1,8 @@
 """Records of the workspaces of a cluster in Postgres: which place has the files, and their last snapshot.
 
 A place is a folder of workspaces, which one server has, or several of one machine. A workspace moves only if no live
-server at its place uses it: none takes runs, and none performs a run of it.
+server at its place uses it: none takes runs, and none performs a run of it. Then no server of another place can write
+the log of one of its runs.
 """
 
 from __future__ import annotations
@@ -28,14 +29,26 @@ CREATE = f"""
 INSERT INTO workspaces (owner, agent, place, moved) VALUES (%(owner)s, %(agent)s, %(place)s, {NOW})
 ON CONFLICT DO NOTHING"""
 
+# The leases of other places end with the move: a server that only seemed to be dead must not continue a run with its
+# own copy of the files. `saved` is a time of the machine that has the files, so it starts again.
 MOVE = f"""
-UPDATE workspaces w SET place = %(place)s, snapshot = %(snapshot)s, changed = %(snapshot)s <> '', moved = {NOW}
-WHERE w.owner = %(owner)s AND w.agent = %(agent)s AND w.place = %(from)s AND w.snapshot = %(seen)s AND NOT {IN_USE}
-RETURNING 1"""
+WITH moved AS (
+    UPDATE workspaces w SET place = %(place)s, snapshot = %(snapshot)s, changed = %(snapshot)s <> '', saved = 0,
+        moved = {NOW}
+    WHERE w.owner = %(owner)s AND w.agent = %(agent)s AND w.place = %(from)s AND w.snapshot = %(seen)s AND NOT {IN_USE}
+    RETURNING owner, agent
+), fenced AS (
+    UPDATE threads t SET fence = nextval('fences'), holder = '', until = 0 FROM moved
+    WHERE t.owner = moved.owner AND t.holder <> '' AND t.meta::json ->> 'agent' = moved.agent AND {SERVER} IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM servers s WHERE s.id = {SERVER} AND s.place = %(place)s)
+)
+SELECT 1 FROM moved"""
 
+# of two snapshots the later one stays, in whichever order they are recorded
 RECORD_CHANGE = """
-UPDATE workspaces SET changed = true, snapshot = coalesce(%(snapshot)s, snapshot)
-WHERE owner = %(owner)s AND agent = %(agent)s AND place = %(place)s"""
+UPDATE workspaces SET changed = true, saved = greatest(saved, %(at)s),
+    snapshot = CASE WHEN %(at)s >= saved THEN coalesce(%(snapshot)s, snapshot) ELSE snapshot END
+WHERE owner = %(owner)s AND agent = %(agent)s AND place = %(place)s RETURNING 1"""
 
 
 async def find_workspace(connection: Connection, owner: str, agent: str, place: str) -> WorkspaceHome:

@@ -19,6 +19,7 @@ from wick.backends.docker import Docker
 from wick.errors import BackendError
 
 Make = Callable[..., Docker]
+IMAGES = ["python", pytest.param("plain", marks=pytest.mark.long)]  # with the same outcome
 
 WORKS = "echo ran >> ran.txt; sleep 100"  # reports its start and continues
 
@@ -186,7 +187,7 @@ async def test_the_container_is_killed_while_a_command_runs(make: Make, image: s
     assert await runs(backend) == 1
 
 
-@pytest.mark.parametrize("image", ["python", "plain"])
+@pytest.mark.parametrize("image", IMAGES)
 async def test_the_container_is_removed(make: Make, image: str) -> None:
     backend = make(image)
     await backend.write("a.txt", "a")
@@ -221,7 +222,7 @@ async def test_the_container_is_paused(make: Make, image: str) -> None:
 # -- the engine -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("image", ["python", "plain"])
+@pytest.mark.parametrize("image", IMAGES)
 async def test_the_engine_is_killed_and_restarted(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     task = await begun(backend)
@@ -247,7 +248,7 @@ async def test_the_engine_is_restarted(make: Make, private: engines.PrivateEngin
     assert backend.uses_daemon
 
 
-@pytest.mark.parametrize("image", ["python", "plain"])
+@pytest.mark.parametrize("image", IMAGES)
 async def test_the_engine_hangs(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     await backend.start()

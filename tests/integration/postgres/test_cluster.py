@@ -13,6 +13,7 @@ from postgres import open_store, shared_server
 from server_agents import Gate, sample_agents, send_answer, user_message
 from server_process import host_server, open_client, wait_until
 from store_fixtures import hold_thread, make_entry, read_entries
+from wick.errors import StoreError
 from wick.protocols import Lease, NewThread
 from wick.server.runs.executor import _is_crash
 from wick.server.runs.recovery import LAPSE_MARGIN, RunRecovery
@@ -207,15 +208,49 @@ async def test_files_move_from_a_draining_server_when_its_runs_have_ended(store:
     await start_runs(other, holder_name(id), 0, 1)
     assert (await store.find_workspace("ada", "a")).in_use and not await store.move_workspace("ada", "a", home, "")
     ask(f"UPDATE {schema}.threads SET holder = ''")
-    await other.record_change("ada", "a", "s1")
+    await other.record_change("ada", "a", "s1", 1.0)
     assert not await store.move_workspace("ada", "a", home, "")  # a snapshot was taken meanwhile
     home = await store.find_workspace("ada", "a")
     assert (home.snapshot, home.changed) == ("s1", True)
     assert await store.move_workspace("ada", "a", home, "s1")
-    await other.record_change("ada", "a", "s2")  # it is late
+    assert not await other.record_change("ada", "a", "s2", 99.0)  # it is late
     assert (await store.find_workspace("ada", "a")).snapshot == "s1"
     await other.leave()
     await other.close()
+
+
+async def test_a_move_ends_the_leases_of_servers_that_only_seemed_dead(store: Postgres, schema: str) -> None:
+    other = Postgres(shared_server().conninfo, schema=schema, connections=2)
+    ids = [await join(store, place="here"), await join(other, place="there")]
+    home = await other.find_workspace("ada", "a")
+    lease = await other.lease("ada", "t1", holder_name(ids[1]), 60, new=NewThread({"agent": "a"}))
+    kept = [
+        await other.lease("ada", "t2", holder_name(ids[1]), 60, new=NewThread({"agent": "b"})),  # another workspace
+        await store.lease("ada", "t3", holder_name(ids[0]), 60, new=NewThread({"agent": "a"})),  # of the new place
+    ]
+    ask(f"UPDATE {schema}.servers SET place = 'gone' WHERE place = 'there'")  # its heartbeat is late
+    assert await store.move_workspace("ada", "a", home, "s1")
+    with pytest.raises(StoreError, match="t1") as fenced:
+        await other.append("ada", "t1", [make_entry(1, "run_start", run="r")], expect=0, fence=lease.fence)
+    assert fenced.value.code == "fenced"
+    for id, held in zip(("t2", "t3"), kept, strict=True):
+        await store.append("ada", id, [make_entry(1, "run_start", run="r")], expect=0, fence=held.fence)
+    await other.leave()
+    await other.close()
+
+
+async def test_of_two_snapshots_the_later_one_is_recorded(store: Postgres, schema: str) -> None:
+    await join(store, place="here")
+    await store.find_workspace("ada", "a")
+    assert await store.record_change("ada", "a", "later", 20.0)
+    assert await store.record_change("ada", "a", "earlier", 10.0)  # taken before, recorded after
+    assert await store.record_change("ada", "a")
+    assert (await store.find_workspace("ada", "a")).snapshot == "later"
+    ask(f"UPDATE {schema}.servers SET seen = 0; UPDATE {schema}.workspaces SET place = 'there'")
+    home = await store.find_workspace("ada", "a")
+    assert await store.move_workspace("ada", "a", home, "later")
+    assert await store.record_change("ada", "a", "next", 5.0)  # the clock of another machine
+    assert (await store.find_workspace("ada", "a")).snapshot == "next"
 
 
 async def test_a_run_moves_from_a_full_server_to_another(tmp_path: Path) -> None:

@@ -69,8 +69,14 @@ async def test_servers_of_one_database_see_each_other_and_the_dead(tmp_path: Pat
         assert (found["server_id"], found["live"], found["live_connected"]) == (two["id"], "postgres", True)
         assert one["id"] == first.service.store.server_id  # type: ignore[attr-defined]
         assert (one["capacity"], two["capacity"], one["host"]) == (3, 0, socket.gethostname())
-        assert one["alive"] and two["alive"]
+        assert one["alive"] and two["alive"] and one["address"] == first.url
         assert (await run_command(tmp_path, first))[0] == 0
+
+        # a server with another secret cannot forward requests, and an operator sees the reason
+        first.service.forwards.start("another secret", first.service.registry.locality.place)
+        assert "the same `cluster_secret`" in (await get_json(admin, "/cluster"))["servers"][0]["problem"]
+        code, out = await run_command(tmp_path, second)
+        assert code == 1 and "unreachable" in out and "requests for its files fail here" in out
 
         async def counts_both() -> bool:
             return "wick_servers_alive 2.0" in first.service.metrics.render()
@@ -81,7 +87,8 @@ async def test_servers_of_one_database_see_each_other_and_the_dead(tmp_path: Pat
         code, out = await run_command(tmp_path, first, "--json")
         dead = next(server for server in json.loads(out)["servers"] if server["id"] == "gone")
         assert (code, dead["host"], dead["running"], dead["alive"]) == (1, "node-9", 2, False)
-        assert dead["heartbeat_age"] >= 60
+        assert dead["heartbeat_age"] >= 60 and not dead["problem"]
+        assert "1 server is dead: other servers resume the runs" in (await run_command(tmp_path, second))[1]
         await wait_until(counts_both)
 
 

@@ -163,6 +163,7 @@ async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, 
     assert after["response"] == "I am well.", after  # the thread is valid, and its next message works
 
 
+@pytest.mark.long
 async def test_a_missing_crash_count_is_detected(tmp_path: Path) -> None:
     planted = "import wick.server.runs.executor as p\np._is_crash = lambda *start: False\n" + DEADLY
     assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3

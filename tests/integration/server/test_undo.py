@@ -127,5 +127,5 @@ async def test_a_workspace_moves_to_another_server(tmp_path: Path) -> None:
         (question,) = questions
         assert "is not on this server" in question["question"]
         away = await get_json(ada, "/agents/coder/files/list", 503)
-        assert away["error"]["code"] == "workspace_away" and "restores the last snapshot" in away["error"]["message"]
+        assert away["error"]["code"] == "workspace_away" and "cannot be restored here" in away["error"]["message"]
         assert not [*(tmp_path / "c" / "data" / "workspaces").glob("*/coder/*")]

@@ -166,7 +166,7 @@ ODD = [
 @pytest.mark.kinds(*PRIMARY, in_turn=(OTHERS,))  # every operation, on every kind
 @pytest.mark.parametrize("part", range(4))
 async def test_unusual_names_work_in_every_operation(place: WorkspaceAccess, part: int) -> None:
-    names = ODD[part::4] if FULL or place.kind not in SLOW else ODD[part::16]
+    names = ODD[part::4] if FULL or place.kind not in SLOW else ODD[part::40]
     if place.kind == "docker-exec" and NOT_UTF8 in names:
         await assert_refused("unsupported", place.backend.write(NOT_UTF8, ""))
         names = [name for name in names if name != NOT_UTF8]

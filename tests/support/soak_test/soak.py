@@ -249,6 +249,7 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[ServerProcess]:
             config={"defaults": defaults, "agents": agents},
             flags=("--port", str(port)),
             environment={"TMPDIR": str(folder / "tmp")},
+            fresh=True,
             tokens=_people(plan.users),
             quotas=quotas,
         ) as server,

@@ -45,7 +45,7 @@ from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capabilities.summarization import Summarization
-from wick.errors import ConfigError, ModelError
+from wick.errors import ConfigError, MissingOutput, ModelError
 from wick.models import _http
 from wick.models.anthropic import Anthropic
 from wick.models.demo import Demo
@@ -208,7 +208,8 @@ async def test_after_three_retries_the_run_stops() -> None:
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
     assert result.outcome == "stopped"
     assert result.reason == "retry limit: no answer fitted after 3 retries: final_answer: number is missing"
-    assert result.output is None
+    with pytest.raises(MissingOutput, match="without an output"):
+        result.output  # noqa: B018
     model = Scripted("a", "b", "c", "d")
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
     assert result.reason.startswith("retry limit: no answer fitted after 3 retries: it is not JSON")
@@ -222,7 +223,7 @@ async def test_retries_can_be_none() -> None:
 async def test_a_run_without_an_answer_never_completes() -> None:
     model = Scripted(*"abcdefghi")  # hooks send a run back eight times in a row, and no more
     result = await Agent(model, hooks=[StructuredOutput(Invoice, retries=20)]).run("go")
-    assert (result.outcome, result.output) == ("stopped", None)
+    assert (result.outcome, result.value) == ("stopped", None)
     assert result.reason.startswith("retry limit: ")
 
 
@@ -231,7 +232,7 @@ async def test_a_slash_command_is_answered_directly() -> None:
     thread.add(user("x" * 400), assistant("y" * 400), user("z"), assistant("."))
     hooks = [StructuredOutput(Invoice), Summarization(summarizer=lambda messages: "in short")]
     result = await Agent(Scripted(), hooks=hooks).run("/compact", thread=thread)
-    assert (result.outcome, result.output) == ("completed", None)
+    assert (result.outcome, result.value) == ("completed", None)
     assert result.text.startswith("The conversation was summed up")
 
 
@@ -308,7 +309,7 @@ def test_a_run_completes_with_an_answer_or_not_at_all(replies: list[str]) -> Non
     for kind in (Scripted, Native):
         model = kind(*map(assistant, replies), spare=True)
         result = Agent(model, hooks=[StructuredOutput(Invoice)]).run_sync("go")
-        assert (result.outcome == "completed") is isinstance(result.output, Invoice)
+        assert (result.outcome == "completed") is isinstance(result.value, Invoice)
         assert result.outcome == "completed" or result.reason.startswith("retry limit: ")
 
 
@@ -570,7 +571,7 @@ async def test_a_paused_run_keeps_its_output(tmp_path: Path) -> None:
     first = Scripted(answer("1", "answer_invoice", number=7), tool_calls_reply(tool_call(id="2")))
     hooks = [sessions, StructuredOutput(BOTH), ask]
     waiting = await Agent(first, tools=[echo], hooks=hooks, ask=ScriptedUser(Paused("later"))).run("go", thread="t1")
-    assert (waiting.outcome, waiting.output) == ("interrupted", None)
+    assert (waiting.outcome, waiting.value) == ("interrupted", None)
     second = Scripted(answer("3", "answer_where", city="Bern"))
     result = await Agent(second, tools=[echo], hooks=hooks, ask=ScriptedUser(True)).run(thread="t1")
     assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}

@@ -47,7 +47,7 @@ from wick.capabilities.sessions import Sessions
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
-from wick.errors import ConfigError, StoreError
+from wick.errors import ConfigError, ModelError, StoreError
 from wick.models.scripted import Reply
 from wick.protocols import Request, Store
 from wick.stores.in_memory import InMemory
@@ -667,6 +667,48 @@ async def test_there_are_only_so_many_at_once() -> None:
     )
     result = await Agent(model, tools=opener(gate), hooks=hooks).run("go")
     assert tool_results(result)[1] == "1 tasks are open already; wait for one with await_tasks, or cancel one"
+
+
+async def test_tasks_of_one_reply_wait_for_a_free_place() -> None:
+    working, most = 0, 0
+
+    async def work(request: Request) -> str:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        working -= 1
+        return "ok"
+
+    calls = [ToolCall(f"{n}", "task", {"agent": "worker", "prompt": "Work."}) for n in range(5)]
+    calls += [ToolCall("5", "start_task", {"agent": "worker", "prompt": "Work."})]
+    worker = Subagent("worker", "Works.", model=FunctionModel(work))
+    model = Scripted(calls, "done", "done", spare=True)  # the last reply is used if the background task ends late
+    result = await Agent(model, hooks=[Subagents([worker], at_once=2)]).run("go")
+    assert [message.text for message in result.messages.tool_messages()][:5] == ["ok"] * 5
+    assert (result.text, most) == ("done", 2)
+
+
+async def test_a_paused_task_frees_its_place() -> None:
+    calls = [ToolCall(f"{n}", "task", {"agent": "payer", "prompt": "Pay."}) for n in range(2)]
+    payer = Subagent("payer", "Pays.", tools=[pay], model=FunctionModel(lambda request: tool_call("pay", amount=1)))
+    user = ScriptedUser(Paused("away"), Paused("away"))
+    agent = Agent(Scripted(calls), hooks=[Subagents([payer], at_once=1), confirm], ask=user)
+    result = await agent.run("go")
+    assert (result.outcome, len(user.questions)) == ("interrupted", 2)
+
+
+@pytest.mark.parametrize(("error", "has_traceback"), [(ModelError("down"), False), (KeyError("code"), True)])
+async def test_a_handled_failure_of_a_child_is_one_line_in_the_log(
+    error: Exception, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = Subagent("child", "Works.", model=Scripted(error))
+    model = Scripted(ToolCall("1", "task", {"agent": "child", "prompt": "Work."}), "done")
+    result = await Agent(model, hooks=[Subagents([child])]).run("go")
+    assert tool_result(result) == f"child failed: {error}"
+    (record,) = [record for record in caplog.records if "of the agent child failed" in record.getMessage()]
+    assert bool(record.exc_info) is has_traceback
 
 
 async def test_the_events_of_a_task() -> None:

@@ -91,4 +91,7 @@ async def test_verdicts_are_shown() -> None:
     for verdict, shown in (("regressed", "regressed"), ("known_failure", "known failure"), ("changed", "≠ changed")):
         results[-1].verdict = verdict  # type: ignore[assignment]
         assert f"{shown}</span>" in render_html(report)
-    assert '≠ changed</span> <span class="muted">32 tokens' in render_html(report)  # no score of recorded replies
+    page = render_html(report)
+    assert '≠ changed</span> <span class="muted">32 tokens' in page  # no score of recorded replies
+    totals = page.partition("</table>")[0]
+    assert "<td>—</td><td>" in totals and "Variants with changed requests have no score" in page

@@ -114,8 +114,8 @@ async def test_secrets_are_redacted(sessions: Sessions) -> None:
     await converse(sessions, "th_secret", "Use letmein-12345.", "Yes: letmein-12345.")
     found = await import_threads(sessions.store, ImportFilter(), redactor)
     text = format_suite(found.cases, ".jsonl")
-    assert KEY not in text and "letmein" not in text and "order 7" not in text and "Refund [redacted]." in text
-    assert "My key is [redacted]." in text and redactor.count > 4
+    assert KEY not in text and "letmein" not in text and "order 7" not in text and "Refund [secret]." in text
+    assert "My key is [secret]." in text and redactor.count > 4
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ async def test_secrets_are_redacted(sessions: Sessions) -> None:
     ],
 )
 def test_known_forms_of_secrets_are_redacted(secret: str) -> None:
-    assert TextRedactor(environment={}).redact_json({"a": [f"x {secret} y"]}) == {"a": ["x [redacted] y"]}
+    assert TextRedactor(environment={}).redact_json({"a": [f"x {secret} y"]}) == {"a": ["x [secret] y"]}
 
 
 def test_tokens_in_headers_and_urls_are_redacted() -> None:
     redact = TextRedactor(environment={}).redact_text
-    assert redact("Authorization: Bearer abcdefghijklmnop123") == "Authorization: Bearer [redacted]"
-    assert redact("postgresql://ada:hunter2@db/x") == "postgresql://[redacted]@db/x"
+    assert redact("Authorization: Bearer abcdefghijklmnop123") == "Authorization: Bearer [secret]"
+    assert redact("postgresql://ada:hunter2@db/x") == "postgresql://[secret]@db/x"
     assert redact("https://example.com:8080/a@b") == "https://example.com:8080/a@b"
     with pytest.raises(ConfigError, match="--redact is not a regular expression"):
         TextRedactor(["("])

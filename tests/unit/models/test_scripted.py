@@ -168,3 +168,22 @@ async def test_a_long_answering_function_uses_bounded_memory() -> None:
     for number in range(150):
         await Agent(model).run(str(number))
     assert [request.messages[0].text for request in model.requests] == [str(number) for number in range(50, 150)]
+
+
+def test_a_request_has_the_text_of_its_last_message() -> None:
+    assert ASKED.text == "hi there, how are you?" and Request(()).text == ""
+    assert Agent(FunctionModel(lambda request: f"You said {request.text}")).run_sync("Hi.").text == "You said Hi."
+
+
+@pytest.mark.parametrize(
+    ("fn", "sentence"),
+    [
+        (lambda messages, info: "x", "takes one argument, the request, with request.text, request.messages"),
+        (lambda: "x", "takes one argument, the request"),
+        ("Hi.", "FunctionModel takes a function of the request, not 'Hi.'; Scripted takes replies"),
+    ],
+)
+def test_a_function_of_anything_but_the_request_is_refused(fn: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        FunctionModel(fn)
+    assert FunctionModel(str).fn is str and FunctionModel(lambda request, extra=None: "x")

@@ -34,6 +34,8 @@ export interface paths {
         /**
          * Cluster
          * @description Return the servers of the cluster, also those that died within a day, and the state of the live plane.
+         *
+         *     The server that responds checks that it reaches the live ones, to forward requests for their files.
          */
         get: operations["cluster_cluster_get"];
         put?: never;
@@ -2206,6 +2208,16 @@ export interface components {
             heartbeat_age: number;
             /** Alive */
             alive: boolean;
+            /**
+             * Address
+             * @default
+             */
+            address?: string;
+            /**
+             * Problem
+             * @default
+             */
+            problem?: string;
         };
         /**
          * ClusterStatus

@@ -135,6 +135,29 @@ it("takes a text, or no answer", async () => {
   expect(await said()).toMatchObject({ choice: "deny" });
 });
 
+const LOST: Approval = { ...ASKED, tool: "", args: { workspace: "try again" }, about: { files: "missing" } };
+
+it("starts afresh only after a warning", async () => {
+  render(<Ask asked={LOST} title="x" />);
+  click("Start afresh…");
+  expect(screen.getByRole("alert").textContent).toMatch(/missing files are left behind for good/);
+  click("Back");
+  expect(screen.queryByRole("alert")).toBeNull();
+  click("Start afresh…");
+  click("Start afresh without the files");
+  expect(await said()).toEqual({ choice: "allow", args: { workspace: "start afresh" }, thread_id: "th_1" });
+});
+
+it.each([
+  ["Try again", "allow"],
+  ["End the run", "deny"],
+])("answers a question about missing files with %s", async (button, choice) => {
+  render(<Ask asked={LOST} title="x" />);
+  expect(screen.queryByRole("button", { name: "Edit" })).toBeNull();
+  click(button);
+  expect(await said()).toEqual({ choice, thread_id: "th_1" });
+});
+
 it("says when a question lapses", () => {
   expect([20, 600, 7_200, 90_000].map((seconds) => formatExpiry(seconds, 0))).toEqual([
     "in a moment",

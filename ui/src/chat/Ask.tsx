@@ -8,11 +8,13 @@ import { app, useDraft } from "../state/app";
 import { answerQuestion } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
+import { LostFiles } from "./LostFiles";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
 /** `title` is the element id of the question, for its container. */
 export function Ask({ asked, title }: { asked: Approval; title: string }) {
+  if (asked.about?.["files"] === "missing") return <LostFiles asked={asked} title={title} />;
   return asked.tool === "ask_user" && asked.about?.["kind"] ? (
     <Inquiry asked={asked} title={title} />
   ) : (

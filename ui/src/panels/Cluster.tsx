@@ -65,7 +65,7 @@ function Servers({ status }: { status: api.ClusterStatus }) {
     <section aria-label="Servers">
       <h3>Servers</h3>
       <div className={panel.wide} role="region" aria-label="Table of servers" tabIndex={0}>
-        <table>
+        <table className={panel.stacked}>
           <thead>
             <tr>
               <th scope="col">server</th>
@@ -90,8 +90,18 @@ function Servers({ status }: { status: api.ClusterStatus }) {
           </tbody>
         </table>
       </div>
+      {status.servers.map(
+        (one) =>
+          one.problem && (
+            <p key={one.id} className={panel.note}>
+              <b>{one.id}</b>: requests for its files fail here: {one.problem}.
+            </p>
+          ),
+      )}
       {status.servers.some((one) => !one.alive) && (
-        <p className={panel.note}>Other servers resume the runs of a dead one. It is listed for a day.</p>
+        <p className={panel.note}>
+          Other servers resume the runs of a dead one and restore its files. It is listed for a day.
+        </p>
       )}
     </section>
   );
@@ -105,21 +115,28 @@ function Server({ server, isThis }: { server: api.ClusterServer; isThis: boolean
         {server.id}
         {isThis && " (this)"}
       </th>
-      <td>
+      <td data-label="state">
         <span className={panel.chip} data-tone={tone}>
           {state}
         </span>
       </td>
-      <td>{server.host}</td>
-      <td>{server.version}</td>
-      <td className={panel.number}>{formatCount(server.running)}</td>
-      <td className={panel.number}>{server.capacity ? formatCount(server.capacity) : "no limit"}</td>
-      <td className={panel.number}>{formatSeconds(server.heartbeat_age)} ago</td>
+      <td data-label="host">{server.host}</td>
+      <td data-label="version">{server.version}</td>
+      <td className={panel.number} data-label="runs">
+        {formatCount(server.running)}
+      </td>
+      <td className={panel.number} data-label="capacity">
+        {server.capacity ? formatCount(server.capacity) : "no limit"}
+      </td>
+      <td className={panel.number} data-label="heartbeat">
+        {formatSeconds(server.heartbeat_age)} ago
+      </td>
     </tr>
   );
 }
 
 function describeState(server: api.ClusterServer): [string, "good" | "warm" | "bad"] {
   if (!server.alive) return ["dead", "bad"];
+  if (server.problem) return ["unreachable", "bad"];
   return server.draining ? ["draining", "warm"] : ["alive", "good"];
 }

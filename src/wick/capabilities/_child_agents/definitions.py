@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wick._internal.aliases import resolve_tool_name
+from wick._internal.familiar_words import SUBAGENT_OPTIONS, explain_options
 from wick._internal.front_matter import split
 from wick.capability import Capability
 from wick.constants import SUBAGENT_BYTES
@@ -88,6 +89,10 @@ class Subagent:
         return (self.wanted is None or bool(known & self.wanted)) and not known & {*self.without}
 
 
+if not TYPE_CHECKING:  # type checkers report unknown options themselves
+    Subagent.__init__ = explain_options("Subagent()", SUBAGENT_OPTIONS)(Subagent.__init__)
+
+
 def load_definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
     """Return the subagents of a list, a map or a folder by name; raise a ConfigError for a duplicate name."""
     if isinstance(given, Mapping):
@@ -124,7 +129,10 @@ def _read_definition(definition: Definition) -> list[Subagent]:
     if isinstance(definition, str | Path):
         path = Path(definition).expanduser()
         return [_from_file(file) for file in sorted(path.glob("*.md"))] if path.is_dir() else [_from_file(path)]
-    raise ConfigError(f"a subagent is a Subagent, a dict or the path of a Markdown file, not {definition!r}")
+    raise ConfigError(
+        f"a subagent is a Subagent, a dict or the path of a Markdown file, not {definition!r}; write "
+        "Subagent(name, description, prompt, model=…, tools=[…])"
+    )
 
 
 def _from_file(path: Path) -> Subagent:

@@ -431,6 +431,25 @@ async def _connect_live(data: str | None) -> Check | None:
         await live.close()
 
 
+def check_snapshots(place: str) -> Check:
+    """Check where the snapshots of workspaces are: another server restores the files of a dead one from them."""
+    from wick.stores.s3 import SCHEME, BucketAddress, S3Bucket
+
+    if not place:
+        says = "snapshots are in the data folder: no other server can restore the files of this one"
+        return Check(
+            "server", "snapshots", "missing", says, "with several servers, let `snapshots` be a bucket, as s3://…"
+        )
+    if not place.startswith(SCHEME):
+        return Check("server", "snapshots", "ok", f"snapshots are in {place}, which all servers need to share")
+    try:
+        S3Bucket(BucketAddress.parse(place)).check()
+    except WickError as error:
+        says = to_one_line(f"the bucket of snapshots cannot be used: {error}", 300)
+        return Check("server", "snapshots", "missing", says, "fix `snapshots` in the settings, or its access key")
+    return Check("server", "snapshots", "ok", f"the bucket {place.partition('?')[0]} can be used")
+
+
 def check_postgres(data: str | None) -> Iterator[Check]:
     """Check that the Postgres of the settings is reachable, and has the extension for searches."""
     folder = Path(data) if data else data_folder()
@@ -457,6 +476,7 @@ def check_postgres(data: str | None) -> Iterator[Check]:
         yield Check("server", "postgres", "missing", says, "start it, or fix `store` in the settings")
         return
     yield Check("server", "postgres", "ok", "Postgres is connected")
+    yield check_snapshots(settings.snapshots)
     if has_index:
         yield Check("server", "pg_trgm", "ok", "searches use an index")
         return

@@ -14,6 +14,7 @@ import click
 
 from wick._internal.visible_text import cut_visible, make_visible
 from wick.api.types import Approval, Choice, ThreadInfo
+from wick.approvals import START_AFRESH
 from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_question_ids, complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
@@ -81,6 +82,8 @@ async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> 
             click.secho(f"{approval.id}  {strip_controls(approval.agent_id)}  {approval.thread_id}", bold=True)
             click.echo(f"  {_format_question(approval)}")
             click.echo(f"  wick approvals allow {approval.id}  ·  wick approvals deny {approval.id} 'reason'")
+            if approval.about.get("files") == "missing":
+                click.echo(f"  without the files: wick approvals allow {approval.id} --start-afresh")
 
 
 async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[Approval]:
@@ -127,6 +130,9 @@ QUESTION = click.argument("id", metavar="[QUESTION]", default="", shell_complete
 @click.option("--session", is_flag=True, help="Allow the same tool use for the rest of this thread.")
 @click.option("--always", is_flag=True, help="Always allow the same tool use.")
 @click.option("--args", "changed", metavar="JSON", help="Replace the arguments of the tool use with this JSON object.")
+@click.option(
+    "--start-afresh", "afresh", is_flag=True, help="If files of a workspace are missing: go on in an empty folder."
+)
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
@@ -137,6 +143,7 @@ def allow(
     session: bool,
     always: bool,
     changed: str | None,
+    afresh: bool,
     words: str,
 ) -> None:
     """Allow QUESTION; WORDS answer a question of the tool ask_user.
@@ -145,8 +152,10 @@ def allow(
     """
     if session and always:
         raise click.UsageError("use only one of --session and --always")
+    if afresh and (session or always or changed is not None):
+        raise click.UsageError("use --start-afresh without --session, --always and --args")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
-    args = None
+    args = {"workspace": START_AFRESH} if afresh else None
     if changed is not None:
         try:
             args = json.loads(changed)

@@ -13,7 +13,7 @@ from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.client import Client
 
-COLUMNS = ("SERVER", "HOST", "VERSION", "RUNS", "CAPACITY", "HEARTBEAT", "STATE")
+COLUMNS = ("SERVER", "HOST", "ADDRESS", "VERSION", "RUNS", "CAPACITY", "HEARTBEAT", "STATE")
 
 
 @click.command("cluster")
@@ -23,8 +23,8 @@ COLUMNS = ("SERVER", "HOST", "VERSION", "RUNS", "CAPACITY", "HEARTBEAT", "STATE"
 def command(server: str, token_file: str, as_json: bool) -> None:
     """List the servers of a cluster, and check that they are alive.
 
-    The exit code is 1 if a server is dead, or if the live plane of the server that responds is disconnected. A dead
-    server is listed for a day.
+    The exit code is 1 if a server is dead, or if the server that responds cannot reach another one or its live plane. A
+    dead server is listed for a day.
     """
     with show_status("fetching the servers"):
         status = asyncio.run(fetch_cluster(server, find_token(HostOptions(server, token_file))))
@@ -35,11 +35,19 @@ def command(server: str, token_file: str, as_json: bool) -> None:
         for one in status.servers:
             id = f"{one.id} (this)" if one.id == status.server_id else one.id
             state = "dead" if not one.alive else "draining" if one.draining else "alive"
+            state = "unreachable" if one.problem else state
             age = f"{one.heartbeat_age:.1f} s ago"
-            rows.append((id, one.host, one.version, one.running, one.capacity or "no limit", age, state))
+            capacity = one.capacity or "no limit"
+            rows.append((id, one.host, one.address or "-", one.version, one.running, capacity, age, state))
         print_table(COLUMNS, rows, nothing="there are no servers in the cluster")
-        state = "connected" if status.live_connected else "disconnected"
+        state = "connected" if status.live_connected else "disconnected; streams of runs on other servers lack deltas"
         click.echo(f"live plane of this server: {strip_controls(status.live)}, {state}")
+        for one in status.servers:
+            if one.problem:
+                click.echo(f"{one.id}: requests for its files fail here: {strip_controls(one.problem)}")
+        if dead := sum(not one.alive for one in status.servers):
+            servers = "1 server is dead" if dead == 1 else f"{dead} servers are dead"
+            click.echo(f"{servers}: other servers resume the runs, and restore the files from snapshots")
     if not status.is_healthy:
         sys.exit(FAILED)
 

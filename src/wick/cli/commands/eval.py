@@ -31,6 +31,7 @@ from wick.evals.report import (
     count_verdicts,
     describe_check,
     format_spending,
+    list_changed_variants,
     read_report,
 )
 from wick.evals.runner import EvalOptions, SuiteRunner
@@ -219,16 +220,22 @@ def import_cases(
     wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit, inputs_only)
     redactor, place = TextRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
 
-    async def read_store() -> ImportedCases:
+    async def read_store() -> tuple[ImportedCases, int]:
         async with open_store(place) as opened:
-            return await import_threads(opened, wanted, redactor)
+            return await import_threads(opened, wanted, redactor), await opened.count(owner)
 
     with show_status("reading threads"):
-        found = asyncio.run(read_store())
+        found, threads_of_owner = asyncio.run(read_store())
     for line in found.skipped:
         click.echo(f"skipped {strip_controls(line)}", err=True)
     if not found.cases:
-        raise ConfigError("no runs were found; check --agent, --thread, --since and --owner")
+        if threads_of_owner:
+            count = format_count(threads_of_owner, "thread")
+            raise ConfigError(f"no runs were found in {count} of the owner {owner!r}; check --agent, --thread, --since")
+        raise ConfigError(
+            f"the owner {owner!r} has no threads in this store; pass --owner NAME, the user= of the runs or the user "
+            f"of a server (runs without a user belong to {LOCAL!r})"
+        )
     output.write_text(format_suite(found.cases, output.suffix), encoding="utf-8")
     redacted = f", {format_count(redactor.count, 'text')} redacted" if redactor.count else ""
     click.echo(f"{format_count(len(found.cases), 'case')} in {output}{redacted}")
@@ -241,7 +248,7 @@ def print_report(report: EvalReport) -> None:
     """Print a table of cases and variants, the totals, and the reasons of failures."""
     names = [variant.name for variant in report.variants]
     rows = [(case.id, *(_format_cell(case.results.get(name)) for name in names)) for case in report.cases]
-    changed = {name for case in report.cases for name, one in case.results.items() if one.verdict == "changed"}
+    changed = list_changed_variants(report)
     totals = list[str]()
     for one in report.variants:
         score = [] if one.name in changed else [f"{one.score:.2f}"]  # as in the cells of changed requests

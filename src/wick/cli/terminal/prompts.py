@@ -20,6 +20,7 @@ from rich.text import Text
 
 from wick._internal.visible_text import make_visible
 from wick.api.types import Choice
+from wick.approvals import START_AFRESH
 from wick.capabilities.ask_user import Inquiry, format_inquiry, parse_line
 from wick.cli.terminal.follow_run import ApprovalReply, Interrupted
 from wick.cli.terminal.output import strip_controls
@@ -39,6 +40,7 @@ KEYS_EDITABLE = "y yes · v view all · e edit · n no, or type what to do inste
 KEYS_LASTING = (
     "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or type what to do instead"
 )
+KEYS_LOST = "y try again · f start afresh, without the files · n end the run"
 INQUIRY_KINDS = ("confirm", "select", "multiselect", "input")  # of the tool `ask_user`
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
@@ -91,13 +93,17 @@ class ApprovalPrompt:
         for line in format_args(args):
             self._console.print(Text(f"  {line}", style="dim"))
         lasting = bool(request.about.get("lasting"))  # whether a lasting grant is offered
+        is_lost = request.about.get("files") == "missing"  # of the workspace
         offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
+        offered = KEYS_LOST if is_lost else offered
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
             line = (await self._read_line("  > ")).strip()
             if line.lower() in ("e", "edit") and isinstance(args, dict):
                 if (changed := await self._edit_args(args)) is not None:
                     return ApprovalReply("allow", args=changed)
+            elif is_lost and line.lower() == "f":
+                return ApprovalReply("allow", args={"workspace": START_AFRESH})
             elif line.lower() in ("v", "view"):
                 for detail in format_args(args, cut=False):
                     self._console.print(Text(f"  {detail}", style="dim"))

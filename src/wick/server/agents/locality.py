@@ -1,17 +1,25 @@
 """Locality of workspaces: which server of a cluster has the files of a user's agent, and how they move to another one.
 
-A workspace is at a place: a folder of workspaces, which servers of one machine may share. It moves only with a run,
-after all servers of its place have died or drained. The server that performs the run first restores the last snapshot.
-Without a snapshot the run pauses with a question.
+A workspace is at a place: a folder of workspaces, which servers of one machine may share. It moves with a run after all
+servers of its place have died or drained, and with a request for its files after they have died. The server that needs
+the files restores the last snapshot first. Without a snapshot a run pauses with a question, and a request is refused.
+
+Two locks protect a move. The row of the workspace changes only if it is still the one that was read, so one place wins.
+Among the servers of one place a file lock is held from the restoration to that change: a second restoration would
+revert changes that were made after the first one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from math import inf
 from time import monotonic, time
-from typing import Any
+from typing import Any, BinaryIO
 
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.snapshots import Snapshots, can_change_files, settle_files
@@ -27,6 +35,17 @@ from wick.workspace.snapshots.restore import RestoreReport
 PLACE_FILE = ".place"  # in the folder of workspaces
 MOVES = 5  # attempts to move a workspace while other servers do the same
 ALIVE_SECONDS = 1.0  # for which the places of live servers are cached
+MOVED_AWAY = "its workspace was moved to another server, which continues the run"
+LOCK_PAUSE = 0.05  # seconds between two attempts to lock a workspace
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOutcome:
+    """The result of an attempt to move a workspace: where it is, and why it could not be moved if it is not in use."""
+
+    home: WorkspaceHome
+    problem: str = ""
+    report: RestoreReport | None = None  # of the files that were restored
 
 
 class Locality:
@@ -37,6 +56,7 @@ class Locality:
         self._store: Any = store
         self.is_shared = hasattr(store, "find_workspace")
         self._alive: tuple[float, frozenset[str]] = (-inf, frozenset())
+        self._moves: dict[tuple[str, str], asyncio.Task[MoveOutcome]] = {}
 
     async def start(self) -> None:
         """Load the id of this place from the folder of workspaces; create it on first use."""
@@ -70,20 +90,59 @@ class Locality:
 
     async def settle(self, owner: str, agent: str, snapshots: Snapshots | None) -> tuple[str, RestoreReport | None]:
         """Bring a workspace to this server before a run. Return the reason if that is not possible, and a report."""
+        moved = MoveOutcome(await self.find_home(owner, agent))
+        if moved.home.place != self.place:
+            moved = await self.bring_here(owner, agent, snapshots)
+        if moved.problem:
+            return moved.problem, None
+        if moved.home.place != self.place:
+            raise Paused("its workspace is on another server, which continues the run")
+        if snapshots is not None and not moved.home.snapshot:
+            await self.record_snapshot(owner, agent, snapshots)  # the first one, before anything changes
+        return "", moved.report
+
+    async def bring_here(self, owner: str, agent: str, snapshots: Snapshots | None) -> MoveOutcome:
+        """Move a workspace to this place and restore its last snapshot, unless a server at its place uses it.
+
+        Concurrent calls share one move. It continues if its caller is cancelled: a worker thread writes the files.
+        """
+        key = owner, agent
+        if (moving := self._moves.get(key)) is None:
+            moving = self._moves[key] = asyncio.create_task(self._move(owner, agent, snapshots), name="moving files")
+            moving.add_done_callback(lambda _: self._moves.pop(key, None))
+        return await asyncio.shield(moving)
+
+    async def _move(self, owner: str, agent: str, snapshots: Snapshots | None) -> MoveOutcome:
         report: RestoreReport | None = None
-        for _ in range(MOVES):
-            home = await self.find_home(owner, agent)
-            if home.place == self.place:
-                if snapshots is not None and not home.snapshot:
-                    await self.record_snapshot(owner, agent, snapshots)  # the first one, before anything changes
-                return "", report
-            if home.in_use:
-                raise Paused("its workspace is on another server, which continues the run")
-            problem, report = await self._restore(home, snapshots)
-            if problem:
-                return f"they are on {home.host.partition(':')[0] or 'a server'}, which is away, and {problem}", None
-            await self._store.move_workspace(owner, agent, home, home.snapshot)  # the next attempt finds the result
-        return "other servers move them at the same time", None
+        async with self._lock(owner, agent):
+            for _ in range(MOVES):
+                home = await self.find_home(owner, agent)
+                if home.place == self.place or home.in_use:
+                    return MoveOutcome(home, report=report)
+                problem, report = await self._restore(home, snapshots)
+                if problem:
+                    name = home.host.partition(":")[0] or "a server"
+                    return MoveOutcome(home, f"they are on {name}, which is away, and {problem}")
+                await self._store.move_workspace(owner, agent, home, home.snapshot)  # the next attempt finds the result
+            return MoveOutcome(home, "other servers move them at the same time")
+
+    @asynccontextmanager
+    async def _lock(self, owner: str, agent: str) -> AsyncIterator[None]:
+        """Hold the lock of a workspace among the servers of this place."""
+        folder = self.workspaces.folder(owner, agent)
+
+        def open_file() -> BinaryIO:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            return open(folder.with_name(f".{folder.name}.lock"), "ab")
+
+        with await run_in_thread(open_file, "workspace") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(LOCK_PAUSE)
+            yield
 
     async def _restore(self, home: WorkspaceHome, snapshots: Snapshots | None) -> tuple[str, RestoreReport | None]:
         if not home.snapshot:
@@ -93,13 +152,11 @@ class Locality:
         try:
             return "", await snapshots.adopt(home.snapshot)
         except BackendError as error:
-            return f"the last snapshot cannot be restored here: {error}; let `snapshots` be a shared folder", None
+            return f"the last snapshot cannot be restored here: {error}; let all servers share `snapshots`", None
 
     async def start_afresh(self, owner: str, agent: str, snapshots: Snapshots | None) -> None:
         """Let a workspace be here, empty. Files that this server has of it are moved beside its folder."""
-        home, folder = await self.find_home(owner, agent), self.workspaces.folder(owner, agent)
-        if home.place != self.place and not await self._store.move_workspace(owner, agent, home, ""):
-            raise Paused("its workspace was moved to another server, which continues the run")
+        folder = self.workspaces.folder(owner, agent)
 
         def set_aside() -> None:
             names = os.listdir(folder) if folder.is_dir() else ()
@@ -108,24 +165,33 @@ class Locality:
                 aside.mkdir(exist_ok=True)
                 os.rename(folder / name, aside / name)
 
-        await run_in_thread(set_aside, "workspace")
-        if snapshots is not None:
-            await snapshots.start_afresh()
-            await self.record_snapshot(owner, agent, snapshots)
+        async with self._lock(owner, agent):
+            home = await self.find_home(owner, agent)
+            if home.place == self.place:
+                return  # another run has started afresh, and its files stay
+            await run_in_thread(set_aside, "workspace")  # before the move: a crash must not make an old copy current
+            if not await self._store.move_workspace(owner, agent, home, ""):
+                raise Paused(MOVED_AWAY)
+            if snapshots is not None:
+                await snapshots.start_afresh()
+                await self.record_snapshot(owner, agent, snapshots)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    async def record_snapshot(self, owner: str, agent: str, snapshots: Snapshots) -> None:
-        """Take a snapshot and record it. Without one, the last one must not be restored: it is too old."""
-        try:
-            id = (await snapshots.take()).id
-        except BackendError:
-            id = ""
-        await self._store.record_change(owner, agent, id)
+    async def record_snapshot(self, owner: str, agent: str, snapshots: Snapshots) -> bool:
+        """Take a snapshot and record it; return False if the workspace is at another place now.
 
-    async def record_change(self, owner: str, agent: str, snapshot: str | None = None) -> None:
-        """Record that files of a workspace change, or the snapshot that has the changes."""
-        await self._store.record_change(owner, agent, snapshot)
+        If that fails, the last snapshot must not be restored: it is too old.
+        """
+        try:
+            taken = await snapshots.take()
+        except BackendError:
+            return await self.record_change(owner, agent, "", time())
+        return await self.record_change(owner, agent, taken.id, taken.at)
+
+    async def record_change(self, owner: str, agent: str, snapshot: str | None = None, at: float = 0.0) -> bool:
+        """Record that files change, or the snapshot with the changes; return False if the workspace has moved."""
+        return bool(await self._store.record_change(owner, agent, snapshot, at))
 
     async def forget(self, owner: str, agent: str) -> None:
         """Delete the record of a workspace whose files are deleted."""
@@ -158,7 +224,8 @@ class WorkspaceMove(Capability):
     async def before_effect(self, use: ToolUse) -> str:
         root = use.run.root
         if self not in root.scratch and find_snapshots(root.loop.hooks) is None and can_change_files(use.bound):
-            await self._locality.record_change(*self._key)
+            if not await self._locality.record_change(*self._key):
+                raise Paused(MOVED_AWAY)
             root.scratch[self] = True  # once is enough
         return ""
 
@@ -167,15 +234,16 @@ class WorkspaceMove(Capability):
         snapshots = find_snapshots(use.run.root.loop.hooks)
         if snapshots is not None and can_change_files(use.bound):
             taken, _ = await snapshots.record_snapshot(use.run, "after", use.call.id)
-            await self._locality.record_change(*self._key, "" if taken is None else taken.id)
+            id, at = ("", time()) if taken is None else (taken.id, taken.at)
+            if not await self._locality.record_change(*self._key, id, at):
+                raise Paused(MOVED_AWAY)  # the effect is on a copy of the files, so it must not be logged as done
 
     @after(Run, on_error="log")
     async def record_end(self, run: Run) -> None:
         """Record the snapshot that was taken at the end of the run."""
         snapshots = find_snapshots(run.loop.hooks)
-        if run.parent is None and snapshots is not None and snapshots.has_current(run):
-            last = await run_in_thread(lambda: snapshots.history.last(), "snapshots")
-            await self._locality.record_change(*self._key, last)
+        if run.parent is None and snapshots is not None and (last := snapshots.find_current(run)) is not None:
+            await self._locality.record_change(*self._key, last.id, last.at)
 
 
 def find_snapshots(hooks: Iterable[Hook]) -> Snapshots | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from dataclasses import asdict
 from importlib.metadata import version
@@ -9,7 +10,8 @@ from importlib.metadata import version
 from fastapi import APIRouter
 
 from wick.api.types import ClusterServer, ClusterStatus
-from wick.server.dependencies import Wick
+from wick.server.dependencies import Caller, Wick
+from wick.server.peers import find_peer_problem
 
 router = APIRouter(tags=["server"])
 
@@ -17,8 +19,11 @@ LOCAL_ID = "local"  # of a server whose store belongs to one process
 
 
 @router.get("/cluster")
-async def cluster(wick: Wick) -> ClusterStatus:
-    """Return the servers of the cluster, also those that died within a day, and the state of the live plane."""
+async def cluster(wick: Wick, caller: Caller) -> ClusterStatus:
+    """Return the servers of the cluster, also those that died within a day, and the state of the live plane.
+
+    The server that responds checks that it reaches the live ones, to forward requests for their files.
+    """
     if (fetch_servers := getattr(wick.store, "servers", None)) is None:
         alone = ClusterServer(
             id=LOCAL_ID,
@@ -32,10 +37,13 @@ async def cluster(wick: Wick) -> ClusterStatus:
         )
         servers, server_id = [alone], LOCAL_ID
     else:
-        servers, server_id = [], wick.store.server_id  # type: ignore[attr-defined]
-        for info in await fetch_servers():
+        servers, server_id, found = [], wick.store.server_id, await fetch_servers()  # type: ignore[attr-defined]
+        others = [info for info in found if info.alive and info.place != wick.forwards.place]
+        checked = await asyncio.gather(*(find_peer_problem(wick.forwards, caller, info) for info in others))
+        problems = dict(zip((info.id for info in others), checked, strict=True))
+        for info in found:
             host = info.host.rsplit(":", 4)[0]  # without the identity of the process
-            facts = {**asdict(info), "host": host, "heartbeat_age": info.age}
+            facts = {**asdict(info), "host": host, "heartbeat_age": info.age, "problem": problems.get(info.id, "")}
             servers.append(ClusterServer.model_validate({name: facts[name] for name in ClusterServer.model_fields}))
     connected = not wick.live.problem
     return ClusterStatus(server_id=server_id, live=wick.live.name, live_connected=connected, servers=servers)

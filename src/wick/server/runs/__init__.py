@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any, cast
+from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import closing_stream
@@ -40,6 +40,7 @@ from wick.server.media import check_media
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.records import Records
+from wick.server.runs.admission import RunAdmission
 from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store, start_key
 from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
@@ -48,8 +49,7 @@ from wick.server.runs.live_messages import HolderRequest, encode_message, holder
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import acquire_lease, send_messages
-from wick.stores.rows import LEASE_SECONDS
+from wick.stores.held_thread import send_messages
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -163,7 +163,12 @@ class Runs:
         self.sessions, self.followers = Sessions(store), RunFollowers(store, records, metrics, self.live)
         self.threads = UserThreads(store, limits)
         self.executor = RunExecutor(store, records, registry, usage, metrics, self.followers.board, self.live)
-        self.stopping = False
+        self.admission = RunAdmission(store, registry, limits, self.executor)
+
+    @property
+    def stopping(self) -> bool:
+        """Return True if this server stops: it starts no runs."""
+        return self.admission.stopping
 
     # -- sending messages ---------------------------------------------------------------------------------------------
 
@@ -183,7 +188,7 @@ class Runs:
         `model` answers in place of the agent's own, if the server allows it. A run in progress keeps its model. A
         repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
-        self._check_open()
+        self.admission.check_open()
         # refuses an agent that cannot be built before anything is stored
         instance = await self.registry.get_agent(user, agent)
         if model:
@@ -209,18 +214,13 @@ class Runs:
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
-        self._check_open()
+        self.admission.check_open()
         head = await self.store.head(user.id, thread)
         instance = await self.registry.get_agent(user, thread_agent(head))
         await _check_parts(instance.agent, messages)
         rows = [message.to_json() for message in messages]
         _, after = await self._remember_request(user, key, [thread, rows], thread)
         return await self._enqueue(user, head, rows, key, "", after, instance)
-
-    def _check_open(self) -> None:
-        if self.stopping:
-            words = "the server is about to stop; try again in a moment"
-            raise ApiError(503, "stopping", words, {"Retry-After": "5"})
 
     async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None]:
         """Store a request under its idempotency key; return its thread and the number of entries at that time."""
@@ -252,11 +252,9 @@ class Runs:
         model: str = "",
     ) -> QueuedRun:
         """Queue messages in a thread, or in a new one if `head` is None, and find or start the run for them."""
-        reservation: AbstractContextManager[None] = nullcontext()
-        if head is None or not head.run:  # running and starting runs count against the quota
-            self.limits.check_room("runs", await self._count_runs(user.id))
-            reservation = self.limits.hold("runs", user.id)
-        with reservation:
+        # running and starting runs count against the quota
+        is_new = head is None or not head.run
+        async with self.admission.reserve_run(user.id) if is_new else nullcontext():
             lease: Lease | None = None
             if head is None:
                 head, lease = await self.threads.start(user, instance.id, rows)
@@ -264,7 +262,7 @@ class Runs:
             else:
                 position = await send_messages(self.store, user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
-                lease = await self._lease_idle_thread(head)
+                lease = await self.admission.lease_idle_thread(head)
             last = head.last if after is None else after
             about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, **about)
@@ -284,22 +282,6 @@ class Runs:
                 if self.executor.find(user.id, head.id) is None:  # the run was not started
                     await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
-
-    async def _lease_idle_thread(self, head: Summary) -> Lease | None:
-        """Acquire the lease of a thread for its next run, which also reads its inbox; return None if it is in use."""
-        is_idle = not (head.run or head.leased or head.asking) and self.executor.find(head.owner, head.id) is None
-        if not is_idle or self.stopping or not self.executor.count_free():
-            return None
-        with suppress(StoreError):  # the message is stored: its run is found or started without the lease
-            return await acquire_lease(self.store, head.owner, head.id, LEASE_SECONDS, wait=False)
-        return None
-
-    async def _count_runs(self, owner: str) -> int:
-        """Return the number of a user's runs on all servers. Those that another server starts now are not counted."""
-        starting = self.limits.count_held("runs", owner)
-        if self.limits.is_shared and self.limits.limit_of("runs"):
-            return starting + int(await cast(Any, self.store).count_leases(owner))
-        return starting + self.executor.count_runs(owner)
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""
@@ -370,8 +352,7 @@ class Runs:
         """Start a pending run, unless another server performs it or it waits for an answer; return its record."""
         waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
         # a server that is full leaves the run to the next one that claims it
-        can_start = not waits and not head.leased and not self.stopping and self.executor.count_free() > 0
-        can_start = can_start and await self._has_files_here(user, info)
+        can_start = not waits and not head.leased and await self.admission.can_start(user, info)
         start = start_key(self.store) if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):
@@ -379,16 +360,6 @@ class Runs:
         if can_start and not self.stopping:
             self.executor.start(user, info, self._start_next_run, instance, start)
         return info
-
-    async def _has_files_here(self, user: User, info: RunInfo) -> bool:
-        """Return False if another server has the workspace of a run. It claims the run."""
-        locality = self.registry.locality
-        try:
-            if not locality.is_shared or not await self.registry.is_local(user, info.agent):
-                return True
-        except ApiError:  # without its agent, the run fails here
-            return True
-        return await locality.can_run_here(info.owner, info.agent)
 
     async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)
@@ -537,7 +508,7 @@ class Runs:
         args: Mapping[str, Any] | None = None,
     ) -> None:
         """Answer a question of a thread and resume its run. The first answer counts."""
-        self._check_open()
+        self.admission.check_open()
         asked = (await self.sessions.load(thread, owner=user.id)).questions.get(question)
         head = await self.store.head(user.id, thread)
         if args is not None and asked is not None and choice != "deny":
@@ -590,7 +561,7 @@ class Runs:
 
     async def stop(self, grace: float) -> None:
         """Refuse new runs, wait `grace` seconds for the others, then release them so that they can be resumed."""
-        self.stopping = True
+        self.admission.stopping = True
         await self.executor.stop(grace)
         self.followers.board.close()
         await self.followers.feeds.close()

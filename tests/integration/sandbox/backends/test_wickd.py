@@ -599,7 +599,7 @@ def test_jobs_are_bounded() -> None:
 def test_a_terminal_waits_for_its_reader() -> None:
     with wickd() as one:
         one.say({"id": "t", "op": "pty", "cmd": "cat /dev/zero"})
-        assert one.hear()["result"] == {}
+        assert one.hear() == {"id": "t", "result": {}}
         size = 0
         while size <= constants.TERMINAL_WINDOW_BYTES:
             size += len(b64decode(one.hear()["data"]))

@@ -100,6 +100,10 @@ def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
     for bad, sentence in (("[]", "--args must be a JSON object"), ("{", "--args is not valid JSON")):
         done = place("approvals", "allow", asked, "--args", bad)
         assert done.code == 2 and sentence in done.err
+    done = place("approvals", "allow", asked, "--start-afresh", "--session")
+    assert done.code == 2 and "use --start-afresh without --session" in done.err
+    done = place("approvals", "allow", asked, "--start-afresh")  # this question is not about missing files
+    assert done.code != 0 and "workspace" in done.err and "the question is still open" in done.err, done
     done = place("approvals", "allow", asked, "--args", '{"path": 3}')
     assert done.code != 0 and "the question is still open" in done.err, done
     changed = json.dumps({"path": "other.txt", "content": "bread"})

@@ -265,9 +265,9 @@ def test_the_live_plane(wick: ForkedWick) -> None:
 
 
 def test_the_extension_for_searches(wick: ForkedWick) -> None:
-    def check(database: str) -> dict[str, Any]:
+    def check(database: str, more: str = "") -> dict[str, Any]:
         store = shared_server().conninfo.replace("dbname=postgres", f"dbname={database} password=secret-password")
-        wick.write("data/server.yaml", f"store: {to_address(store)}\n")
+        wick.write("data/server.yaml", f"store: {to_address(store)}\n{more}")
         return told(wick("doctor", "--json", "--data", "data", "--port", free_port()))
 
     with psycopg.connect(shared_server().conninfo, autocommit=True) as connection:
@@ -276,9 +276,11 @@ def test_the_extension_for_searches(wick: ForkedWick) -> None:
         found = check("searched")
         assert found["postgres"]["state"] == "ok" and found["pg_trgm"]["state"] == "missing"
         assert "run CREATE EXTENSION pg_trgm" in found["pg_trgm"]["do"]
+        assert found["snapshots"]["state"] == "missing" and "be a bucket" in found["snapshots"]["do"]
         with psycopg.connect(shared_server().conninfo, dbname="searched", autocommit=True) as other:
             other.execute("CREATE EXTENSION pg_trgm")
-        assert check("searched")["pg_trgm"]["state"] == "ok"
+        found = check("searched", "snapshots: /shared\n")
+        assert found["pg_trgm"]["state"] == "ok" and "all servers need to share" in found["snapshots"]["says"]
     row = check("nowhere")["postgres"]
     assert row["state"] == "missing" and "secret" not in json.dumps(row)
 

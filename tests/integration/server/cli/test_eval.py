@@ -157,7 +157,7 @@ def test_threads_are_imported_and_pass(wick: ForkedWick) -> None:
     done = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
     assert done.code == 0 and done.out.startswith("2 cases in suite2.yaml, "), done.err
     text = (wick.folder / "suite2.yaml").read_text()
-    assert "notes.txt" in text and "sk-abc" not in text and "[redacted]" in text
+    assert "notes.txt" in text and "sk-abc" not in text and "[secret]" in text
     wick.write("agents.yaml", "model: demo\nbackend: {type: local}\n")
     replayed = wick("eval", "run", "suite2.yaml", "--agent", "agents.yaml")
     assert replayed.code == 0, replayed.err
@@ -168,7 +168,9 @@ def test_threads_are_imported_and_pass(wick: ForkedWick) -> None:
     again = wick("eval", "import", "--from-threads", "-o", "suite2.yaml")
     assert again.code == 2 and "already exists" in again.err
     none = wick("eval", "import", "--from-threads", "-o", "none.yaml", "--agent", "nobody", "--since", "2026-01-01")
-    assert none.code == 2 and "no runs were found" in none.err
+    assert none.code == 2 and "no runs were found in 2 threads of the owner 'local'; check --agent" in none.err
+    none = wick("eval", "import", "--from-threads", "-o", "none.yaml", "--owner", "ada")
+    assert none.code == 2 and "the owner 'ada' has no threads in this store; pass --owner NAME, the user=" in none.err
     lost = wick("eval", "import", "--from-threads", "nowhere", "-o", "none.yaml")
     assert lost.code == 2 and "there is no store of threads at nowhere" in lost.err
 

@@ -6,6 +6,7 @@ import pytest
 
 from wick.server.auth.forwards import ForwardSigner
 from wick.server.auth.identity import User
+from wick.server.errors import ApiError
 
 ADA = User("u1", "ada ü", "operator")
 TARGET = b"/agents/a/files/list?path=."
@@ -40,7 +41,29 @@ def test_a_forwarded_request_has_its_user() -> None:
     ],
 )
 def test_a_signature_is_for_one_request(method: str, target: bytes, signer: ForwardSigner) -> None:
-    assert signer.verify(make_signer().sign(ADA, "GET", TARGET, "here"), method, target) is None
+    with pytest.raises(ApiError, match="cluster_secret"):
+        signer.verify(make_signer().sign(ADA, "GET", TARGET, "here"), method, target)
+
+
+def test_a_signature_is_used_once() -> None:
+    clock = Clock()
+    signer = make_signer(clock=clock)
+    header = signer.sign(ADA, "GET", TARGET, "here")
+    assert signer.verify(header, "GET", TARGET) == ADA
+    with pytest.raises(ApiError, match="used before"):
+        signer.verify(header, "GET", TARGET)
+    assert signer.verify(signer.sign(ADA, "GET", TARGET, "here"), "GET", TARGET) == ADA  # the same request again
+    clock.now += 1000
+    signer.verify(signer.sign(ADA, "GET", TARGET, "here"), "GET", TARGET)
+    assert len(signer._used) == 1  # the old ones are forgotten
+
+
+def test_clocks_that_differ_are_reported() -> None:
+    ahead = Clock()
+    ahead.now += 300
+    header = make_signer(clock=ahead).sign(ADA, "GET", TARGET, "here")
+    with pytest.raises(ApiError, match="clocks"):
+        make_signer().verify(header, "GET", TARGET)
 
 
 def test_a_signature_ends() -> None:
@@ -48,7 +71,8 @@ def test_a_signature_ends() -> None:
     signer = make_signer(clock=clock)
     header = signer.sign(ADA, "GET", TARGET, "here")
     clock.now += 61
-    assert signer.verify(header, "GET", TARGET) is None
+    with pytest.raises(ApiError, match="too old"):
+        signer.verify(header, "GET", TARGET)
 
 
 def test_a_changed_or_unreadable_header_is_refused() -> None:
@@ -56,5 +80,7 @@ def test_a_changed_or_unreadable_header_is_refused() -> None:
     payload, _, signature = signer.sign(ADA, "GET", TARGET, "here").partition(".")
     admin = signer.sign(User("u2", "eve", "admin"), "GET", TARGET, "there").partition(".")[0]
     for header in (f"{admin}.{signature}", payload, "", ".", f"{payload}.", "\xff.\xff"):
-        assert signer.verify(header, "GET", TARGET) is None
-    assert ForwardSigner().verify(ForwardSigner().sign(ADA, "GET", TARGET, ""), "GET", TARGET) is None
+        with pytest.raises(ApiError):
+            signer.verify(header, "GET", TARGET)
+    with pytest.raises(ApiError):
+        ForwardSigner().verify(ForwardSigner().sign(ADA, "GET", TARGET, ""), "GET", TARGET)

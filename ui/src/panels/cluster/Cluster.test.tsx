@@ -36,6 +36,7 @@ it("lists the servers with their states, and marks the one that responds", async
     server("a", { capacity: 0 }),
     server("b", { draining: true }),
     server("c", { alive: false, heartbeat_age: 254 }),
+    server("d", { problem: "http://d refuses forwarded requests" }),
   ];
   render(<Cluster />);
   const rows = within(await screen.findByRole("table")).getAllByRole("row");
@@ -43,10 +44,12 @@ it("lists the servers with their states, and marks the one that responds", async
     "a (this)|alive|node-a|0.1.0|3|no limit|0 s ago",
     "b|draining|node-b|0.1.0|3|50|0 s ago",
     "c|dead|node-c|0.1.0|3|50|4 min ago",
+    "d|unreachable|node-d|0.1.0|3|50|0 s ago",
   ]);
-  expect(screen.getByText("2 alive, 1 dead")).toBeTruthy();
-  expect(screen.getByText("6 runs in progress")).toBeTruthy(); // those of a dead server are resumed elsewhere
+  expect(screen.getByText("3 alive, 1 dead")).toBeTruthy();
+  expect(screen.getByText("9 runs in progress")).toBeTruthy(); // those of a dead server are resumed elsewhere
   expect(screen.getByText(/listed for a day/)).toBeTruthy();
+  expect(screen.getByText(/requests for its files fail here/).textContent).toContain("refuses forwarded requests");
 });
 
 it("reports a disconnected live plane", async () => {
