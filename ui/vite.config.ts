@@ -34,7 +34,13 @@ export default defineConfig({
       generateScopedName: (name, file) => `${basename(file.split("?")[0]!, ".module.css")}-${name}`, // stable, for tests
     },
   },
-  build: { outDir: "../src/wick/server/ui", emptyOutDir: true, sourcemap: false, assetsInlineLimit: 0 },
+  build: {
+    outDir: "../src/wick/server/ui",
+    emptyOutDir: true,
+    sourcemap: false,
+    assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 2_000, // kB; diagrams and the editor are loaded when they are needed
+  },
   server: {
     port: 3000,
     strictPort: true,

@@ -106,21 +106,24 @@ class Sessions(Capability):
 
     async def rewind(self, id: str, to: int, *, owner: str = LOCAL) -> Thread:
         """Rewind a thread to its entry `to`. Later entries stay in the log and are ignored."""
-        await self.store.head(owner, id)
-        thread = Thread(id)
-        async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
+        async with self._hold_idle(id, owner) as thread:
             thread.rewind(to)
-            await thread.saved()
         return thread
 
     async def switch_branch(self, id: str, message: int, *, owner: str = LOCAL) -> Thread:
         """Return to the branch of a message that a rewind has undone; `message` is its entry."""
+        async with self._hold_idle(id, owner) as thread:
+            thread.switch_branch(message)
+        return thread
+
+    @asynccontextmanager
+    async def _hold_idle(self, id: str, owner: str) -> AsyncIterator[Thread]:
+        """Hold an existing thread without a run, and save what is appended to it."""
         await self.store.head(owner, id)
         thread = Thread(id)
         async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
-            thread.switch_branch(message)
+            yield thread
             await thread.saved()
-        return thread
 
     async def send(self, id: str, message: str | Message, *, owner: str = LOCAL) -> int:
         """Queue a user message for a thread: the current run reads it at its next step, else the next run does."""

@@ -13,7 +13,7 @@ class MessageTree:
     def __init__(self, log: Sequence[Entry]) -> None:
         self._parents: dict[int, int] = {}
         self._children: dict[int, list[int]] = {}
-        self._last = [0]  # the last message of the state after each entry; 0 if there is none
+        self._last = [0]  # the last message of the state after each entry; 0 without a message
         for entry in log:
             parent = self._last[-1]
             if entry.kind == "rewind":

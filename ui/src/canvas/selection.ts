@@ -19,7 +19,7 @@ export function setSelected(now: Selected | null): void {
   store.set((old) => (old && now && old.tab === now.tab && old.text === now.text && old.from === now.from ? old : now));
 }
 
-/** The only place of a part in a text; -1 if there is none, or several. */
+/** The only place of a part in a text; -1 if it is missing, or occurs several times. */
 export function findOnce(text: string, part: string): number {
   const at = text.indexOf(part);
   return at >= 0 && text.indexOf(part, at + 1) < 0 ? at : -1;

@@ -33,7 +33,7 @@ function spokenInline(words: string, media: api.Media[]): api.MessageIn {
 }
 
 async function placeFiles(agent: string, media: api.Media[]): Promise<string[]> {
-  const listing = await api.files.list(agent, FOLDER).catch(() => null); // there is none yet
+  const listing = await api.files.list(agent, FOLDER).catch(() => null); // the folder does not exist yet
   const taken = new Set(listing?.entries.map((one) => one.name));
   const paths: string[] = [];
   for (const one of media) {

@@ -19,7 +19,7 @@ export function takeFocus(thread: string, seq: number): boolean {
   return isNew;
 }
 
-/** Edit the last message of the user; return false if there is none, or while a run is active. */
+/** Edit the last message of the user; return false without such a message, or while a run is active. */
 export function editLast(): boolean {
   const { items, run } = openConversation(app.get());
   const last = items.findLast((item): item is Said => item.kind === "user" && !item.by && item.seq > 0);
