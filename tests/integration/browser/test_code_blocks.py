@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from browser_pages import (
     ApiClient,
@@ -12,6 +12,7 @@ from browser_pages import (
     open_page,
     send_and_wait,
     send_message,
+    wait_for,
     wait_until_idle,
 )
 from canvas_page import open_file, switch_view
@@ -103,10 +104,20 @@ def test_a_bad_diagram_shows_its_error_and_its_source(ada: Page) -> None:
     send_and_wait(ada, "\n\n".join(f"```mermaid\n{source}\n```" for source in bad))
     diagrams = ada.locator("article.chat-reply").get_by_role("figure", name="Diagram")
     for at, (source, problem) in enumerate(bad.items()):
-        diagrams.nth(at).scroll_into_view_if_needed()
+        scroll_until_drawn(diagrams.nth(at))
         expect(diagrams.nth(at).get_by_role("alert")).to_contain_text(f"The diagram cannot be drawn. {problem}")
         expect(diagrams.nth(at).get_by_role("figure")).to_contain_text(source.split("\n")[0])
     assert ada.locator("[id^=ddiagram]").count() == 0  # nothing is left of the attempts
+
+
+def scroll_until_drawn(diagram: Locator) -> None:
+    """Look at a diagram. The list returns to its end while others grow, as no input says that the user has left it."""
+
+    def is_drawn() -> bool:
+        diagram.scroll_into_view_if_needed()
+        return not diagram.get_by_role("status").count()
+
+    wait_for(is_drawn)
 
 
 def test_code_and_diagrams_have_no_violations(browser: Browser, server: ServerProcess) -> None:

@@ -129,7 +129,7 @@ def test_a_phone_shows_one_panel_at_a_time(browser: Browser, server: ServerProce
 def test_a_form_keeps_its_entries_when_the_page_becomes_narrow_and_wide(ada: Page) -> None:
     rules = open_panel(ada, "Replay").get_by_label("Deny")
     rules.fill("Bash(git push *)")
-    open_panel(ada, "Terminal")
+    expect(open_panel(ada, "Terminal").get_by_label("Terminal input")).to_be_focused()  # it is when it has loaded
     rules.focus()
     for width in (PHONE["width"], 1280):
         ada.set_viewport_size({"width": width, "height": 800})
