@@ -154,11 +154,13 @@ async def wait_resumed(
     A run that was killed at its end has no further model call: then its end counts.
     """
     found: dict[str, tuple[float, str]] = {}
-    names = {run.name for run in runs}
+    names, seen = {run.name for run in runs}, len(cluster.read_lines("requests"))
     until = time.monotonic() + RESUME_SECONDS
     while len(found) < len(runs) and time.monotonic() < until:
         await asyncio.sleep(0.2)
-        for row in cluster.read_lines("requests"):
+        rows = cluster.read_lines("requests")
+        first, seen = seen, len(rows)
+        for row in rows[first:]:
             if row["run"] in names and row["at"] > since and row["server"] != victim.address:
                 found.setdefault(row["run"], (row["at"] - since, row["server"]))
         for run in runs:

@@ -152,6 +152,7 @@ class Cluster:
         self.postgres: PostgresServer | None = None
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
+        self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}  # by file: the bytes that were read, and their rows
 
     async def start(self) -> None:
         """Start everything, and wait until all servers are ready."""
@@ -216,10 +217,16 @@ class Cluster:
         return f"http://{GATEWAY}:{PROXY_PORT}"
 
     def read_lines(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of the `ledger` of effects, or of the `requests` to the model."""
+        """Return the rows of the `ledger` of effects, or of the `requests` to the model. Only new lines are read."""
+        at, rows = self._rows.setdefault(name, (0, []))
         path = self.folder / name
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(at)
+                whole, _, _ = file.read().rpartition(b"\n")
+            rows += [json.loads(line) for line in whole.split(b"\n") if line]
+            self._rows[name] = (at + len(whole) + bool(whole), rows)
+        return rows
 
 
 def find_nats_server() -> str:
