@@ -152,7 +152,7 @@ class Cluster:
         self.postgres: PostgresServer | None = None
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
-        self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}  # by file: the bytes that were read, and their rows
+        self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}  # by file: bytes that were read, and their rows
 
     async def start(self) -> None:
         """Start everything, and wait until all servers are ready."""
