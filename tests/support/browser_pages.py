@@ -358,7 +358,8 @@ def find_violations(page: Page, *rules: str, within: str = "body") -> list[str]:
     """Return serious violations found by axe-core, one per line, for these rules or all."""
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make ui")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
     found = page.locator(within).evaluate("(element, options) => axe.run(element, options)", options)
     return [

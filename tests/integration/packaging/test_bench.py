@@ -224,6 +224,7 @@ FIGURES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_every_figure_of_a_peer_is_there(peers: tuple[str, dict[str, Any]]) -> None:
     _, report = peers
     assert report["quick"] and report["cores"] and report["python"] and report["date"]
@@ -237,12 +238,14 @@ def test_every_figure_of_a_peer_is_there(peers: tuple[str, dict[str, Any]]) -> N
     assert made == PEERS - {"bare aiohttp + orjson"}
 
 
+@pytest.mark.long
 def test_wick_sends_the_same_request_as_the_baseline(peers: tuple[str, dict[str, Any]]) -> None:
     printed, report = peers
     assert {name: told["different"] for name, told in report["peers"].items()} == dict.fromkeys(PEERS, "")
     assert "not the same work" not in printed and "instead of" not in printed
 
 
+@pytest.mark.long
 def test_each_peer_goal_is_reported(peers: tuple[str, dict[str, Any]]) -> None:
     printed, report = peers
     told = [line for line in printed.splitlines() if line.endswith((" met", " MISSED"))]
