@@ -351,10 +351,10 @@ class Postgres:
         if heartbeat is not None:
             await run_in_thread(lambda: heartbeat.stop(LEAVE_SECONDS), "leaving a cluster")
 
-    async def servers(self) -> builtins.list[ServerInfo]:
-        """Return the servers of the cluster, also those that have died within a day."""
+    async def servers(self, *, alive_only: bool = False) -> builtins.list[ServerInfo]:
+        """Return the servers of the cluster, also those that have died within a day unless `alive_only`."""
         async with self._pools.connection(writes=False) as connection:
-            return await list_servers(connection)
+            return await list_servers(connection, alive_only)
 
     async def find_workspace(self, owner: str, agent: str) -> WorkspaceHome:
         """Return where the workspace of a user's agent is. The first server to ask has it."""

@@ -101,8 +101,8 @@ class Heartbeat:
             connection.execute("DELETE FROM servers WHERE id = %s", (member.id,))
 
 
-async def list_servers(connection: Connection) -> list[ServerInfo]:
-    columns = "id, host, version, capacity, running, draining, started"
-    columns += f", {NOW} - seen, seen > {NOW} - {SEEN_SECONDS}, place, address"
-    query = f"SELECT {columns} FROM servers ORDER BY started, id"
+async def list_servers(connection: Connection, alive_only: bool = False) -> list[ServerInfo]:
+    is_alive = f"seen > {NOW} - {SEEN_SECONDS}"
+    columns = f"id, host, version, capacity, running, draining, started, {NOW} - seen, {is_alive}, place, address"
+    query = f"SELECT {columns} FROM servers {f'WHERE {is_alive}' if alive_only else ''} ORDER BY started, id"
     return [ServerInfo(*row) for row in await fetch_rows(connection, query, ())]

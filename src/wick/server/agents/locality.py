@@ -82,7 +82,7 @@ class Locality:
         """Return True if a server of a place was seen recently."""
         since, alive = self._alive
         if monotonic() - since > ALIVE_SECONDS:
-            alive = frozenset(server.place for server in await self._store.servers() if server.alive)
+            alive = frozenset(server.place for server in await self._store.servers(alive_only=True))
             self._alive = monotonic(), alive
         return place in alive
 

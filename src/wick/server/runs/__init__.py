@@ -326,6 +326,13 @@ class Runs:
                 return
             await self._start_pending(user, replace(head, asking=0) if lapsed else head, info)
 
+    async def resume_run(self, head: Summary, info: RunInfo, *, lapsed: bool = False) -> None:
+        """Resume the open run of a claimed thread: its lease is held, so its head and its record do not change."""
+        if (info.owner, info.id) in self.executor.cancelling:
+            await self._cancel_pending(info)
+        elif await self._can_start(info.user, replace(head, asking=0) if lapsed else head, info) and not self.stopping:
+            self.executor.start(info.user, info, self._start_next_run)
+
     async def _load_pending(self, owner: str, thread: str) -> tuple[Summary, list[int]]:
         """Return a thread and, if it has no open run, the positions of its pending messages.
 
@@ -349,9 +356,7 @@ class Runs:
         self, user: User, head: Summary, info: RunInfo, instance: AgentInstance | None = None
     ) -> RunInfo:
         """Start a pending run, unless another server performs it or it waits for an answer; return its record."""
-        waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
-        # a server that is full leaves the run to the next one that claims it
-        can_start = not waits and not head.leased and await self.admission.can_start(user, info)
+        can_start = await self._can_start(user, head, info)
         start = start_key(self.store) if can_start and self.executor.find(info.owner, info.thread) is None else ""
         row = info.to_json() | ({start: [time(), 0]} if start else {})
         if not await self.records.put(KIND, info.owner, info.id, row, new=True):
@@ -359,6 +364,16 @@ class Runs:
         if can_start and not self.stopping:
             self.executor.start(user, info, self._start_next_run, instance, start)
         return info
+
+    async def _can_start(self, user: User, head: Summary, info: RunInfo) -> bool:
+        """Return False if another server performs a run, if it waits for an answer, or if this server is full.
+
+        A server that is full leaves the run to the next one that claims it.
+        """
+        if head.leased:
+            return False
+        waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
+        return not waits and await self.admission.can_start(user, info)
 
     async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)

@@ -243,8 +243,8 @@ class RunExecutor:
         starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
         alive: set[str] | None = None  # the live servers, if the store has a cluster
         if any(starts.values()) and hasattr(self.store, "servers"):
-            servers: Sequence[ServerInfo] = await self.store.servers()
-            alive = {server.id for server in servers if server.alive}
+            servers: Sequence[ServerInfo] = await self.store.servers(alive_only=True)
+            alive = {server.id for server in servers}
         return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
 
     async def _clear_start(self, running: ActiveRun) -> None:

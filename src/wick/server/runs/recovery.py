@@ -31,6 +31,7 @@ LIVE_CANCEL_PAUSE = 5.0  # the same while the live plane delivers them
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
 CLAIMED_AT_ONCE = 100
+RESUMED_AT_ONCE = 20  # the first of them call their models while the others are read
 STOP_SECONDS, STOP_ATTEMPTS = 3.0, 5  # for the tasks to end after a cancellation, and how often they are cancelled
 CLAIM_DELAY = 3.0  # after a due claim, a server without one counts as blocked
 
@@ -113,7 +114,8 @@ class RunRecovery:
             room = min(CLAIMED_AT_ONCE, self.runs.executor.count_free())
             leases = await self._claims.claim(room, skip) if room else ()
             self._claimed_at = monotonic()
-            await asyncio.gather(*(self._resume(lease) for lease in leases))
+            for first in range(0, len(leases), RESUMED_AT_ONCE):
+                await asyncio.gather(*(self._resume(lease) for lease in leases[first : first + RESUMED_AT_ONCE]))
             if len(leases) < CLAIMED_AT_ONCE:
                 return
 
@@ -128,10 +130,12 @@ class RunRecovery:
         self._delay_next_attempt(head)
         self.runs.registry.sessions.leases[key] = lease
         try:
-            user = User(head.owner, head.owner, "user")
-            if head.run and (row := await self.runs.records.get(KIND, head.owner, head.run)) is not None:
-                user = RunInfo.from_json(head.owner, head.run, row).user
-            await self.runs.resume_thread(user, head, lapsed=bool(head.asking))
+            row = await self.runs.records.get(KIND, head.owner, head.run) if head.run else None
+            if row is not None:
+                info = RunInfo.from_json(head.owner, head.run, row)
+                await self.runs.resume_run(head, info, lapsed=bool(head.asking))
+            else:
+                await self.runs.resume_thread(User(head.owner, head.owner, "user"), head, lapsed=bool(head.asking))
         except (ApiError, StoreError) as error:
             logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
         finally:
