@@ -14,7 +14,7 @@ instruments the places where Python hands work to a thread:
     concurrent.futures.Future            a callback remembers the run that added it
     multiprocessing.pool.ThreadPool      functions, callbacks and iterables remember the run that handed them over
 
-Outside of a tool their behaviour is unchanged. See docs/decisions/0028-guards-follow-threads.md.
+Outside of a tool their behaviour is unchanged. See docs/decisions/0028-guards-follow-tools-into-threads.md.
 """
 
 from __future__ import annotations
