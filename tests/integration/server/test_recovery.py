@@ -518,3 +518,68 @@ async def test_a_stop_ends_although_cancellations_are_lost(
     assert "the server stops without it" in caplog.text
     await stubborn.stop()
     assert not stubborn._tasks
+
+
+# -- many threads of a dead server -----------------------------------------------------------------------------------
+
+
+async def queue_messages(server: InProcessServer, client: aiohttp.ClientSession, threads: int) -> str:
+    """Create threads with a pending message that no run has; return their owner."""
+    owner, store = (await get_json(client, "/auth/me"))["id"], server.service.store
+    for number in range(threads):
+        await store.create(owner, f"th_{number}", meta={"agent": "echo"})
+        await store.enqueue(owner, f"th_{number}", {"role": "user", "content": f"{number}."})
+    return owner
+
+
+async def count_leased(server: InProcessServer, owner: str) -> int:
+    return sum(head.leased for head in (await server.service.store.list(owner, limit=100)).threads)
+
+
+async def test_a_thread_that_cannot_be_resumed_holds_up_no_other(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 45 claimed threads one has a damaged record, and the resume of another one waits."""
+    owner = await queue_messages(server, client, 45)
+    resume, released = server.service.runs.resume_thread, asyncio.Event()
+
+    async def resume_thread(user: User, head: Summary, **options: Any) -> None:
+        if head.id == "th_3":
+            raise TypeError("a damaged record")
+        if head.id == "th_7":
+            await released.wait()
+        await resume(user, head, **options)
+
+    monkeypatch.setattr(server.service.runs, "resume_thread", resume_thread)
+    resuming = asyncio.create_task(server.service._recovery.resume_all())
+
+    async def others_are_answered() -> bool:
+        return sum(head.queued for head in (await server.service.store.list(owner, limit=100)).threads) == 2
+
+    await wait_until(others_are_answered)
+    assert not resuming.done()
+    released.set()
+    await resuming
+    await settled(server)
+    heads = {head.id: head.queued for head in (await server.service.store.list(owner, limit=100)).threads}
+    assert [id for id, queued in heads.items() if queued] == ["th_3"]
+    assert await count_leased(server, owner) == 0
+
+
+async def test_a_stop_releases_the_leases_of_threads_that_were_not_resumed(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await queue_messages(server, client, 45)
+    began = asyncio.Event()
+
+    async def resume_thread(user: User, head: Summary, **options: Any) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(server.service.runs, "resume_thread", resume_thread)
+    stopped = RunRecovery(server.service.runs)
+    stopped.start()
+    await began.wait()
+    assert await count_leased(server, owner) == 45
+    await stopped.stop()
+    assert await count_leased(server, owner) == 0

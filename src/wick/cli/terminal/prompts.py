@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import select
 import signal
 import sys
 import termios
@@ -46,12 +47,17 @@ RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
 def _is_terminal_closed() -> bool:
-    """Return True if standard input is a terminal that was closed, so that its calls fail with EIO."""
+    """Return True if standard input is a terminal that was closed.
+
+    While it is closing, reads and writes fail already, and other calls succeed; it is polled as hung up then.
+    """
     try:
         termios.tcgetattr(sys.stdin)
     except termios.error as error:
         return bool(error.args[0] == errno.EIO)
-    return False
+    poll = select.poll()
+    poll.register(sys.stdin, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class ApprovalPrompt:

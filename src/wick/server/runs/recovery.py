@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
@@ -31,7 +31,7 @@ LIVE_CANCEL_PAUSE = 5.0  # the same while the live plane delivers them
 MAX_BACKOFF = 300.0
 STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
 CLAIMED_AT_ONCE = 100
-RESUMED_AT_ONCE = 20  # the first of them call their models while the others are read
+RESUMED_AT_ONCE = 20  # the first runs call their models while the others are loaded
 STOP_SECONDS, STOP_ATTEMPTS = 3.0, 5  # for the tasks to end after a cancellation, and how often they are cancelled
 CLAIM_DELAY = 3.0  # after a due claim, a server without one counts as blocked
 
@@ -114,10 +114,30 @@ class RunRecovery:
             room = min(CLAIMED_AT_ONCE, self.runs.executor.count_free())
             leases = await self._claims.claim(room, skip) if room else ()
             self._claimed_at = monotonic()
-            for first in range(0, len(leases), RESUMED_AT_ONCE):
-                await asyncio.gather(*(self._resume(lease) for lease in leases[first : first + RESUMED_AT_ONCE]))
+            await self._resume_claimed(leases)
             if len(leases) < CLAIMED_AT_ONCE:
                 return
+
+    async def _resume_claimed(self, leases: Sequence[Lease]) -> None:
+        """Start the runs of claimed threads, `RESUMED_AT_ONCE` at a time.
+
+        The leases of runs that do not start are released, also if this task is cancelled before their turn: other
+        servers would wait for them to lapse.
+        """
+        places = asyncio.Semaphore(RESUMED_AT_ONCE)
+        unresumed = {id(lease): lease for lease in leases}
+
+        async def resume(lease: Lease) -> None:
+            async with places:
+                del unresumed[id(lease)]
+                await self._resume(lease)
+
+        try:
+            await asyncio.gather(*(resume(lease) for lease in leases))
+        finally:
+            for lease in unresumed.values():
+                assert lease.head is not None
+                await release_lease(self.runs.store, lease.head.owner, lease.head.id, lease.fence)
 
     async def _resume(self, lease: Lease) -> None:
         """Start the run of a claimed thread with its lease. The lease is released if there is nothing to start."""
@@ -136,8 +156,9 @@ class RunRecovery:
                 await self.runs.resume_run(head, info, lapsed=bool(head.asking))
             else:
                 await self.runs.resume_thread(User(head.owner, head.owner, "user"), head, lapsed=bool(head.asking))
-        except (ApiError, StoreError) as error:
-            logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
+        except Exception as error:  # of one thread; the others are resumed
+            is_known = isinstance(error, (ApiError, StoreError))
+            logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error, exc_info=not is_known)
         finally:
             if performing.find(*key) is None:
                 await performing.release_unused_lease(*key)
