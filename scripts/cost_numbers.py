@@ -26,7 +26,7 @@ PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
        for count in (20, 200) for case in (OURS, FLOOR, SDK)},
     **{f"delta {case}": ("models", {"group": "delta", "case": case, "pace": "burst"}, "us")
        for case in (OURS, FLOOR, SDK)},
-    "program kept": ("executables", {"group": "call", "case": "Python, kept", "in_flight": 1}, "p50_ms"),
+    "program kept": ("executables", {"group": "call", "case": "Python, long-running", "in_flight": 1}, "p50_ms"),
     "program started": (
         "executables",
         {"group": "call", "case": "Python, started each time", "in_flight": 1},
