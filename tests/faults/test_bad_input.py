@@ -199,7 +199,7 @@ async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
             await flood(server, bird, REQUESTS, tally, chance, await known_names(server))
             await healthy(server, tally)
             nobody_called(server, bird, tally)
-        with Tally("S5", "terminals that hear nonsense") as tally:
+        with Tally("S5", "terminals with invalid messages") as tally:
             await terminals(server, SOCKETS, tally, chance)
             await healthy(server, tally)
         assert server.stop() == 0

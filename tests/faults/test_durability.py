@@ -106,7 +106,7 @@ def lose_power(folder: Path, cuts: int, fault: str = "") -> None:
     assert done.stdout.endswith("finished\n")
     steps, chance = recorded(log, folder / "db"), random.Random(11)
     assert sum(step.what == "sync" for step in steps) > (0 if fault else LEAST / 4), "it was not recorded"
-    with Tally("R1", "power cuts, of what was not synced any part lost", planted=bool(fault)) as tally:
+    with Tally("R1", "power cuts with arbitrary loss of unsynced writes", planted=bool(fault)) as tally:
         for number in range(cuts):
             cut, place = chance.randrange(20, len(steps)), folder / f"cut{number}"
             with tally.trying(f"after {cut} steps"):

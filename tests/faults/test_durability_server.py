@@ -125,7 +125,7 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
     chance = random.Random(3)
     script = (PLANTED if planted else "") + SERVER
     with (
-        Tally("R1", "kill -9 of a server with four who speak to it", planted=planted) as tally,
+        Tally("R1", "kill -9 of a server with four clients", planted=planted) as tally,
         run_server(folder, script=script, quotas=NO_QUOTAS) as server,
     ):
         over = asyncio.Event()

@@ -169,7 +169,7 @@ async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess
     closed = [filled(row.path, {}) for row in matrix if row.access != "public" and row.method != "WS"]
     tries = [(method, f"{path}{more}") for path in closed for method, more in odd]
     answers = await ask_all(server.url, [request(method, path, HOST) for method, path in tries])
-    with Tally("S1", "methods and spellings that are not there") as tally:
+    with Tally("S1", "undefined methods and path spellings") as tally:
         for (method, path), answer in zip(tries, answers, strict=True):
             tally.check(answer.status in (400, 401), f"{method} {path}: {answer.status}")
 
@@ -183,12 +183,12 @@ async def nobody_sees(
     """Other users who know ada's ids get the same responses as for unknown ids."""
     only = only or (() if FULL else ("bob", "bob, with a cookie and no origin", "root"))
     people = {name: one for name, one in (await neighbours(server)).items() if not only or name in only}
-    with Tally("S1", "neighbours × routes × somebody's ids", planted=planted) as tally:
+    with Tally("S1", "other users × routes × ids of an owner", planted=planted) as tally:
         for who, headers in people.items():
             await _with_her_ids(tally, server.url, matrix, things, who, headers)
             await _elsewhere(tally, server.url, things, who, headers)
             await _lists(tally, server.url, things, who, headers)
-        tally.note(neighbours=len(people), kinds=len(things.ids))
+        tally.note(users=len(people), kinds=len(things.ids))
 
 
 async def _with_her_ids(
@@ -290,7 +290,7 @@ async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: T
     order = sorted(owners, key=lambda row: (row.method not in ("GET", "WS"), row.method == "DELETE"))
     undo = "POST /threads/{id}/files/restore"  # it also undoes the file that another row deletes
     last = [row for row in order if str(row) in (undo, "DELETE /agents/{id}", "DELETE /threads/{id}")]
-    with Tally("S1", "the same ids, of who has them") as tally:
+    with Tally("S1", "the same ids with the owner's credentials") as tally:
         async with Line(server.url) as line:
             for row in [*(row for row in order if row not in last), *last]:
                 ids = things.only("grant") if "grant" in row.kinds else things.ids

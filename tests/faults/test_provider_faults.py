@@ -209,7 +209,7 @@ def damaged(step: int) -> list[Case]:
 
 @pytest.mark.timeout(1800)
 async def test_damaged_bytes() -> None:
-    await provider_faults(damaged(11 if FULL else 97), "damaged bytes of an answer")
+    await provider_faults(damaged(11 if FULL else 97), "damaged bytes of a reply")
 
 
 async def test_a_damaged_field_name_is_an_error() -> None:

@@ -153,7 +153,7 @@ async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: fl
 
 @pytest.mark.long
 async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> None:
-    with Tally("R4", f"questions while {len(KINDS)} kinds of trouble are made") as tally:
+    with Tally("R4", f"requests under {len(KINDS)} kinds of disturbance") as tally:
         async with watched(tmp_path, long=True) as (scene, watch):
             for name in KINDS:
                 await disturb(scene, watch, name, tally, SLACK)
@@ -161,7 +161,7 @@ async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> No
 
 
 async def test_the_server_responds(tmp_path: Path) -> None:
-    with Tally("R4", f"questions while {len(SAMPLED)} kinds of trouble are made") as tally:
+    with Tally("R4", f"requests under {len(SAMPLED)} kinds of disturbance") as tally:
         async with watched(tmp_path) as (scene, watch):
             for name in SAMPLED:
                 await disturb(scene, watch, name, tally, SLACK)

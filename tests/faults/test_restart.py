@@ -146,8 +146,8 @@ async def restart_often(folder: Path, restarts: int, within: float, planted: str
                 with tally.trying(f"restart {number}"):
                     await server.again()
                     assert server.ready[-1] <= within, f"it was ready after {server.ready[-1]:.2f} s"
-            tally.note(ready_p50=part(server.ready, 0.5), ready_most=part(server.ready, 1.0))
-            tally.note(processor_p50=part(server.busy, 0.5), all_go_on_most=part(server.going, 1.0))
+            tally.note(ready_p50=part(server.ready, 0.5), ready_max=part(server.ready, 1.0))
+            tally.note(cpu_p50=part(server.busy, 0.5), all_resumed_max=part(server.going, 1.0))
             tally.note(load=round(os.getloadavg()[0], 1))
 
 

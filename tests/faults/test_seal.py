@@ -824,7 +824,7 @@ class Refusing:
 
 
 async def taken_back(finishes: Iterable[str] = TAKEN_BACK, planted: bool = False) -> None:
-    with Tally("S4", "replies that were taken back", planted=planted) as tally:
+    with Tally("S4", "withdrawn replies", planted=planted) as tally:
         for finish, text in product(finishes, ("", "I cannot")):
             with tally.trying(f"{finish} {text}"):
                 got: list[Any] = []
