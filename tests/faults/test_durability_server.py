@@ -113,7 +113,7 @@ class Person:
             thread = Thread.from_json(await response.json())
         valid(thread)
         said = [message.text for message in thread.messages if message.role == "user"]
-        assert said == [words for words, _, _ in self.runs], "something else was said than what was taken"
+        assert said == [words for words, _, _ in self.runs], "the thread has other messages than the accepted ones"
 
 
 async def _read(response: aiohttp.ClientResponse, seen: list[dict[str, Any]]) -> None:

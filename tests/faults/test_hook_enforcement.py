@@ -49,7 +49,7 @@ from wick.hook_checks import Position
 from wick.operations import Operation
 from wick.protocols import Request
 
-SECRET = "the-secret-that-nobody-may-see"
+SECRET = "the-secret-that-no-user-may-see"
 
 
 @dataclass
@@ -258,7 +258,7 @@ ANSWERS: dict[str, Any] = {
     "a text": "yes",
     "a number": 1,
     "an error": RuntimeError("the line is dead"),
-    "arguments that are no JSON": Allow({"text": object()}),  # type: ignore[dict-item]
+    "arguments that are not JSON": Allow({"text": object()}),  # type: ignore[dict-item]
     "arguments that do not fit": Allow({"text": ["no", "text"], "times": "many"}),
     "arguments too many": Allow({"text": "x", "surprise": 1}),
     "the question": lambda question: question,
@@ -268,11 +268,9 @@ ANSWERS: dict[str, Any] = {
 
 async def test_an_ask_without_approval_is_denied() -> None:
     with Tally("S4", "answers other than yes × position of the question") as tally:
-        for (name, answer), position in product(
-            [*ANSWERS.items(), ("nobody there", None)], ("before", "wrap", "guard")
-        ):
+        for (name, answer), position in product([*ANSWERS.items(), ("no user", None)], ("before", "wrap", "guard")):
             with tally.trying(f"{name} to a {position}"):
-                asker = {} if name == "nobody there" else {"ask": ScriptedUser(answer)}
+                asker = {} if name == "no user" else {"ask": ScriptedUser(answer)}
                 hook = failing(position, ToolUse, lambda: Ask("sure?"))  # type: ignore[arg-type]
                 closed(await World().go(hook, **asker), ToolUse)
 

@@ -88,7 +88,7 @@ def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.M
 
 
 def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", within: float = WITHIN) -> None:
-    """A program that is busy in a container is killed; the container stays, and is empty."""
+    """Kill a program that is busy in a container. The container stays, without processes."""
     for number in range(kills):
         with tally.trying(f"kill {number}, {image}"):
             container = Container(id := f"killed-{uuid4().hex[:12]}")
@@ -96,7 +96,7 @@ def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", w
             try:
                 process.kill()
                 took = container.clean(within, over=True)
-                assert container.first(), "the container is gone; whoever comes next would miss its files"
+                assert container.first(), "the container is gone, with its files"
                 tally.note(slowest=round(max(took, tally.figures.get("slowest", 0.0)), 3))
             finally:
                 process.communicate()

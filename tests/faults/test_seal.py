@@ -475,7 +475,7 @@ async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
     users: list[str] = []
     watch = before(ModelCall, name="watch")(lambda call: users.append(call.run.user))
     await Agent(FunctionModel(reply), hooks=[hidden, watch]).run("go", user="ada")
-    assert users == ["ada"], "what was sealed holds for the run that goes on"
+    assert users == ["ada"], "the sealed user applies to the continued run"
 
 
 # -- guards follow the threads of a tool ------------------------------------------------------------------------------

@@ -435,7 +435,7 @@ async def test_no_command_plants_code_while_its_program_is_killed(tmp_path: Path
 @needs_bubblewrap
 @pytest.mark.parametrize("way", ["by_command", "by_job", "by_a_program_that_is_killed"])
 async def test_a_plant_that_git_runs_is_detected(tmp_path: Path, way: str) -> None:
-    """Where nothing is protected, most plants work: else they would show nothing."""
+    """Without protection most plants work, so that the tests are meaningful."""
     simple = [Plant("copied", "sub", "fsmonitor")]
     tally = Tally("S2", f"plants for git, {way}, planted", planted=True)
     with pytest.raises(Violated), tally:

@@ -677,7 +677,7 @@ async def test_only_a_guard_can_be_added_to_a_running_run() -> None:
 async def test_a_failing_callback_ends_a_stream(terminal: bool) -> None:
     def watch(event: Event) -> None:
         if event.terminal or not terminal:
-            raise OSError("nobody can hear this")
+            raise OSError("not reported")
 
     async with asyncio.timeout(5):
         seen = [event.event async for event in hello_agent().stream("hi", emit=watch)]
