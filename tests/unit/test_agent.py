@@ -242,13 +242,13 @@ async def test_run_attributes() -> None:
 
 
 def plain(text: str) -> str:
-    """A function that is no tool yet."""
+    """A function that is not a tool yet."""
     return text
 
 
 def test_a_plain_function_becomes_a_tool() -> None:
     (made,) = Agent(Scripted(), tools=[plain]).tools
-    assert (made.name, made.description) == ("plain", "A function that is no tool yet.")
+    assert (made.name, made.description) == ("plain", "A function that is not a tool yet.")
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
