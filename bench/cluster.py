@@ -1,4 +1,4 @@
-"""Measure a cluster of wick servers on this machine, while something breaks: the goals G1, G3, G5, G6 and G7.
+"""Measure a cluster of wick servers on this machine under faults: the goals G1, G3, G5, G6 and G7.
 
     sudo .venv/bin/python bench/cluster.py g1 --short
 

@@ -3,9 +3,10 @@
     python bench/live.py                    prints a table
     python bench/live.py --runs 40 --rate 20 --seconds 10 --away 5
 
-Each server is a process of its own. Runs start on all of them; each has a reader on the performing server and one on
-another server. A delta is the time at which it was made, so that its age when it is read is the lag. `--away` kills
-NATS for so many seconds in the middle. The last line counts streams with other durable frames than at the first server.
+Each server is a separate process. Runs start on all of them; each has a reader on the performing server and one on
+another server. The text of a delta is the time at which it was created, so its age when it is read is the lag. `--away`
+kills NATS for some seconds in the middle. The last line counts streams with other durable frames than at the first
+server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What wick itself costs, in CPU time: per step, per ring, per streamed delta, per agent and per import.
+"""Measure the cost of wick itself, in CPU time: per step, per ring, per streamed delta, per agent and per import.
 
-Beside each figure stands a floor, measured in the same rounds: a loop written by hand, with plain dicts,
-no hooks and no checks, that asks the same model and uses the same tool. See bench/README.md.
+Each figure has a floor, measured in the same rounds: a hand-written loop with plain dicts, no hooks and no checks,
+which calls the same model and the same tool. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from wick import Agent, Hook, Message, ModelCall, Thread, ToolUse, after, assist
 from wick.hooks import Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, TextDelta, Usage
 
-LENGTHS = (20, 200, 2_000)  # messages that are in the thread when the run begins
-STEPS = 10  # that use a tool, in one run
-RINGS = 10  # of the same kind, to see what one costs
+LENGTHS = (20, 200, 2_000)  # messages in the thread when the run starts
+STEPS = 10  # steps with a tool use, in one run
+RINGS = 10  # of the same kind; the cost of one is a tenth of theirs
 DELTAS = 2_000  # in one reply
 AGENTS = 1_000
 
-# What we aim for: microseconds of our own, beyond the floor.
+# Goals: microseconds beyond the floor.
 STEP_GOAL, DELTA_GOAL, AGENT_GOAL, AGENT_BYTES_GOAL = 150.0, 5.0, 200.0, 20_000
 
 
-# -- what is run ----------------------------------------------------------------------------------------------------
+# -- the workload ---------------------------------------------------------------------------------------------------
 
 
 Replies = list[tuple[Delta, ...]]
 
 
 class Prepared:
-    """A model with ready-made replies, given round and round. If `live`, each delta has its own turn of the loop."""
+    """A model that cycles through ready-made replies. If `live`, it yields to the event loop before each delta."""
 
     name = "prepared"
 
@@ -80,7 +80,7 @@ weather = tool(forecast, name="weather")
 
 
 async def look(op: Any) -> None:
-    """A hook that has nothing to say."""
+    """A hook that returns None."""
 
 
 async def around(op: Any, next: Next[Any]) -> Any:
@@ -88,7 +88,7 @@ async def around(op: Any, next: Next[Any]) -> Any:
 
 
 def look_now(op: Any) -> None:
-    """A hook that is no coroutine."""
+    """A hook that is a plain function, not a coroutine."""
 
 
 def _hooks(kind: str, operation: Any, count: int) -> list[Hook]:
@@ -115,7 +115,7 @@ KINDS = ("before", "wrap", "after", "guard", "guard, not async")
 
 
 async def bare_loop(model: Prepared, messages: list[dict[str, Any]], tools: dict[str, Any]) -> None:
-    """The least that an agent does."""
+    """Run the minimal loop of an agent."""
     while True:
         reply = await _bare_reply(model, messages)
         messages.append(reply)
@@ -143,7 +143,7 @@ async def _bare_use(call: dict[str, Any], tools: dict[str, Any]) -> dict[str, An
 
 
 async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
-    """The least that shows a reply as it arrives."""
+    """Yield the events of a reply with the minimal streaming loop."""
     text: list[str] = []
     async for delta in model.stream([*messages]):
         if isinstance(delta, TextDelta):
@@ -152,15 +152,15 @@ async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncI
     messages.append({"role": "assistant", "content": "".join(text)})
 
 
-# -- what is measured -----------------------------------------------------------------------------------------------
+# -- the measured cases ---------------------------------------------------------------------------------------------
 
 
-def _past(length: int) -> list[Message]:
+def _create_history(length: int) -> list[Message]:
     said = [(user(f"What about day {day}? " * 5), assistant(f"Sunny on day {day}. " * 5)) for day in range(length // 2)]
     return [message for pair in said for message in pair]
 
 
-_PASTS = {length: _past(length) for length in (0, *LENGTHS)}
+_PASTS = {length: _create_history(length) for length in (0, *LENGTHS)}
 
 
 def _thread(length: int) -> Thread:
@@ -199,7 +199,7 @@ async def _read(events: AsyncIterator[object]) -> None:
 
 
 async def steps(rounds: int) -> list[Row]:
-    """What a step costs with none, a few and many hooks, and what one more ring of each kind costs."""
+    """Measure a step with none, a few and many hooks, and one more ring of each kind."""
     rings = {_ring(kind, op): _hooks(kind, op, RINGS) for op in (ToolUse, ModelCall) for kind in KINDS}
     cost = await _step_costs(CROWDS | rings, rounds)
     rows = []
@@ -218,7 +218,7 @@ async def steps(rounds: int) -> list[Row]:
 
 
 async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tuple[str, int]]:
-    """A step's cost for each crowd of hooks, and for the bare loop, at each length of the thread."""
+    """Return the cost of a step for each set of hooks, and for the bare loop, at each length of the thread."""
     cases: dict[tuple[str, int, str], Prepare] = {}
     for length, (kind, replies) in product(LENGTHS, {"work": WORK, "rest": REST}.items()):
         cases["bare", length, kind] = _bare(replies, length)
@@ -230,7 +230,7 @@ async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tup
 
 
 def _growth(costs: list[list[float]]) -> list[float]:
-    """What a step costs more for a thousand messages more."""
+    """Return the cost that 1,000 more messages add to a step."""
     return share(costs[-1], costs[0], LENGTHS[-1] - LENGTHS[0], 1_000)
 
 
@@ -247,7 +247,7 @@ def _goal(crowd: str) -> float | None:
 
 
 async def deltas(rounds: int) -> list[Row]:
-    """What a piece of a reply costs: unseen, read at the end of a burst, and read as each one comes."""
+    """Measure a delta of a reply: without a reader, read in one burst, and read one at a time."""
     cases = {
         "run()": (_wick((), ESSAY), _bare(ESSAY)),
         "stream(), in one burst": (_wick_stream(False), _bare_stream(False)),
@@ -271,7 +271,7 @@ async def lookup(query: str, limit: int = 5) -> str:
 
 
 async def remember(key: str, value: str) -> str:
-    """Keep something for later."""
+    """Store a value for later."""
     return value
 
 
@@ -298,7 +298,7 @@ MAKERS: dict[str, Callable[[], Agent]] = {
 
 
 def agents(count: int, rounds: int, bare_step: float) -> Rows:
-    """What an agent with three tools and three hooks costs to make and to keep; its rings come with its first run."""
+    """Measure the CPU and memory of an agent with three tools and three hooks. Its rings come with the first run."""
     samples: Samples[str] = {name: [] for name in MAKERS}
     for _ in range(rounds):
         for name, make in MAKERS.items():
@@ -325,7 +325,7 @@ def _bytes(make: Callable[[], Agent], count: int) -> int:
 
 # -- imports --------------------------------------------------------------------------------------------------------
 
-# `import pydantic` alone loads next to nothing: its names are fetched when they are first used.
+# `import pydantic` alone loads almost nothing: its names are imported on first use.
 IMPORTS = {
     "import pydantic": "import pydantic",
     "pydantic, in use": "from pydantic import BaseModel, TypeAdapter",
@@ -337,7 +337,7 @@ def rss():
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # no /proc here: the most it ever was
+    except OSError:  # no /proc on this system: the peak
         import resource
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 size, start = rss(), time.process_time()
@@ -347,11 +347,11 @@ print((time.process_time() - start) * 1000, rss() - size)
 
 
 def imports(rounds: int) -> Rows:
-    """What an import costs in a new process, beyond the bare interpreter."""
+    """Measure each import in a new process, beyond the bare interpreter."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in IMPORTS}
     for number in range(-1, rounds):
         for name, code in IMPORTS.items():
-            cost = _imported(code)
+            cost = _measure_import(code)
             if number >= 0:  # the first round writes the bytecode
                 found[name].append(cost)
     ms = {name: median(cost[0] for cost in costs) for name, costs in found.items()}
@@ -364,29 +364,29 @@ def imports(rounds: int) -> Rows:
     ]  # fmt: skip
 
 
-def _imported(code: str) -> tuple[float, float]:
+def _measure_import(code: str) -> tuple[float, float]:
     probe = subprocess.run([sys.executable, "-c", _PROBE, code], capture_output=True, text=True, check=True)
     ms, size = probe.stdout.split()
     return float(ms), float(size)
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(rows: Rows) -> None:
     group = groups(rows)
     costs = ("us", "floor_us", "own_us", "ratio", "goal_us")
-    heads = ("µs", "floor", "our own", "ratio", "goal, our own")
-    table("a step: one reply, one tool used", ("", "messages", *heads), pick(group["step"], "messages", *costs))
-    table("more for a step, by 1,000 messages more in the thread", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
+    heads = ("µs", "floor", "beyond it", "ratio", "goal, beyond it")
+    table("a step: one reply, one tool use", ("", "messages", *heads), pick(group["step"], "messages", *costs))
+    table("cost that 1,000 more messages add to a step", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
     lengths = [f"{length:,}" for length in LENGTHS]
     table(
-        "one more ring, in µs, by messages; and as a part of a bare step",
+        "one more ring, in µs, by messages; and as a share of a bare step",
         ("", *lengths, *lengths),
         ([case, *by_length(group["ring"], case, "us"), *by_length(group["ring"], case, "ratio")]
          for case in dict.fromkeys(row["case"] for row in group["ring"])),
     )  # fmt: skip
-    table("a delta: a piece of a reply", ("", *heads), pick(group["delta"], *costs))
+    table("a delta of a reply", ("", *heads), pick(group["delta"], *costs))
     table(
         "an agent with 3 tools and 3 hooks",
         ("", "µs", "goal", "bytes", "goal", "in bare steps"),
@@ -395,7 +395,7 @@ def tell(rows: Rows) -> None:
     table("an import, beyond Python itself", ("", "ms", "MB", "ratio"), pick(group["import"], "ms", "rss_mb", "ratio"))
 
 
-# -- all of it ------------------------------------------------------------------------------------------------------
+# -- the program ----------------------------------------------------------------------------------------------------
 
 
 def run(quick: bool) -> Rows:

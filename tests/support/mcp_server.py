@@ -30,7 +30,7 @@ def greet(name: str) -> str:
 
 @server.tool()
 def change(greeting: str) -> str:
-    """Define a tool anew."""
+    """Redefine a tool."""
     server.remove_tool("greet")
     server.add_tool(greet, description=greeting)
     return "changed"
@@ -98,7 +98,7 @@ def pid() -> int:
 
 @server.resource("note://moon")
 def moon() -> str:
-    """What is known of the moon."""
+    """A note about the moon."""
     return "It is round."
 
 

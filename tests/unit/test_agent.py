@@ -242,13 +242,13 @@ async def test_run_attributes() -> None:
 
 
 def plain(text: str) -> str:
-    """A function that is no tool yet."""
+    """A function that is not a tool yet."""
     return text
 
 
 def test_a_plain_function_becomes_a_tool() -> None:
     (made,) = Agent(Scripted(), tools=[plain]).tools
-    assert (made.name, made.description) == ("plain", "A function that is no tool yet.")
+    assert (made.name, made.description) == ("plain", "A function that is not a tool yet.")
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
@@ -677,7 +677,7 @@ async def test_only_a_guard_can_be_added_to_a_running_run() -> None:
 async def test_a_failing_callback_ends_a_stream(terminal: bool) -> None:
     def watch(event: Event) -> None:
         if event.terminal or not terminal:
-            raise OSError("nobody can hear this")
+            raise OSError("not reported")
 
     async with asyncio.timeout(5):
         seen = [event.event async for event in hello_agent().stream("hi", emit=watch)]

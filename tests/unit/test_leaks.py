@@ -544,7 +544,7 @@ async def test_a_guard_cannot_be_bypassed_by_cancelling_its_task(execute: Tool, 
     assert executed == []
 
 
-# -- runs that are taken up again -------------------------------------------------------------------------------------
+# -- resumed runs ----------------------------------------------------------------------------------------------------
 
 
 @guard(ToolUse)

@@ -92,7 +92,7 @@ async def works(backend: Docker) -> None:
 
 
 async def runs(backend: Docker) -> int:
-    """How often the command has been run."""
+    """Count the runs of the command."""
     return (await backend.read("ran.txt"))["content"].count("ran")
 
 

@@ -62,7 +62,7 @@ def steps(page: Path) -> list[Step]:
 
 @dataclass
 class Ids:
-    """Which ids of the page are which here."""
+    """The ids of this machine, by the ids of the page."""
 
     known: dict[str, str] = field(default_factory=dict)
 

@@ -64,7 +64,7 @@ async def test_a_conversation_continues_in_another_agent(store: Store) -> None:
 
 async def test_a_run_without_a_thread_gets_a_stored_one(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
-    assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
+    assert result.thread is not None and result.thread.writer is None, "the lease is released"
     assert len(await list_rows(store, result.thread.id)) == len(result.thread.entries)
 
 
@@ -319,7 +319,7 @@ async def test_a_childs_question_is_one_of_the_roots_thread(store: Store) -> Non
 
     @tool(idempotent=True)
     async def delegate() -> str:
-        """Let somebody else do it."""
+        """Delegate the task."""
         return (await child.run("" if thread.entries else "pay", thread=thread)).text
 
     def root(*replies: Any) -> Agent:

@@ -135,16 +135,16 @@ class ScriptedServer(Listener):
         self.strict = strict
         self._scripts: dict[str, Script] = {}
         self._names = map(str, count(1))
-        self.accepted = 0  # how many connections there were
-        self.answering = 0  # how many answers are under way
+        self.accepted = 0  # accepted connections
+        self.answering = 0  # responses in progress
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """Return the number of open connections."""
         return len(self._tasks)
 
     def script(self, *answers: Reply | Answer) -> Script:
-        """An address of its own, where these answers are given in turn."""
+        """Return a script with its own address, which gives these answers in order."""
         name = next(self._names)
         whole = tuple(answer if isinstance(answer, Answer) else Answer(answer) for answer in answers)
         self._scripts[name] = Script(f"http://127.0.0.1:{self.port}/{name}/v1", whole, self.strict)

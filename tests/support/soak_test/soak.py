@@ -36,7 +36,7 @@ DISK_BYTES = 16 * 2**30  # of its own sparse disk
 
 @dataclass
 class Plan:
-    """How much of everything."""
+    """The size of a soak test."""
 
     seconds: float = 3600.0
     users: int = 50

@@ -222,7 +222,7 @@ async def test_the_mode_decides_which_calls_are_asked(mode: Any, asked: list[Any
 
 
 async def test_plan_allows_reads() -> None:
-    user = ScriptedUser(AssertionError("nobody is asked"))
+    user = ScriptedUser(AssertionError("not asked"))
     for wanted in (READ, FETCH):
         assert "Plan" not in await said(Permissions(mode="plan"), wanted, ask=user)
     for wanted in (WRITE, RUN, PAY):

@@ -278,7 +278,7 @@ async def test_user_message_send_screens_changed_messages_again(write: Write) ->
 async def test_user_message_send_screens_inbox_messages(write: Write) -> None:
     @tool
     def interrupt(run: Run) -> str:
-        """Say something while the run goes on."""
+        """Send messages to the running run."""
         run.send("the password is x")
         run.send("hurry up")
         return "ok"

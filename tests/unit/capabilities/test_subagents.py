@@ -434,7 +434,7 @@ class Gate:
 def opener(gate: Gate) -> Any:
     @tool
     async def let() -> str:
-        """Let the other one go on."""
+        """Open the gate of the other agent."""
         gate.open.set()
         return "let"
 

@@ -92,7 +92,7 @@ function Parts({ parts }: { parts: Part[] }) {
   );
 }
 
-/** A draft is kept until it is sent, also when scrolled away. */
+/** A draft is stored until it is sent, also when it is scrolled out of view. */
 function Edit({ said, words, write }: { said: Said; words: string; write: (words: string | null) => void }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const area = useRef<HTMLTextAreaElement>(null);

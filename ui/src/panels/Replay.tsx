@@ -1,4 +1,4 @@
-/** Replay: decisions of other guards, or of one more rule, about past calls. Nothing is run. */
+/** Replay: decisions of other guards, or of one more rule, about past calls. No call is executed. */
 
 import { useEffect, useRef, useState } from "react";
 

@@ -208,7 +208,7 @@ function updateItems(old: Conversation, event: Event, change: (items: Item[]) =>
 const isWorking = (items: Item[]): boolean =>
   items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
 
-/** The items with those of one subagent's run changed, however deep it works; the same if there is none. */
+/** Return the items with those of one subagent's run changed, at any depth; the same items without such a run. */
 function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): Item[] {
   return eachCall(items, (call) => {
     if (!call.child) return call;
@@ -410,7 +410,7 @@ function updateTask(one: Task, event: Event): Task {
   };
 }
 
-/** The reason of a run that goes on in the original thread. */
+/** The reason of a run that continues in the original thread. */
 export const FORKED = "the thread was forked";
 
 function endRun(

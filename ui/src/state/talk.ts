@@ -21,7 +21,7 @@ import { listAgain, refreshApprovals } from "./lists";
 import { adoptModel, modelOf } from "./models";
 import { toConversation } from "./threadItems";
 
-/** A name for a request, so that it counts once however often it is made. */
+/** Return an idempotency key, so that a repeated request counts once. */
 function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -87,7 +87,7 @@ async function startRun(line: Line, { agent, message, key, shown }: Sent): Promi
   const whose = app.get().me?.id;
   const model = modelOf(line.thread);
   const stream = await retryRequest(() => api.openRun(agent, [message], line.thread, key, stop.signal, model));
-  if (app.get().me?.id !== whose) return (stop.abort(), true); // it is in their thread, and another user is signed in
+  if (app.get().me?.id !== whose) return (stop.abort(), true); // it is in the thread of the previous user
   if (isNew) adoptThread(line, stream.thread);
   updateConversation(stream.thread, (old) => begin({ ...old, agent }, stream.run, shown));
   followRun(stream.run, stream.thread, stream, stop);
@@ -110,7 +110,7 @@ async function steerRun(thread: string, { message, key, shown }: Sent): Promise<
   return true;
 }
 
-/** A request that can be made twice, since it has a key; the connection may come back. */
+/** Send a request with an idempotency key, and retry it while the connection is broken. */
 async function retryRequest<T>(work: () => Promise<T>): Promise<T> {
   for (let wait = 500; ; wait *= 2) {
     try {

@@ -1,4 +1,4 @@
-/** A conversation from a thread as the server keeps it. */
+/** Convert a thread of the server to a conversation. */
 
 import type { Message, ThreadDetail } from "../api";
 import { formatValue } from "../api/values";

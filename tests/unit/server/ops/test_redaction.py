@@ -93,7 +93,7 @@ async def test_server_responses_are_redacted(tmp_path: Path) -> None:
 
 
 def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
-    """Where users see redactions, a word list would find it."""
+    """Visible redactions would let users find it with a word list."""
     secrets = Secrets([WEAK, SECRET, "a" * 40])
     assert secrets.redact_text(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
     assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"

@@ -46,7 +46,7 @@ async def test_many_requests_of_one_user_do_not_block_others(loading: ThreadLoad
     await asyncio.gather(*(look(owner, id) for owner, id in wanted))
     assert most == 1, "more than one was in memory"
     assert order.index("bob-one") == 1, order
-    assert not loading._of, "somebody who waits for nothing is remembered"
+    assert not loading._of, "a client without pending reads is remembered"
 
 
 async def test_disconnected_clients_cause_no_reads(loading: ThreadLoader) -> None:
