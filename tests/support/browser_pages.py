@@ -181,9 +181,7 @@ def open_page(
     asked: list[str] = []
     if not hostile:
         page.on("pageerror", lambda error: wrong.append(str(error)) if FRAME not in (error.stack or "") else None)
-        page.on(
-            "console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None
-        )
+        page.on("console", lambda message: wrong.extend(_describe_errors(message)))
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
     try:
@@ -368,3 +366,10 @@ def find_violations(page: Page, *rules: str, within: str = "body") -> list[str]:
         if one["impact"] in ("serious", "critical")
         for node in one["nodes"]
     ]
+
+
+def _describe_errors(message: ConsoleMessage) -> list[str]:
+    """Return an unexpected error of the console with its address."""
+    if message.type != "error" or _is_expected(message):
+        return []
+    return [f"{message.text} {message.location['url']}"]
