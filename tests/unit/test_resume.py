@@ -229,7 +229,7 @@ async def test_continuing_answers_pending_calls_and_starts_a_new_run() -> None:
     result = await Agent(model).run("never mind", thread=thread)
     assert result.text == "as you like"
     assert [message.text for message in thread.messages] == [
-        *("go", "", "worked on a", "the user went on before work ran", "worked on c"),
+        *("go", "", "worked on a", "the user sent another message before work ran", "worked on c"),
         *("never mind", "as you like"),
     ]
     assert [message.text for message in result.messages] == ["never mind", "as you like"]
@@ -248,10 +248,10 @@ async def test_continuing_after_a_crash_reports_unknown_calls() -> None:
     thread.append("done", {"call": "d", "attempt": 1, "ended": "failed"})
     await hello_agent().run("hello?", thread=thread)
     assert [message.text for message in thread.messages[2:6]] == [
-        "the user went on before work ran",
-        "the user went on while work ran; whether it took effect is unknown",
-        "work ran, and the user went on before its result was known",
-        "work failed, and the user went on",
+        "the user sent another message before work ran",
+        "the user sent another message while work ran; whether it took effect is unknown",
+        "work ran, and the user sent another message before its result was known",
+        "work failed, and the user sent another message",
     ]
 
 

@@ -210,7 +210,7 @@ async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:
     with suppress(ValueError):
         if isinstance(read := loads(data), dict):
             return read
-    raise ModelError(f"{server.name} answered at {server.where} with what is not a JSON object", retryable=True)
+    raise ModelError(f"{server.name} answered at {server.where} with a body that is not a JSON object", retryable=True)
 
 
 async def _drain(response: Response) -> None:

@@ -475,7 +475,7 @@ async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession)
         await read_events(first, until="on_approval_request")
         found = await send_answer(client, "payer", user_message("Wait.", "th_1"))
         rest = await read_events(first)
-    assert "the user went on" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
+    assert "the user sent another message" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
     assert list_names(rest).count("done") == 1 and not any(
         message.get("content") == "paid 500" for message in found["messages"]
     )

@@ -546,5 +546,5 @@ def test_rules_about_tools_that_only_some_agents_have() -> None:
 
 async def test_a_rule_that_cannot_be_compared_refuses() -> None:
     permissions = Permissions(deny=["pay(5)"], mode="bypassPermissions")
-    assert "the rule 'pay(5)' cannot be compared with what pay is told" in await said(permissions, PAY)
+    assert "the rule 'pay(5)' cannot be compared with the input of pay" in await said(permissions, PAY)
     assert await said(permissions, RUN) == "ran ls"

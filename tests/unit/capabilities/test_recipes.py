@@ -150,7 +150,7 @@ async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
     agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
     thread = Thread()
     assert (await agent.run(recipe="tidy", thread=thread)).outcome == "interrupted"
-    with pytest.raises(ConfigError, match="was begun with the recipe 'tidy'; take it up without recipe="):
+    with pytest.raises(ConfigError, match="was started with the recipe 'tidy'; resume it without recipe="):
         await agent.run(thread=thread, recipe="other")
     result = await agent.run(thread=thread)
     assert (result.outcome, stops, said(model, 1)[0]) == ("completed", ["tidy"], "Tidy up.")

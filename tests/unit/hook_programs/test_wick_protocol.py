@@ -177,7 +177,7 @@ def test_a_result_is_a_text_or_its_parts() -> None:
         (b'{"a": "\\ud800"}', "half of a surrogate pair"),
         (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "nested more than 100 levels deep"),
         (b"{} {}", "answered twice"),
-        (b"\xff", "no UTF-8"),
+        (b"\xff", "not UTF-8"),
         (b"{", "not JSON: '{'"),
     ],
 )

@@ -221,7 +221,7 @@ async def test_the_credentials_of_a_user_are_refreshed(
     [
         (web.json_response({"error": "invalid_grant"}, status=400), "Google answered 400: invalid_grant", False),
         (web.Response(status=503, text="later"), "Google answered 503: later", True),
-        (web.Response(text="<html>"), "what is not a JSON object", True),
+        (web.Response(text="<html>"), "a body that is not a JSON object", True),
         ({"access_token": 5}, "returned no access token", False),
     ],
 )

@@ -27,7 +27,7 @@ FAILURES = {
     "ignores that it is to end": ("trap '' TERM; sleep 600 & wait; sleep 600", "did not answer within 1 s"),
     "prints garbage": (f"{READ}echo no", "answered with something that is not JSON: 'no'"),
     "prints a list": (f"{READ}echo '[]'", "answered with a JSON list, and not with an object"),
-    "prints bytes": (f"{READ}printf '\\377\\376'", "answered with bytes that are no UTF-8"),
+    "prints bytes": (f"{READ}printf '\\377\\376'", "answered with bytes that are not UTF-8"),
     "prints 100 MB": (f"{READ}head -c 100000000 /dev/zero", "printed more than 1 MB"),
     "complains 100 MB": (f"{READ}head -c 100000000 /dev/zero >&2", "printed more than 1 MB"),
     "forks and exits": (f"{READ}(sleep 600; echo '{{}}') & exit 0", "ended, and something that it started still had"),

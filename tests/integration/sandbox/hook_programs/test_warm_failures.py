@@ -106,7 +106,7 @@ async def test_a_failing_observer_is_logged(program: Make, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, "wick"):
         result = await echo_agent(hooks).run("go", thread=thread)
     assert (result.text, tool_results(result)) == ("done", ["hi"])
-    assert "the hook program check ended with exit code 3; the run goes on" in caplog.text
+    assert "the hook program check ended with exit code 3; the run continues" in caplog.text
     logged = [event["data"] for event in thread_entries(thread, "event") if event["name"] == "hook_failed"]
     assert logged[0] == {"hook": "check", "problem": "ended with exit code 3"}
 

@@ -20,7 +20,7 @@ from cli.command import COMMAND, ROOT, CommandResult
 from cli.forked_command import ForkedWick
 from nats_server import run_nats
 from postgres import shared_server
-from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
+from wick.cli.checks.doctor import CORE, EXTRAS, INSTALL_COMMAND, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
 BLOCK = """
@@ -174,7 +174,7 @@ def test_without_any_extra_but_the_command(wick: ForkedWick) -> None:
 def test_without_its_core_wick_cannot_work(wick: ForkedWick) -> None:
     done = wick.as_new_process("doctor", "--json", **without(wick, "aiohttp", "orjson", "yaml"))
     row = told(done, code=1)["the core"]
-    assert (row["state"], row["do"]) == ("wrong", "pip install wick-agent")
+    assert (row["state"], row["do"]) == ("wrong", INSTALL_COMMAND)
     assert row["says"] == "missing: aiohttp, orjson, pyyaml"
     people = wick.as_new_process("doctor", **without(wick, "orjson"))
     assert people.code == 1 and people.out.splitlines()[-1] == "wick is not ready; fix the core"

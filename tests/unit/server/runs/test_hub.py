@@ -66,7 +66,7 @@ class Going:
         try:
             await self.stream.finish()
         finally:
-            self.hub.finish("told")
+            self.hub.finish("ended")
             await self.store.close()
 
 
@@ -200,7 +200,7 @@ async def test_a_terminal_event_missing_in_the_log_is_sent() -> None:
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
     hub.emit(Done("r", outcome="stopped", reason="blocked: no"))
-    hub.finish("told")
+    hub.finish("ended")
     for found in (await listening, await heard(hub)):
         assert events(found) == ["done"] and found[0].position is None
 
@@ -218,7 +218,7 @@ async def test_deltas_after_a_complete_message_are_dropped() -> None:
     stream.run.id = "r"
     listening = asyncio.create_task(heard(hub))
     await stream.finish()
-    hub.finish("told")
+    hub.finish("ended")
     found = await listening
     assert "on_chat_model_restart" not in events(found)
     (end,) = [frame for frame in found if isinstance(frame.event, ChatModelEnd)]
@@ -241,7 +241,7 @@ async def test_without_readers_no_frame_is_built(monkeypatch: pytest.MonkeyPatch
     stream = agent.stream("Go.", thread=thread, emit=hub.emit)
     stream.run.id = "r"
     await stream.finish()
-    hub.finish("told")
+    hub.finish("ended")
     assert built == [] and hub.has_started
     assert events(await heard(hub)) == ["on_chat_model_end", "done"]
     assert built == [entry.seq for entry in thread.entries]
@@ -258,7 +258,7 @@ async def test_events_of_other_threads_are_accepted() -> None:
         await asyncio.sleep(0.001)
     await asyncio.sleep(0)
     hub.emit(Done("r"))
-    hub.finish("told")
+    hub.finish("ended")
     found = await listening
     assert [frame.event.delta for frame in found[:-1]] == [str(n) for n in range(100)]  # type: ignore[attr-defined]
 
@@ -283,6 +283,6 @@ async def test_unsaved_events_are_not_sent() -> None:
     assert hub._sent == 0
     saving.set()
     await running
-    hub.finish("told")
+    hub.finish("ended")
     assert events(await heard(hub)) == ["on_chat_model_end", "done"]
     await store.close()
