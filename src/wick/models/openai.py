@@ -106,7 +106,7 @@ class OpenAI:
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), ChatReply(self.server))
+        return _http.stream(self.server, self.body(request), ChatReplyParser(self.server))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ def _is_picture(part: MediaPart) -> bool:
 # -- replies --------------------------------------------------------------------------------------------------------
 
 
-class ChatReply:
+class ChatReplyParser:
     """A parser for the chunks of a completion."""
 
     __slots__ = ("calls", "details", "done", "finish", "first", "form", "refused", "server")

@@ -28,7 +28,7 @@ from wick.messages import (
     user,
 )
 from wick.models._http import ModelServer
-from wick.models.openai import ChatReply, OpenAI
+from wick.models.openai import ChatReplyParser, OpenAI
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool, tool
@@ -699,7 +699,7 @@ CHUNKS = st.fixed_dictionaries(
 
 @given(st.lists(JSON | CHUNKS, max_size=4))
 def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
-    reply, completion = Reply(), ChatReply(ModelServer("local", "http://localhost/"))
+    reply, completion = Reply(), ChatReplyParser(ModelServer("local", "http://localhost/"))
     try:
         for delta in completion.deltas([json.dumps(event).encode() for event in events]):
             reply.feed(delta)
@@ -754,7 +754,7 @@ def test_a_setting_that_is_no_object_is_refused_in_a_sentence(settings: dict[str
 
 
 async def _finished(*pieces: dict[str, Any], finish: str = "stop") -> list[Delta]:
-    reply = ChatReply(ModelServer("openai", "http://127.0.0.1:1/v1"))
+    reply = ChatReplyParser(ModelServer("openai", "http://127.0.0.1:1/v1"))
     rows = [{"choices": [{"index": 0, "delta": piece, "finish_reason": None}]} for piece in pieces]
     rows.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     return [*reply.deltas([json.dumps(row).encode() for row in rows]), reply.end()]

@@ -15,7 +15,7 @@ from wick import Agent, Message, ToolCall, assistant, tool, tool_message, user
 from wick.errors import ConfigError
 from wick.messages import ImagePart, Reasoning, TextPart
 from wick.models import _http, openai_hosts, resolve
-from wick.models.openai import ChatReply
+from wick.models.openai import ChatReplyParser
 from wick.models.openai_hosts import HostedChat, Mistral
 from wick.models.registry import HOSTED
 from wick.models.reply import Reply as Assembled
@@ -179,7 +179,7 @@ def test_signed_reasoning_of_openrouter_is_sent_back() -> None:
     call = {"index": 0, "id": "call_1", "function": {"name": "add", "arguments": "{}"}}
     chunks: list[Any] = [{"delta": {"reasoning": "hm", "reasoning_details": [detail]}} for detail in details]
     chunks += [{"delta": {"tool_calls": [call]}}, {"delta": {}, "finish_reason": "tool_calls"}]
-    parser, reply = ChatReply(model.server), Assembled()
+    parser, reply = ChatReplyParser(model.server), Assembled()
     for delta in parser.deltas([json.dumps({"choices": [{"index": 0, **chunk}]}).encode() for chunk in chunks]):
         reply.feed(delta)
     reply.feed(parser.end())
@@ -196,6 +196,6 @@ async def test_reasoning_in_a_list_of_parts_is_read() -> None:
     model = Mistral("m", api_key="sk-test")
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes."}]
     data = json.dumps({"choices": [{"index": 0, "delta": {"content": parts}, "finish_reason": "stop"}]})
-    deltas = [*ChatReply(model.server).deltas([data.encode()])]
+    deltas = [*ChatReplyParser(model.server).deltas([data.encode()])]
     assert [getattr(delta, "text", "") for delta in deltas] == ["hm", "Yes."]
     assert [type(delta).__name__ for delta in deltas] == ["ReasoningDelta", "TextDelta"]

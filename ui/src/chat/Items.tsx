@@ -17,10 +17,17 @@ import { UndoFiles } from "./UndoFiles";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
-export const UserMessageView = memo(function UserMessageView({ message, nested = false }: { message: UserMessage; nested?: boolean }) {
+export const UserMessageView = memo(function UserMessageView({
+  message,
+  nested = false,
+}: {
+  message: UserMessage;
+  nested?: boolean;
+}) {
   const thread = useApp((state) => state.thread);
   const [draft, setDraft] = useDraft("edit", `${thread} ${message.seq}`);
-  if (draft !== undefined && message.seq > 0 && !nested) return <Edit message={message} words={draft} write={setDraft} />;
+  if (draft !== undefined && message.seq > 0 && !nested)
+    return <Edit message={message} words={draft} write={setDraft} />;
   return (
     <article
       className={joinClasses(styles.said, message.by && styles.hook)}
@@ -93,7 +100,15 @@ function Parts({ parts }: { parts: Part[] }) {
 }
 
 /** A draft is kept until it is sent, also when scrolled away. */
-function Edit({ message, words, write }: { message: UserMessage; words: string; write: (words: string | null) => void }) {
+function Edit({
+  message,
+  words,
+  write,
+}: {
+  message: UserMessage;
+  words: string;
+  write: (words: string | null) => void;
+}) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
