@@ -568,10 +568,10 @@ async def test_queued_messages_are_answered_after_a_restart(tmp_path: Path) -> N
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Second."})
     async with host_server(tmp_path, agents=sample_agents(Gate()), grace=0) as server, open_client(server) as client:
 
-        async def heard() -> bool:
+        async def is_answered() -> bool:
             return bool((await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Second.")
 
-        await wait_until(heard)
+        await wait_until(is_answered)
 
 
 # -- ownership ------------------------------------------------------------------------------------------------------

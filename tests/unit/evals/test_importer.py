@@ -211,7 +211,7 @@ async def test_runs_that_cannot_be_replayed_are_skipped(sessions: Sessions) -> N
     ]
 
 
-async def test_a_resumed_run_is_one_case_and_a_rewound_one_is_none(sessions: Sessions) -> None:
+async def test_a_resumed_run_is_one_case_and_a_rewound_run_is_left_out(sessions: Sessions) -> None:
     @guard(ToolUse, match="lookup")
     def confirm(use: ToolUse) -> Ask:
         return Ask("Look up?")

@@ -178,7 +178,7 @@ def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) 
     assert list_code_files(tmp_path / "no") == []
 
 
-def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_very_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.constants.HOOK_FILES", 3)
     for number in range(4):
         (tmp_path / f"file{number}").write_text("")
@@ -294,7 +294,7 @@ def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
         trust.trust([file])
 
 
-def test_the_hooks_of_a_folder_that_is_named_like_a_home_are_nobodys_own(
+def test_hooks_of_a_folder_named_like_a_home_are_not_trusted_as_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

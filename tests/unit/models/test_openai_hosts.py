@@ -34,7 +34,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def sent(model: Any) -> str | None:
+def sent_authorization(model: Any) -> str | None:
     found: str | None = model.server.headers.get("authorization")
     return found
 
@@ -46,7 +46,7 @@ def test_a_provider_gets_its_own_key(provider: str) -> None:
     assert model.name == f"{provider}:some/model:free"
     assert repr(model) == f"<{HOSTED[provider][0]} {model.name}>"
     assert model.server.url == f"{model.home.url}/chat/completions"
-    assert sent(model) == f"Bearer sk-{provider}"
+    assert sent_authorization(model) == f"Bearer sk-{provider}"
     assert model.home.variable == HOSTED[provider][1]
 
 
@@ -54,12 +54,14 @@ def test_a_provider_gets_its_own_key(provider: str) -> None:
 def test_a_key_is_sent_to_its_own_provider_only(provider: str, keys: pytest.MonkeyPatch) -> None:
     elsewhere: Any = resolve({"provider": provider, "model": "m", "base_url": "https://elsewhere.example/v1"})
     assert elsewhere.server.url == "https://elsewhere.example/v1/chat/completions"
-    assert sent(elsewhere) is None
+    assert sent_authorization(elsewhere) is None
     others = [other for other in HOSTED if other != provider]
     home = getattr(openai_hosts, HOSTED[provider][0]).home.url
-    assert all(sent(resolve({"provider": other, "model": "m", "base_url": home})) is None for other in others)
+    assert all(
+        sent_authorization(resolve({"provider": other, "model": "m", "base_url": home})) is None for other in others
+    )
     keys.setenv(HOSTED[provider][2], "http://gate:1/v1")
-    assert sent(resolve(f"{provider}:m")) == f"Bearer sk-{provider}"
+    assert sent_authorization(resolve(f"{provider}:m")) == f"Bearer sk-{provider}"
 
 
 @pytest.mark.parametrize("provider", HOSTED)

@@ -224,7 +224,7 @@ def test_directories_are_paths_or_maps(dirs: Any) -> None:
         Executables(dirs)
 
 
-def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_with_very_many_files_is_refused(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HOOK_FILES", 2)
     for name in "abc":
         programs.sh(name, TURN)

@@ -61,7 +61,7 @@ def test_a_program_is_run_by_name(skill: str) -> None:
 # -- data-analysis --------------------------------------------------------------------------------------------------
 
 
-def asked(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
+def run_query(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
     assert query.main([*args]) == code
     said = capsys.readouterr()
     return said.err if code else said.out
@@ -70,7 +70,7 @@ def asked(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
 def test_a_query_over_two_files(capsys: pytest.CaptureFixture[str]) -> None:
     files = (str(DATA / "planets.csv"), str(DATA / "kinds.json"))
     sql = "SELECT k.kind, MAX(diameter_km) AS most FROM planets p JOIN kinds k ON k.id = p.kind GROUP BY 1 ORDER BY 2"
-    assert asked(capsys, *files, sql).splitlines() == [
+    assert run_query(capsys, *files, sql).splitlines() == [
         "| kind | most |",
         "| --- | --- |",
         "| terrestrial | 12756 |",
@@ -89,24 +89,26 @@ def test_odd_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "t.tsv": "a\tb\n1\t\n",
         },
     )
-    rows = asked(capsys, str(tmp_path / "2024 sales.csv"), "SELECT * FROM t_2024_sales", "--json")
+    rows = run_query(capsys, str(tmp_path / "2024 sales.csv"), "SELECT * FROM t_2024_sales", "--json")
     assert json.loads(rows) == [
         {"id": 1, "Name": "a", "name_3": None, "zip": "00123"}, {"id": 2, "Name": "b", "name_3": None, "zip": None},
     ]  # fmt: skip
-    rows = asked(capsys, str(tmp_path / "lines.jsonl"), "SELECT * FROM lines", "--json")
+    rows = run_query(capsys, str(tmp_path / "lines.jsonl"), "SELECT * FROM lines", "--json")
     assert json.loads(rows) == [{"a": 1, "b": "[1]", "c": None}, {"a": 1, "b": None, "c": None}]
-    assert "| 1.5 |" in asked(capsys, str(tmp_path / "wrapped.json"), "SELECT x FROM wrapped")
-    assert "- b (null)" in asked(capsys, str(tmp_path / "t.tsv"), "--tables")
+    assert "| 1.5 |" in run_query(capsys, str(tmp_path / "wrapped.json"), "SELECT x FROM wrapped")
+    assert "- b (null)" in run_query(capsys, str(tmp_path / "t.tsv"), "--tables")
 
 
 def test_a_result_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.txt"
-    said = asked(capsys, str(DATA / "planets.csv"), "SELECT planet FROM planets WHERE moons > 90", "--csv", str(out))
+    said = run_query(
+        capsys, str(DATA / "planets.csv"), "SELECT planet FROM planets WHERE moons > 90", "--csv", str(out)
+    )
     assert said == f"wrote 2 rows to {out}\n" and out.read_text() == "planet\nJupiter\nSaturn\n"
 
 
 def test_a_long_result_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    said = asked(capsys, str(DATA / "planets.csv"), "SELECT a.planet FROM planets a, planets b, planets c")
+    said = run_query(capsys, str(DATA / "planets.csv"), "SELECT a.planet FROM planets a, planets b, planets c")
     assert said.count("\n| ") == 101 and "… and 412 more rows; --csv writes all of them" in said
 
 
@@ -128,12 +130,12 @@ def test_invalid_questions_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, sql: str, sentence: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert sentence in asked(capsys, str(tmp_path / name), sql, code=1)
+    assert sentence in run_query(capsys, str(tmp_path / name), sql, code=1)
 
 
 def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill_folder(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
-    assert "two files have the table name A" in asked(
+    assert "two files have the table name A" in run_query(
         capsys, str(tmp_path / "a.csv"), str(tmp_path / "b" / "A.csv"), "--tables", code=1
     )
 
@@ -456,7 +458,7 @@ def test_columns_and_a_theme_in_powerpoint(tmp_path: Path) -> None:
         ("Layout: wide\n# T", "slide 1: there is no layout wide; the layouts are title, section, center, plain"),
     ],
 )
-def test_a_theme_or_layout_that_is_none(
+def test_an_unknown_theme_or_layout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, warning: str
 ) -> None:
     assert built(tmp_path, text)[0] == 0
