@@ -56,7 +56,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     check_added_guards(run)
     await inbox.fetch(thread)
     if messages:
-        answer_lost_calls(thread, "the user went on")
+        answer_lost_calls(thread, "the user sent another message")
     elif not thread.messages and not inbox.queue:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older

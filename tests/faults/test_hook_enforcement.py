@@ -301,7 +301,7 @@ async def test_a_program_that_fails_has_not_agreed(tmp_path: Path) -> None:
                 programs.sh("check", event, PROGRAMS[name])
                 world = await World().go(programs.executables(timeout=0.5 if name == "hangs" else 20))
                 closed(world, ToolUse if "tool" in event else Run)
-                assert programs.left() == []
+                assert programs.remaining() == []
 
 
 # -- any deny denies ------------------------------------------------------------------------------------------------

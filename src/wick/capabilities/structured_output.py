@@ -283,7 +283,7 @@ class StructuredOutput(Capability, Generic[Output]):
                 raise InvalidArgs(str(error)) from None
         stored = {name: data for name, (_, data) in read.items()}
         run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **stored}
-        if not read.keys() <= state.given.keys():  # a repeated answer is no progress
+        if not read.keys() <= state.given.keys():  # a repeated answer is not progress
             state.failures = 0
         state.given |= {name: value for name, (value, _) in read.items()}
         state.stored |= stored

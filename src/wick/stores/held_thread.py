@@ -341,7 +341,7 @@ class HeldThread:
         other = self.thread.writer
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
-                f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
+                f"thread {self.thread.id} is held by {other.owner} now; pass another Thread to this run", "conflict"
             )
 
     def write(self, entry: Entry) -> None:
@@ -495,7 +495,7 @@ async def _wait_in_queue(store: Store, owner: str, thread: str, wait: bool) -> A
     queues, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
     queue, turn = queues.setdefault(key, deque()), loop.create_future()
     if queue and not wait:
-        raise StoreError(f"a run of thread {thread} is going on; wait for it, or send it the message", "conflict")
+        raise StoreError(f"a run of thread {thread} is in progress; wait for it, or send it the message", "conflict")
     queue.append(turn)
     try:
         if queue[0] is not turn:

@@ -59,10 +59,10 @@ async def test_one_server_follows_and_cancels_runs_of_the_other(
         assert [list_names(each)[-1] for each in found] == ["done", "done"] and list_ids(found[0]) == list_ids(found[1])
         assert found[1][-1]["data"]["data"]["outcome"] == "cancelled"
 
-        async def ended() -> bool:
+        async def is_cancelled() -> bool:
             return bool((await get_json(there, f"/runs/{run}"))["outcome"] == "cancelled")
 
-        await wait_until(ended)
+        await wait_until(is_cancelled)
 
 
 async def follow_where_another_performs(

@@ -147,7 +147,7 @@ async def test_a_python_thread_may_set_values(store: Store) -> None:
 # -- taking up --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_was_cut_off_is_taken_up_from_the_store(store: Store) -> None:
+async def test_an_interrupted_run_is_resumed_from_the_store(store: Store) -> None:
     class Crash(BaseException):
         """The program dies."""
 

@@ -158,7 +158,7 @@ class ScriptedServer(Listener):
         """Return True if no connection is open, at the latest after that time."""
         return await _soon(lambda: not self._tasks, seconds)
 
-    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

@@ -72,7 +72,7 @@ class Soak:
         return not self.over and monotonic() < self.until
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return max(0.0, self.until - monotonic())
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class Soak:
     ) -> None:
         while True:
             await self.vitals.look(server, self.ledger, client)
-            breaking.spared = self.left < self.plan.seconds * (1 - KILLS_FOR)
+            breaking.spared = self.seconds_left < self.plan.seconds * (1 - KILLS_FOR)
             tell(self)
             await asyncio.sleep(1.0)
 

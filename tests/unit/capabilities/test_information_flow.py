@@ -476,7 +476,7 @@ attacks = st.lists(
 
 @settings(max_examples=10_000 if os.environ.get("WICK_FULL") else 30, deadline=None)
 @given(via=st.sampled_from(["run", "fork", "load"]), first=attacks, then=attacks)
-async def test_no_attacker_changes_a_target_that_nobody_vouched_for(
+async def test_no_attacker_changes_a_target_without_a_voucher(
     via: str, first: list[ToolCall], then: list[ToolCall]
 ) -> None:
     bench = Bench(Filesystem(State()), Todos(nudges=0))

@@ -2160,7 +2160,7 @@ export interface components {
         };
         /**
          * ChatReply
-         * @description What the agent said.
+         * @description The reply of the agent.
          */
         ChatReply: {
             /**
@@ -2176,7 +2176,7 @@ export interface components {
         };
         /**
          * ChatRequest
-         * @description What a client asks. `model` is the id of an agent; the settings of its model are the agent's own.
+         * @description A request of a client. `model` is the id of an agent; the settings of its model are the agent's own.
          */
         ChatRequest: {
             /** Model */

@@ -40,7 +40,7 @@ export interface Child {
   text: string;
 }
 
-export interface Said {
+export interface UserMessage {
   kind: "user";
   key: string;
   seq: number;
@@ -74,7 +74,7 @@ export interface Ended {
   error: string;
 }
 
-export type Item = Said | Reply | Ended;
+export type Item = UserMessage | Reply | Ended;
 
 export interface Task {
   id: string;
@@ -87,7 +87,7 @@ export interface Task {
 export interface Conversation {
   agent: string; // the agent of the conversation
   items: Item[];
-  pending: Said[]; // sent messages that are not delivered yet
+  pending: UserMessage[]; // sent messages that are not delivered yet
   last: number; // the number of the last durable entry that is in here
   part: number; // and how much of an entry that makes several frames
   run: string; // the active run, if any
@@ -385,7 +385,7 @@ function endChild(call: Call, event: Event): Call {
   return { ...call, child: { ...ended, outcome: text(event, "outcome"), text: text(event, "text") } };
 }
 
-export function toUserItem(seq: number, content: string | Part[], by = "", key = `m${seq}`): Said {
+export function toUserItem(seq: number, content: string | Part[], by = "", key = `m${seq}`): UserMessage {
   const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
   const words = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : [])).join("\n");
   return { kind: "user", key, seq, text: words, parts: parts.filter((part) => part.type !== "text"), by };

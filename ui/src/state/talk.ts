@@ -15,7 +15,7 @@ import {
   setAttached,
   setDraft,
 } from "./app";
-import { type Conversation, EMPTY, toUserItem, type Said } from "./fold";
+import { type Conversation, EMPTY, toUserItem, type UserMessage } from "./fold";
 import { followRun, isFollowed, settle } from "./runStream";
 import { listAgain, refreshApprovals } from "./lists";
 import { adoptModel, modelOf } from "./models";
@@ -47,7 +47,7 @@ interface Sent {
   agent: string;
   message: api.MessageIn;
   key: string;
-  shown: Said;
+  shown: UserMessage;
 }
 
 /** Send a message: it starts a run, or steers the active one. */
@@ -97,7 +97,7 @@ async function startRun(line: Line, { agent, message, key, shown }: Sent): Promi
 }
 
 /** The message that starts a run precedes it. */
-function begin(old: Conversation, run: string, shown: Said): Conversation {
+function begin(old: Conversation, run: string, shown: UserMessage): Conversation {
   if (!old.pending.includes(shown)) return { ...old, run };
   return { ...old, run, pending: old.pending.filter((one) => one !== shown), items: [...old.items, shown] };
 }
@@ -159,7 +159,7 @@ export async function stopRun(): Promise<void> {
 }
 
 /** Retry a message; if others follow it, the user is asked first. */
-export async function askAndRetry(message: Said): Promise<void> {
+export async function askAndRetry(message: UserMessage): Promise<void> {
   const later = openConversation(app.get()).items.filter(
     (item) => item.kind === "user" && !item.by && item.seq > message.seq,
   ).length;
@@ -169,7 +169,7 @@ export async function askAndRetry(message: Said): Promise<void> {
 }
 
 /** Rewind to before a message and send another one, or the same; return true on success. */
-export async function retryRun(message: Said, words = message.text): Promise<boolean> {
+export async function retryRun(message: UserMessage, words = message.text): Promise<boolean> {
   const { thread, agent } = app.get();
   const detail = await runOnce(`retry ${thread}`, () =>
     tryRequest(() => api.threads.rewind(thread, Math.max(message.seq - 1, 0))),
@@ -207,9 +207,9 @@ function sameAgain({ type, data, url, media_type, name }: api.Part): api.Media {
 }
 
 /** The message of the user that a reply answers. */
-export function askedBefore(seq: number): Said | undefined {
+export function askedBefore(seq: number): UserMessage | undefined {
   return openConversation(app.get()).items.findLast(
-    (item): item is Said => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq,
+    (item): item is UserMessage => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq,
   );
 }
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick._internal.tool_flow import UNDECLARED, ToolFlow
-from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
+from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
 from wick.capabilities.information_flow.questions import describe_content, describe_target
 from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, list_flows
@@ -97,7 +97,7 @@ class InformationFlow(Capability):
                 raise ToolError(f"there is no tool named {step.tool!r}; the tools are {', '.join(run.tools)}")
         for step in steps:
             number = len(run.thread.values.get(GRANTS, {})) + 1
-            grant = Grant(step.tool, step.known, step.times)
+            grant = CallGrant(step.tool, step.known, step.times)
             run.thread.values.put(GRANTS, f"grant_{number}", grant.to_json())
         return f"{len(steps)} steps are planned"
 
@@ -156,7 +156,7 @@ class InformationFlow(Capability):
 
     def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the grants for a call that are not used up, those with the most known arguments first."""
-        name, claims, grants = use.bound.name, list[str](), dict[str, Grant]()
+        name, claims, grants = use.bound.name, list[str](), dict[str, CallGrant]()
         for state in self._list_states(use.run):
             claims += [id for key, id in state.claims.items() if key != use.key]
             grants |= state.sources.grants

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wick._internal.tool_flow import UNDECLARED, ToolFlow
-from wick.capabilities.information_flow.grants import GRANTS, Grant
+from wick.capabilities.information_flow.grants import GRANTS, CallGrant
 from wick.capabilities.information_flow.labels import Label, list_leaves, list_values
 from wick.capabilities.information_flow.spans import has_span, split_quoted
 from wick.messages import Message, TextPart, ToolCall
@@ -41,7 +41,7 @@ class Sources:
     texts: list[tuple[int, str]] = field(default_factory=list)  # trusted texts, by entry
     values: dict[str, int] = field(default_factory=dict)  # ids and members of directories, by entry
     passages: list[Passage] = field(default_factory=list)
-    grants: dict[str, Grant] = field(default_factory=dict)  # of the current run, by id
+    grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
     tainted: int = 0  # the first entry with text of others; 0 without one
     private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
     recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
@@ -81,7 +81,7 @@ class Sources:
         if entry.kind == "message":
             self._fold_message(entry, entry.data, find_flow)
         elif entry.kind == "value" and entry.data["key"] == GRANTS and "item" in entry.data:
-            self.grants[entry.data["item"]] = Grant.from_json(entry.data["value"])
+            self.grants[entry.data["item"]] = CallGrant.from_json(entry.data["value"])
         elif entry.kind == "value" and entry.data["key"] == CHILD:
             self._taint(entry.seq)
         elif entry.kind == "intent" and (call := self.calls.get(entry.data["call"])) is not None:

@@ -61,7 +61,7 @@ from wick.threads import Thread
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
 SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
-DENIED_BY_MESSAGE = "the user went on"
+DENIED_BY_MESSAGE = "the user sent another message"
 
 
 class LocalHost(LocalThreads):

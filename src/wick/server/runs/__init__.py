@@ -57,7 +57,7 @@ KEY, CANCEL = "key", "cancel"  # kinds of records
 KEY_SECONDS = 7 * 86_400.0  # how long an Idempotency-Key is remembered
 CANCEL_SECONDS = 60.0  # how long a cancellation waits for the server that performs the run
 NOTICE_SECONDS = 2.0  # how long a cancelling request waits for another server
-DENIED_BY_MESSAGE = "the user went on"
+DENIED_BY_MESSAGE = "the user sent another message"
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class QueuedRun:
         """
         board = self.runs.followers.board
         while (hub := await board.wait_published(self.info, FOLLOW_PAUSE)) is not None:
-            if await hub.wait_end() != "told":
+            if await hub.wait_end() != "ended":
                 break  # it is performed elsewhere, or the server stops
             took = hub.has_taken(self.position)
             next_one = None if took else await self.runs.next_run_for(self.info, self.position)
@@ -115,7 +115,7 @@ class QueuedRun:
             async for frames in batches:
                 hub = board.find(self.info) or hub
                 if frames and frames[-1].terminal:
-                    mine = hub is not None and hub.run == self.run_id and hub.end == "told"
+                    mine = hub is not None and hub.run == self.run_id and hub.end == "ended"
                     self.thread = hub.thread if mine and hub is not None else None
                     return await self._load_outcome()
         raise self.unfinished_error()

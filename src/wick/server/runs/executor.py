@@ -158,20 +158,20 @@ class RunExecutor:
 
     async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
         """Perform a run to its end. The outcome is recorded first, then sent to readers once."""
-        end: HubEnd = "told"
+        end: HubEnd = "ended"
         problem: Exception | None = None
         began = monotonic()
         try:
             await self._run(running)
         except asyncio.CancelledError:
-            end = "told" if running.cancelled else "stopped"
+            end = "ended" if running.cancelled else "stopped"
         except Exception as error:
-            problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
+            problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "ended"
         running.finished = True  # it can no longer be cancelled
         await self.release_unused_lease(running.info.owner, running.info.thread)
         if running.run is not None:
             running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
-        if end == "told":
+        if end == "ended":
             await self._record_outcome(running, problem)
             if run_logger.isEnabledFor(logging.INFO):
                 _log_run(running, monotonic() - began)
@@ -188,7 +188,7 @@ class RunExecutor:
         result = running.run.progress.result if running.run is not None else None
         clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
-        if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
+        if not running.stalled and (end == "elsewhere" or (end == "ended" and started)):
             await then(running)
 
     def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:

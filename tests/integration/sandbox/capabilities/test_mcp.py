@@ -102,7 +102,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(pid: int) -> bool:
+def wait_for_exit(pid: int) -> bool:
     """Return True if a process ends soon."""
     until = time.monotonic() + 20
     while alive(pid) and time.monotonic() < until:
@@ -305,7 +305,7 @@ async def test_a_server_that_died_between_calls_is_restarted_silently() -> None:
         first = await agent(mcp, use("pid")).run("go")
         pid = int(tool_result(first))
         os.kill(pid, signal.SIGKILL)
-        assert gone(pid)
+        assert wait_for_exit(pid)
         second = await agent(mcp, use("pid")).run("go")
     assert int(tool_result(second)) != pid
 
@@ -315,7 +315,7 @@ async def test_a_connection_is_reused_between_runs() -> None:
         one, other = await agent(mcp, use("pid")).run("go"), await agent(mcp, use("pid")).run("go")
         both = await asyncio.gather(*(agent(mcp, use("pid")).run("go") for _ in range(2)))
     assert len({tool_result(result) for result in (one, other, *both)}) == 1
-    assert gone(int(tool_result(one)))
+    assert wait_for_exit(int(tool_result(one)))
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def _notice(event: Any, seen: asyncio.Event) -> None:
 def test_a_program_ends_with_the_event_loop() -> None:
     mcp = MCP({"t": program()})
     result = agent(mcp, use("pid")).run_sync("go")
-    assert gone(int(tool_result(result)))
+    assert wait_for_exit(int(tool_result(result)))
     assert mcp._connections._loops == {}, "nothing is left of the event loop"
 
 
@@ -395,7 +395,7 @@ async def test_a_stubborn_program_is_ended(tmp_path: Path, monkeypatch: pytest.M
     pidfile = tmp_path / "pid"
     async with servers({"t": program(env={"STUBBORN": "1", "PIDFILE": str(pidfile)})}) as mcp:
         await agent(mcp).run("go")
-    assert gone(int(pidfile.read_text()))
+    assert wait_for_exit(int(pidfile.read_text()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
@@ -410,7 +410,7 @@ Agent(FunctionModel(lambda request: os.kill(os.getpid(), signal.SIGKILL)), hooks
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
-    assert gone(int(pidfile.read_text()))
+    assert wait_for_exit(int(pidfile.read_text()))
 
 
 # -- definitions ----------------------------------------------------------------------------------------------------
