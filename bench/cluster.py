@@ -1,4 +1,4 @@
-"""Measure a cluster of wick servers on this machine, while something breaks: the goals G1, G3, G5, G6 and G7.
+"""Measure a cluster of wick servers on this machine, while something breaks: the goals G1 to G8.
 
     sudo .venv/bin/python bench/cluster.py g1 --short
 
@@ -27,6 +27,8 @@ from cluster.namespaces import INSIDE, CannotIsolate, check_privileges, run_in_p
 # Per goal: runs, rounds and seconds of the full form and of the short one.
 SIZES = {
     "g1": ((200, 300, 0.0), (12, 2, 0.0)),
+    "g2-nats": ((60, 0, 10.0), (9, 0, 3.0)),
+    "g2-postgres": ((60, 0, 10.0), (9, 0, 3.0)),
     "g3": ((0, 0, 20.0), (0, 0, 5.0)),
     "g5": ((200, 0, 0.0), (40, 0, 0.0)),
     "g6-nats": ((200, 0, 30.0), (9, 0, 3.0)),
@@ -36,7 +38,12 @@ SIZES = {
     "all": ((60, 3, 10.0), (9, 2, 3.0)),  # G1, G6 and G7 in one cluster
 }
 USES_NATS = {"live": "{nats}"}
-SETTINGS = {"g6-nats": USES_NATS, "all": USES_NATS}  # of the servers, unless --settings has others
+SETTINGS = {  # of the servers, unless --settings has others
+    "g2-nats": USES_NATS,
+    "g2-postgres": {"live": "postgres"},
+    "g6-nats": USES_NATS,
+    "all": USES_NATS,
+}
 FAULTS = {"g6-nats": goals.stop_nats, "g6-postgres": goals.stop_postgres, "g6-cut": goals.cut_off_server}
 SHARE = 0.2  # of a core for each server in G3, so that four servers, Postgres and the clients fit on two cores
 
@@ -78,6 +85,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
     )
     if arguments.goal == "g1":
         return await goals.measure_failover(options)
+    if arguments.goal in ("g2-nats", "g2-postgres"):
+        return await goals.measure_deltas(options)
     if arguments.goal == "g3":
         figures = await goals.measure_scaling(options, arguments.servers)
         return [goals.Figure(name, value) for name, value in figures.items()]

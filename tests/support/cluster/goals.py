@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -12,12 +13,15 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from cluster.delta_readers import count_differing, read_deltas
 from cluster.load import ClientRun, Load, RunScript, Tally, tally_load
-from cluster.machines import ROOT, Cluster, Machine
+from cluster.machines import ROOT, TOKEN, Cluster, Machine
 from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
 
 RESUME_SECONDS = 90.0  # after which a run counts as not resumed
 END_SECONDS = 180.0  # for runs to end after the last fault
+DELTA_RATE = 20.0  # deltas of a run in a second
+WAIT_SECONDS = 2.0  # before the first delta, for readers to join
 CONNECT_SECONDS = 20.0  # for servers to connect to NATS
 
 
@@ -168,6 +172,35 @@ async def wait_resumed(
             if run.ended:
                 found.setdefault(run.name, (max(0.0, run.ended - since), ""))
     return found
+
+
+# -- G2 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_deltas(options: Options) -> list[Figure]:
+    """G2: how many token deltas reach a reader at another server than the performing one, and how late?"""
+    async with loaded_cluster(options, 3, RunScript()) as (cluster, _):
+        await wait_connected(cluster, 3)
+        return await delta_figures(cluster, options.runs, options.seconds)
+
+
+async def delta_figures(cluster: Cluster, runs: int, seconds: float) -> list[Figure]:
+    """Return the figures of G2 for a running cluster. Each run streams DELTA_RATE deltas a second."""
+    deltas = int(DELTA_RATE * seconds)
+    script = {"run": "g2", "steps": 0, "deltas": deltas, "pause": 1 / DELTA_RATE, "wait": WAIT_SECONDS}
+    start = "/agents/worker/stream", {"messages": [{"role": "user", "content": json.dumps(script)}]}
+    urls = [machine.url for machine in cluster.machines]
+    here, there = await read_deltas(urls, TOKEN, start, runs=runs, deltas=deltas)
+    show_progress(f"readers at the performing server: {here.line()}")
+    show_progress(f"readers at another server:        {there.line()}")
+    return [
+        Figure("runs with two readers", runs),
+        at_least("deltas at another server %", there.share, 99),
+        Figure("lag at the performing server ms, p99", here.lag(0.99)),
+        Figure("lag at another server ms, p50", there.lag(0.5)),
+        at_most("lag at another server ms, p99", there.lag(0.99), 50),
+        at_most("streams with other durable frames", count_differing(here, there), 0),
+    ]
 
 
 # -- G3 -------------------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
     python model_program.py ADDRESS PORT LOG
 
 The last user message is the script: `{"run": "r1", "steps": 3, "deltas": 8, "pause": 0.1}`. Each step is a text
-and a call of the tool `effect`; after the last one, the reply is a text. The program has no state, so any server can
-continue a run. Each request is a line of the log: the run, its step, the address of the server and the time.
+and a call of the tool `effect`; after the last one, the reply is a text. With `wait`, the first delta comes after so
+many seconds, and each delta is the time at which it is sent. The program has no state, so any server can continue a
+run. Each request is a line of the log: the run, its step, the address of the server and the time.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class ModelProgram:
         self._log.flush()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
+        wait = script.get("wait")
         try:
+            await asyncio.sleep(wait or 0)
             for _ in range(script["deltas"]):
                 if script["pause"]:
                     await asyncio.sleep(script["pause"])
-                await response.write(_chunk({"content": "word "}))
+                await response.write(_chunk({"content": "word " if wait is None else f"{time.monotonic_ns()} "}))
             await response.write(_end(script, step))
         except ConnectionError:
             return response  # the server was killed
