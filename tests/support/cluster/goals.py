@@ -141,6 +141,7 @@ async def measure_failover(options: Options) -> list[Figure]:
         Figure("resume p50 s", percentile(delays, 0.5)),
         at_most("resume p99 s", percentile(delays, 0.99), 5),
         at_most("difference of the survivors' shares %, mean", sum(uneven) / len(uneven), 20),
+        Figure("difference of the survivors' shares %, largest", max(uneven)),
         *figures,
     ]
 
