@@ -35,6 +35,7 @@ SIZES = {
     "g6-postgres": ((200, 0, 30.0), (9, 0, 3.0)),
     "g6-cut": ((200, 0, 45.0), (9, 0, 6.0)),
     "g7": ((60, 3, 0.0), (9, 1, 0.0)),
+    "g8": ((0, 30, 0.0), (0, 4, 0.0)),
     "all": ((60, 3, 10.0), (9, 2, 3.0)),  # G1, G6 and G7 in one cluster
 }
 USES_NATS = {"live": "{nats}"}
@@ -94,6 +95,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         return await goals.measure_budget(options)
     if arguments.goal == "all":
         return await goals.measure_all_faults(options)
+    if arguments.goal == "g8":
+        return await goals.measure_moved_files(options)
     if arguments.goal == "g7":
         return await goals.measure_rolling_restart(options)
     return await goals.measure_outage(options, FAULTS[arguments.goal](options.seconds))

@@ -17,6 +17,7 @@ from cluster.delta_readers import count_differing, read_deltas
 from cluster.load import ClientRun, Load, RunScript, Tally, tally_load
 from cluster.machines import ROOT, TOKEN, Cluster, Machine
 from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
+from cluster.moved_files import MovedFiles, file_agents
 
 RESUME_SECONDS = 90.0  # after which a run counts as not resumed
 END_SECONDS = 180.0  # for runs to end after the last fault
@@ -81,11 +82,23 @@ def show_progress(event: str) -> None:
 
 @asynccontextmanager
 async def loaded_cluster(
-    options: Options, count: int, script: RunScript, *, by_proxy: bool = False, agent: Mapping[str, Any] | None = None
+    options: Options,
+    count: int,
+    script: RunScript,
+    *,
+    by_proxy: bool = False,
+    agent: Mapping[str, Any] | None = None,
+    agents: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> AsyncIterator[tuple[Cluster, Load]]:
     """Start a cluster and a load for it. Requests go to the servers in turn, or through the proxy."""
     cluster = Cluster(
-        options.folder, count, source=options.source, share=options.share, settings=options.settings, agent=agent
+        options.folder,
+        count,
+        source=options.source,
+        share=options.share,
+        settings=options.settings,
+        agent=agent,
+        agents=agents,
     )
     await cluster.start()
     show_progress(f"{count} servers are ready")
@@ -337,7 +350,7 @@ def cut_off_server(seconds: float) -> Fault:
     return fault
 
 
-# -- G7 and all of them ---------------------------------------------------------------------------------------------
+# -- G7 -------------------------------------------------------------------------------------------------------------
 
 
 async def restart_all(cluster: Cluster) -> None:
@@ -371,21 +384,75 @@ async def measure_rolling_restart(options: Options) -> list[Figure]:
     ]
 
 
+# -- G8 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_moved_files(options: Options) -> list[Figure]:
+    """G8: kill servers in turn while runs change files; does each find the files of its last recorded effect?"""
+    async with loaded_cluster(options, 3, RunScript(deltas=1, pause=0.1), agents=file_agents()) as (cluster, load):
+        moved = MovedFiles(cluster, load)
+        moved.start()
+        await asyncio.sleep(5)
+        runs = 0
+        for number in range(options.rounds):
+            victim = cluster.machines[number % 3]
+            runs += await kill_server(cluster, moved, victim)
+            show_progress(f"round {number + 1}: {dict(moved.outcomes)} so far, {moved.effects} effects")
+            victim.start()
+            await victim.wait_ready()
+            await asyncio.sleep(2)
+        await moved.finish()
+    return [Figure("kills", options.rounds), *moved_figures(moved, runs)]
+
+
+async def kill_server(cluster: Cluster, moved: MovedFiles, victim: Machine) -> int:
+    """Kill a server, and compare the files of its runs where they continue. Return the number of these runs."""
+    affected = [run for run in runs_of(cluster, moved.load, victim) if run in moved.runs]
+    killed = time.time()
+    victim.kill()
+    moved.hold_model()
+    resumed = await wait_resumed(cluster, affected, victim, killed)
+    await moved.compare([run.name for run in affected if run.name in resumed])
+    moved.release_model()
+    return len(affected)
+
+
+def moved_figures(moved: MovedFiles, runs: int) -> list[Figure]:
+    """Return the figures of G8. A whole command whose end was not recorded yet may be in the files, too."""
+    return [
+        Figure("runs of killed servers with files", runs),
+        Figure("recorded effects on files", moved.effects),
+        Figure("workspaces equal", moved.outcomes["equal"]),
+        Figure("workspaces with one more whole effect", moved.outcomes["ahead"]),
+        at_most("workspaces that differ", moved.outcomes["different"], 0),
+        at_most("runs with files not resumed", len(moved.runs) - moved.finished, 0),
+    ]
+
+
+# -- all of them ----------------------------------------------------------------------------------------------------
+
+
 async def measure_all_faults(options: Options) -> list[Figure]:
-    """Run short forms of G1, G6 and G7 in one cluster: kills, outages and a rolling restart under one load."""
+    """Run short forms of G1, G2, G6, G7 and G8 in one cluster: kills, outages and a rolling restart under one load."""
     script = RunScript(steps=4, deltas=5, pause=0.2)
-    async with loaded_cluster(options, 3, script, by_proxy=True) as (cluster, load):
+    async with loaded_cluster(options, 3, script, by_proxy=True, agents=file_agents(3)) as (cluster, load):
         load.start(options.runs)
-        await asyncio.sleep(3)
-        moved = 0
+        moved = MovedFiles(cluster, load)
+        moved.start()
+        deltas = await delta_figures(cluster, 6, 2.0)
+        killed, with_files = 0, 0
         victims = cluster.machines[: options.rounds]
         for victim in victims:
-            moved += len(runs_of(cluster, load, victim))
-            victim.kill()
+            killed += len(runs_of(cluster, load, victim))
+            with_files += await kill_server(cluster, moved, victim)
             victim.start()
         show_progress(f"{len(victims)} servers are killed")
         for victim in victims:
             await victim.wait_ready()
+        await moved.finish()
+        show_progress("the runs with files have ended")
+        connected = await stop_nats(options.seconds)(cluster)
+        show_progress("NATS was away")
         await stop_postgres(options.seconds)(cluster)
         show_progress("Postgres was away")
         await cut_off_server(options.seconds)(cluster)
@@ -399,7 +466,10 @@ async def measure_all_faults(options: Options) -> list[Figure]:
         missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
     return [
         Figure("kills", options.rounds),
-        Figure("runs of killed servers", moved),
+        Figure("runs of killed servers", killed),
+        *deltas,
+        *moved_figures(moved, with_files),
+        *connected,
         at_most("failed requests during the rolling restart", failed, 0),
         at_most("missing durable frames", missing, 0),
         *figures,

@@ -84,11 +84,16 @@ class Load:
     def open_runs(self) -> list[ClientRun]:
         return [run for run in self.runs.values() if not run.ended]
 
-    async def perform(self) -> ClientRun:
-        """Start a run and follow it to its end."""
+    def create_run(self) -> ClientRun:
+        """Return a new run, which is not started yet."""
         run = ClientRun(f"{self._prefix}{next(self._numbers)}")
         self.runs[run.name] = run
-        script = {"run": run.name, **vars(self.script)}
+        return run
+
+    async def perform(self, run: ClientRun | None = None, agent: str = "worker", **more: Any) -> ClientRun:
+        """Start a run and follow it to its end. `more` is added to its script."""
+        run = run or self.create_run()
+        script = {"run": run.name, **vars(self.script), **more}
         body = {"messages": [{"role": "user", "content": json.dumps(script)}]}
         started_at = ""
         while not run.ended:
@@ -101,7 +106,7 @@ class Load:
                     request = self.client.get(f"{url}/runs/{run.id}/events", headers=last)
                 else:
                     key = {"Idempotency-Key": run.name}
-                    request = self.client.post(f"{url}/agents/worker/stream", json=body, headers=key)
+                    request = self.client.post(f"{url}/agents/{agent}/stream", json=body, headers=key)
                 async with request as response:
                     if response.status != 200:
                         self.failures[f"{response.status} {'follow' if run.id else 'start'}"] += 1
@@ -145,11 +150,15 @@ class Load:
             async for frame in read_frames(response):
                 yield frame
 
-    async def count_recorded(self, url: str, run: ClientRun) -> int:
-        """Return the number of effects that the thread of a run has as recorded."""
+    async def read_tool_results(self, url: str, run: ClientRun) -> list[str]:
+        """Return the texts of the tool results in the thread of a run."""
         async with self.client.get(f"{url}/threads/{run.thread}") as response:
             messages = (await response.json())["messages"]
-        return sum(message["role"] == "tool" and message["content"] == "recorded" for message in messages)
+        return [message["content"] for message in messages if message["role"] == "tool"]
+
+    async def count_recorded(self, url: str, run: ClientRun) -> int:
+        """Return the number of effects that the thread of a run has as recorded."""
+        return (await self.read_tool_results(url, run)).count("recorded")
 
     async def close(self) -> None:
         await self.client.close()

@@ -89,7 +89,7 @@ class Machine:
         """Wait until the server is ready; a server without that check is ready when it responds."""
         until = time.monotonic() + START_SECONDS
         async with aiohttp.ClientSession() as client:
-            while time.monotonic() < until:
+            while time.monotonic() < until and self.process is not None and self.process.poll() is None:
                 try:
                     async with client.get(f"{self.url}/health/ready", timeout=aiohttp.ClientTimeout(2)) as response:
                         if response.status in (200, 401, 404):
@@ -151,9 +151,11 @@ class Cluster:
         share: float = 0.0,
         settings: Mapping[str, Any] | None = None,
         agent: Mapping[str, Any] | None = None,
+        agents: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.folder, self.source, self.share = folder, source, share
         self.settings, self.agent = dict(settings or {}), dict(agent or {})
+        self.agents: dict[str, Any] = {**(agents or {})}  # more than `worker`, without their model
         environment = {"WICK_CLUSTER_LEDGER": str(folder / "ledger"), "PYTHONUNBUFFERED": "1"}
         self.machines = [Machine(index, folder, source, environment) for index in range(count)]
         self.postgres: PostgresServer | None = None
@@ -212,11 +214,16 @@ class Cluster:
         }
         if "drain_delay" in (self.source / "src/wick/server/settings.py").read_text():
             settings["drain_delay"] = 1.0  # five checks of the proxy
+        if self.agents:
+            settings["snapshots"] = str(self.folder / "snapshots")
         text = json.dumps(settings | self.settings).replace("{nats}", f"nats://{GATEWAY}:{NATS_PORT}")
         (self.folder / "server.yaml").write_text(yaml.safe_dump(json.loads(text)))
         model = {"provider": "openai", "model": "scripted", "base_url": f"http://{GATEWAY}:{MODEL_PORT}/v1"}
-        worker = {"model": model | {"api_key": "none"}, "tools": ["effects:effect"], "limits": {"steps": 1000}}
-        (self.folder / "agents.yaml").write_text(yaml.safe_dump({"agents": {"worker": worker | self.agent}}))
+        model["api_key"] = "none"
+        worker = {"model": model, "tools": ["effects:effect"], "limits": {"steps": 1000}, **self.agent}
+        agents = {"worker": worker, **{id: {"model": model, **options} for id, options in self.agents.items()}}
+        text = json.dumps({"agents": agents})  # without shared objects, for which YAML would have aliases
+        (self.folder / "agents.yaml").write_text(yaml.safe_dump(json.loads(text)))
         shutil.copy(HERE / "effects.py", self.folder / "effects.py")
 
     @property
