@@ -36,6 +36,7 @@ SIZES = {
     "g6-cut": ((200, 0, 45.0), (9, 0, 6.0)),
     "g7": ((60, 3, 0.0), (9, 1, 0.0)),
     "g8": ((0, 30, 0.0), (0, 4, 0.0)),
+    "upgrade": ((60, 9, 0.0), (9, 2, 0.0)),
     "all": ((60, 3, 10.0), (9, 2, 3.0)),  # G1, G6 and G7 in one cluster
 }
 USES_NATS = {"live": "{nats}"}
@@ -46,6 +47,7 @@ SETTINGS = {  # of the servers, unless --settings has others
     "all": USES_NATS,
 }
 FAULTS = {"g6-nats": goals.stop_nats, "g6-postgres": goals.stop_postgres, "g6-cut": goals.cut_off_server}
+OLDER = "48179f7a"  # the commit that `upgrade` starts with
 SHARE = 0.2  # of a core for each server in G3, so that four servers, Postgres and the clients fit on two cores
 
 
@@ -59,6 +61,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=float, help="the share of a core of each server")
     parser.add_argument("--servers", type=int, help="G3: only this number of servers")
     parser.add_argument("--source", type=Path, default=goals.ROOT, help="the checkout whose wick is measured")
+    parser.add_argument("--older", default=OLDER, help="upgrade: the older version, a checkout or a commit")
     parser.add_argument(
         "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is the address of NATS"
     )
@@ -83,6 +86,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         arguments.share or (SHARE if arguments.goal == "g3" else 0.0),
         SETTINGS.get(arguments.goal, {}) | arguments.settings,
         arguments.budget,
+        arguments.older,
     )
     if arguments.goal == "g1":
         return await goals.measure_failover(options)
@@ -97,6 +101,8 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         return await goals.measure_all_faults(options)
     if arguments.goal == "g8":
         return await goals.measure_moved_files(options)
+    if arguments.goal == "upgrade":
+        return await goals.measure_upgrade(options)
     if arguments.goal == "g7":
         return await goals.measure_rolling_restart(options)
     return await goals.measure_outage(options, FAULTS[arguments.goal](options.seconds))

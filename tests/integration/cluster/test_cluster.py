@@ -80,6 +80,17 @@ def test_servers_lose_nats_and_connect_again(figures: dict[str, float]) -> None:
     assert [figures[f"servers connected to NATS {moment}"] for moment in moments] == [3, 0, 3]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_an_older_version_and_this_one_serve_the_same_runs(tmp_path: Path) -> None:
+    find = ["git", "cat-file", "-e", "48179f7a^{commit}"]
+    if subprocess.run(find, cwd=PROGRAM.parent, capture_output=True, check=False).returncode:
+        pytest.skip("the history of this checkout does not have the older version")
+    found = measure("upgrade", tmp_path)
+    assert found["kills"] == 2 and found["missing durable frames"] == 0
+    assert {name: found[name] for name in NOTHING_LOST} == NOTHING_LOST
+
+
 @pytest.mark.timeout(300)
 def test_an_interrupted_measurement_leaves_nothing() -> None:
     mark = b"/tmp/wick-cluster-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -38,6 +39,7 @@ class Options:
     share: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, Any] = field(default_factory=dict)
+    older: str = ""  # a checkout, or a commit of this one
 
 
 @dataclass
@@ -89,6 +91,7 @@ async def loaded_cluster(
     by_proxy: bool = False,
     agent: Mapping[str, Any] | None = None,
     agents: Mapping[str, Mapping[str, Any]] | None = None,
+    older: Mapping[int, Path] | None = None,
 ) -> AsyncIterator[tuple[Cluster, Load]]:
     """Start a cluster and a load for it. Requests go to the servers in turn, or through the proxy."""
     cluster = Cluster(
@@ -99,6 +102,7 @@ async def loaded_cluster(
         settings=options.settings,
         agent=agent,
         agents=agents,
+        older=older,
     )
     await cluster.start()
     show_progress(f"{count} servers are ready")
@@ -427,6 +431,53 @@ def moved_figures(moved: MovedFiles, runs: int) -> list[Figure]:
         at_most("workspaces that differ", moved.outcomes["different"], 0),
         at_most("runs with files not resumed", len(moved.runs) - moved.finished, 0),
     ]
+
+
+# -- upgrades -------------------------------------------------------------------------------------------------------
+
+
+async def measure_upgrade(options: Options) -> list[Figure]:
+    """Let an older version and this one serve one database, kill servers of both, then upgrade the older ones."""
+    older = await asyncio.to_thread(prepare_checkout, options.older, options.folder / "older")
+    script = RunScript(steps=4, deltas=5, pause=0.2)
+    async with loaded_cluster(options, 3, script, older={0: older, 2: older}) as (cluster, load):
+        load.start(options.runs)
+        await asyncio.sleep(3)
+        moved = 0
+        for number in range(options.rounds):
+            victim = cluster.machines[number % 3]
+            affected = runs_of(cluster, load, victim)
+            killed = time.time()
+            victim.kill()
+            resumed = await wait_resumed(cluster, affected, victim, killed)
+            moved += len(resumed)
+            show_progress(f"{victim.name} was killed: {len(resumed)} of {len(affected)} runs continue")
+            victim.start()
+            await victim.wait_ready()
+        for machine in cluster.machines:
+            machine.source = options.source
+        await restart_all(cluster)
+        show_progress("all servers have the same version")
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+    return [
+        Figure("kills", options.rounds),
+        Figure("runs moved between versions or servers", moved),
+        at_most("missing durable frames", missing, 0),
+        *figures,
+    ]
+
+
+def prepare_checkout(given: str, folder: Path) -> Path:
+    """Return a checkout: the given folder, or one with the sources of the given commit."""
+    if Path(given).is_dir():
+        return Path(given).absolute()
+    archive = subprocess.run(["git", "archive", given, "src"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        raise RuntimeError(f"there is no older version {given!r}; give a checkout or a commit with --older")
+    folder.mkdir()
+    subprocess.run(["tar", "x", "-C", folder], input=archive.stdout, check=True)
+    return folder
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------

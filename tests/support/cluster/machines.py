@@ -52,6 +52,11 @@ class Machine:
     def url(self) -> str:
         return f"http://{self.address}:{PORT}"
 
+    @property
+    def settings_source(self) -> str:
+        """The module of its checkout that defines the settings."""
+        return (self.source / "src/wick/server/settings.py").read_text()
+
     def start(self) -> None:
         """Start the server, and connect its network before it runs."""
         folder = self.folder / self.name
@@ -152,12 +157,14 @@ class Cluster:
         settings: Mapping[str, Any] | None = None,
         agent: Mapping[str, Any] | None = None,
         agents: Mapping[str, Mapping[str, Any]] | None = None,
+        older: Mapping[int, Path] | None = None,
     ) -> None:
         self.folder, self.source, self.share = folder, source, share
         self.settings, self.agent = dict(settings or {}), dict(agent or {})
         self.agents: dict[str, Any] = {**(agents or {})}  # more than `worker`, without their model
         environment = {"WICK_CLUSTER_LEDGER": str(folder / "ledger"), "PYTHONUNBUFFERED": "1"}
-        self.machines = [Machine(index, folder, source, environment) for index in range(count)]
+        older = older or {}  # other checkouts, by the index of their machine
+        self.machines = [Machine(n, folder, older.get(n, source), environment) for n in range(count)]
         self.postgres: PostgresServer | None = None
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
@@ -212,7 +219,7 @@ class Cluster:
             "quotas": NO_QUOTAS,
             "grace": 2.0,
         }
-        if "drain_delay" in (self.source / "src/wick/server/settings.py").read_text():
+        if all("drain_delay" in machine.settings_source for machine in self.machines):
             settings["drain_delay"] = 1.0  # five checks of the proxy
         if self.agents:
             settings["snapshots"] = str(self.folder / "snapshots")
