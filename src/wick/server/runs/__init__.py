@@ -41,7 +41,16 @@ from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.records import Records
 from wick.server.runs.admission import RunAdmission
-from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store, start_key
+from wick.server.runs.executor import (
+    CANCELLED,
+    STALLED,
+    ActiveRun,
+    ClaimedRun,
+    RunExecutor,
+    Stall,
+    retry_store,
+    start_key,
+)
 from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
 from wick.server.runs.hub import RunHub
@@ -326,12 +335,14 @@ class Runs:
                 return
             await self._start_pending(user, replace(head, asking=0) if lapsed else head, info)
 
-    async def resume_run(self, head: Summary, info: RunInfo, *, lapsed: bool = False) -> None:
+    async def resume_run(
+        self, head: Summary, info: RunInfo, claimed: ClaimedRun | None = None, *, lapsed: bool = False
+    ) -> None:
         """Resume the open run of a claimed thread: its lease is held, so its head and its record do not change."""
         if (info.owner, info.id) in self.executor.cancelling:
             await self._cancel_pending(info)
         elif await self._can_start(info.user, replace(head, asking=0) if lapsed else head, info) and not self.stopping:
-            self.executor.start(info.user, info, self._start_next_run)
+            self.executor.start(info.user, info, self._start_next_run, claimed=claimed)
 
     async def _load_pending(self, owner: str, thread: str) -> tuple[Summary, list[int]]:
         """Return a thread and, if it has no open run, the positions of its pending messages.

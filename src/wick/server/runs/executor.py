@@ -47,6 +47,15 @@ RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between retries after a temporary stor
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """Reads of a run after its thread was claimed. The lease is held since, so nothing of them changes."""
+
+    row: Mapping[str, Any]  # the record of the run
+    last: int  # entry of its thread
+    alive: Collection[str] | None  # the live servers, if the store has a cluster
+
+
 @dataclass(eq=False, slots=True)
 class ActiveRun:
     """A run that this server performs."""
@@ -62,6 +71,7 @@ class ActiveRun:
     lease_held: bool = False  # this server holds the lease of its thread
     stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
+    claimed: ClaimedRun | None = None  # if recovery has claimed its thread
     instance: AgentInstance | None = None  # the agent, if the request that started the run has looked it up
     requested_again: bool = False  # another request wanted to start a run of the thread meanwhile
     is_shared: bool = False  # its agent is one that everyone has, so that metrics may name it
@@ -124,17 +134,18 @@ class RunExecutor:
         then: Callable[[ActiveRun], Awaitable[None]],
         instance: AgentInstance | None = None,
         start: str = "",
+        claimed: ClaimedRun | None = None,
     ) -> None:
         """Start or resume a run, unless its thread has one in progress; call `then` when it has ended.
 
-        `start` is the key of this start, if the run's record was created with it.
+        `start` is the key of this start, if the run's record was created with it. `claimed` is given by recovery.
         """
         key = info.owner, info.thread
         if key in self.running:
             self.running[key].requested_again = True
             return
         hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
-        running = self.running[key] = ActiveRun(user, info, hub, start=start, instance=instance)
+        running = self.running[key] = ActiveRun(user, info, hub, start=start, claimed=claimed, instance=instance)
         self.started.set()
         self.board.expect(info.owner, hub, is_leased=key in self.registry.sessions.leases)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
@@ -217,12 +228,18 @@ class RunExecutor:
         Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
         still completes its runs.
         """
-        info, key = running.info, start_key(self.store)
-        row = await self.records.get(KIND, info.owner, info.id)
-        crashed = await self._find_crashes(row or {})
+        info, key, claimed = running.info, start_key(self.store), running.claimed
+        if claimed is not None:
+            row, alive = claimed.row, claimed.alive
+        else:
+            row = await self.records.get(KIND, info.owner, info.id) or {}
+            alive = await self.find_live_servers() if row else None
+        crashed = _find_crashes(row, alive)
         reached, in_tool = 0, False  # the last message, finished tool or answer; whether a tool was started since
         if crashed:
-            async for batch in self.store.read(info.owner, info.thread, after=info.begin):
+            # with their number, no second read finds that there are no more
+            limit = claimed.last - info.begin if claimed is not None else None
+            async for batch in self.store.read(info.owner, info.thread, after=info.begin, limit=limit):
                 for entry in batch:
                     if entry["kind"] in ("message", "done", "answered"):
                         reached, in_tool = entry["seq"], False
@@ -235,17 +252,16 @@ class RunExecutor:
                 "send another message to continue the thread"
             )
         start = {key: [time(), reached]}
-        await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
+        if not row or not await self.records.replace(KIND, info.owner, info.id, row, {**row, **start}):
+            await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
 
-    async def _find_crashes(self, row: Mapping[str, Any]) -> list[int]:
-        """Return the last entries that crashed starts of a run had reached."""
-        starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
-        alive: set[str] | None = None  # the live servers, if the store has a cluster
-        if any(starts.values()) and hasattr(self.store, "servers"):
-            servers: Sequence[ServerInfo] = await self.store.servers(alive_only=True)
-            alive = {server.id for server in servers}
-        return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
+    async def find_live_servers(self) -> Collection[str] | None:
+        """Return the ids of the live servers, or None if the store has no cluster."""
+        if not hasattr(self.store, "servers"):
+            return None
+        servers: Sequence[ServerInfo] = await self.store.servers(alive_only=True)
+        return {server.id for server in servers}
 
     async def _clear_start(self, running: ActiveRun) -> None:
         """Remove the start of this process from the record: it did not crash."""
@@ -373,6 +389,12 @@ def _log_run(running: ActiveRun, seconds: float) -> None:
 def start_key(store: Store) -> str:
     """Return the key of the starts of this process in the record of a run."""
     return f"{START_PREFIX}{holder_name(getattr(store, 'server_id', ''))}"
+
+
+def _find_crashes(row: Mapping[str, Any], alive: Collection[str] | None) -> list[int]:
+    """Return the last entries that crashed starts of a run had reached."""
+    starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
+    return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
 
 
 def _is_crash(holder: str, started: float, alive: Collection[str] | None) -> bool:
