@@ -24,6 +24,12 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def is_even(number: int) -> bool:
+    """Return True if a number is even."""
+    return number % 2 == 0
+
+
 def greet(name: str) -> str:
     return f"Hello, {name}."
 

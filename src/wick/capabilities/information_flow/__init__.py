@@ -24,7 +24,8 @@ from wick.hooks import after, before, guard
 from wick.operations import ModelCall, Run, ToolUse
 from wick.tools import Tool, tool
 
-INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "SKILL.md", "agents.yaml")  # files that later runs read as instructions
+# Files and folders that later runs read as instructions, besides those of the agent's capabilities
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", "agents.yaml")
 HINT = """\
 Before you read text of others (mails, web pages, files, search results), call `plan` once with every tool that you \
 will use to send, pay or change something, or to read private data, and with the arguments that you know already. The \
@@ -120,15 +121,24 @@ class InformationFlow(Capability):
 
     def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         """Ask before a file is written that later runs read as instructions: its label would be lost there."""
-        names = [
-            basename(normpath(str(value))) for name in flow.list_targets(args) for value in list_values(args[name])
-        ]
-        found = next((name for name in names if name.casefold() in self.instructions), None)
-        if found is None:
-            return None
-        return Ask(
-            f"{use.bound.name} writes {found}, which later runs read as instructions, after text of others was read."
-        )
+        instructions = self._list_instructions(use.run)
+        paths = [str(value) for name in flow.list_targets(args) for value in list_values(args[name])]
+        for path in paths:
+            if found := [name for name in normpath(path).split("/") if name.casefold() in instructions]:
+                what = found[0] if found[0] == basename(normpath(path)) else f"a file in {found[0]}"
+                why = "which later runs read as instructions, after text of others was read."
+                return Ask(f"{use.bound.name} writes {what}, {why}")
+        return None
+
+    def _list_instructions(self, run: Run) -> frozenset[str]:
+        """Return the names of files and folders that later runs read as instructions, of the runs above, too."""
+        state = self._get_state(run)
+        if state.instructions is None:
+            owners = {hook.owner for hook in run.loop.hooks if hook.owner is not None}
+            named = (basename(normpath(path)).casefold() for owner in owners for path in owner.instruction_paths())
+            above = self.instructions if run.parent is None else self._list_instructions(run.parent)
+            state.instructions = above.union(named)
+        return state.instructions
 
     def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         targets = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
@@ -218,6 +228,7 @@ class _FlowState:
     sources: Sources
     claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
     child_tainted: bool = False
+    instructions: frozenset[str] | None = None  # names of files and folders
     labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
 
     def find_label(self, tool: Tool) -> FrozenDict:

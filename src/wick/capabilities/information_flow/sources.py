@@ -97,8 +97,11 @@ class Sources:
         self.recent.append(entry.seq)
         if message.role == "tool":
             self._fold_result(entry, message, find_flow)
-        elif message.role == "user" and not message.name and self.typed_by_user:
-            self._fold_typed(entry.seq, message)
+        elif message.role == "user" and not (entry.about and "hook" in entry.about):
+            if message.name:
+                self._taint(entry.seq, f"a message of {message.name}", message.text)
+            elif self.typed_by_user:
+                self._fold_typed(entry.seq, message)
 
     def _fold_typed(self, seq: int, message: Message) -> None:
         parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content

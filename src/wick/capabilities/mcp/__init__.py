@@ -203,6 +203,9 @@ class _RemoteTool:
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
+            options |= (
+                _EXTRA_FLOWS[self.tool] if self.server.trust else {**_EXTRA_FLOWS[self.tool], "returns": "untrusted"}
+            )
             built = tool(getattr(self, self.tool), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
             return replace(built, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
@@ -274,9 +277,12 @@ class _RemoteTool:
 
 
 def _declare_flow(hints: Any) -> ToolFlow | None:
-    """Return the declaration of a trusted server's tool. What it returns stays untrusted: the hints do not say."""
+    """Return the declaration of a trusted server's tool. What it returns stays untrusted: the hints do not say.
+
+    Without `openWorldHint` the world of a tool is open, as MCP defines it, so that its arguments leave.
+    """
     if hints.read_only_hint:
-        return declare_flow("fetch" if hints.open_world_hint else "read")
+        return declare_flow("read" if hints.open_world_hint is False else "fetch")
     return declare_flow("delete") if hints.destructive_hint else None
 
 
@@ -293,6 +299,13 @@ _EXTRA_DESCRIPTIONS = {
     "read_resource": "Read a resource of this server by its URI.",
     "list_prompts": "List the prompts that this server has, each with its arguments.",
     "get_prompt": "Get a prompt of this server by its name, filled in with arguments.",
+}
+
+_EXTRA_FLOWS: dict[str, dict[str, Any]] = {  # a trusted server's own names of its resources and prompts are ids
+    "list_resources": {"effect": "read", "returns": {"uri": "id"}},
+    "read_resource": {"effect": "fetch", "returns": "untrusted"},
+    "list_prompts": {"effect": "read", "returns": {"name": "id"}},
+    "get_prompt": {"effect": "fetch", "returns": "untrusted"},
 }
 
 
