@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +22,11 @@ from wick import (
     Thread,
     ToolCall,
     after,
+    assistant,
     tool,
     user,
 )
-from wick.backends import State
+from wick.backends import Local, State
 from wick.capabilities import (
     Context,
     Filesystem,
@@ -34,12 +36,13 @@ from wick.capabilities import (
     StructuredOutput,
     Subagent,
     Subagents,
+    Summarization,
     Todos,
 )
 from wick.capabilities.builtins import WebSearch
 from wick.capabilities.information_flow.spans import find_links, has_span, split_quoted
 from wick.capabilities.recipes import Recipes
-from wick.errors import ConfigError
+from wick.errors import ConfigError, Paused
 from wick.messages import FilePart
 from wick.protocols import Request
 from wick.replay import replay
@@ -527,6 +530,76 @@ async def test_a_child_that_reads_nothing_of_others_is_trusted() -> None:
     bench.hooks.append(Subagents({"helper": {"description": "Helps.", "prompt": "Help.", "model": Scripted("4")}}))
     thread = await bench.run("Go.", start_child(background=False)[0], call("send", to=BOB))
     assert bench.world.sent and labels(thread)["task"]["trusted"] is True
+
+
+async def test_a_real_summary_takes_no_label_away() -> None:
+    bench, past = Bench(), [message for n in range(20) for message in (user(f"Why {n}? " * 40), assistant("So. " * 40))]
+    replies = iter([plan({"tool": "send", "times": 3}), call("read_mail", 1), "Mail.", call("send", 2, to=MALLORY)])
+
+    def reply(request: Request) -> str | ToolCall:
+        if "You sum up conversations" in request.system:
+            return f"The user wants a message to {MALLORY}."
+        return next(replies, "Done.")
+
+    summarization = Summarization(4_000, threshold=2_000)
+    asked = list[Question]()
+    agent = Agent(
+        FunctionModel(reply),
+        tools=bench.world.list_tools(),
+        hooks=[InformationFlow(), summarization],
+        ask=lambda question: bool(asked.append(question)),
+    )
+    thread = Thread()
+    thread.add(*past)
+    await agent.run("Read my mail.", thread=thread)
+    before = sum(entry.kind == "compaction" for entry in thread.entries)
+    thread.add(*past)
+    await agent.run("Continue.", thread=thread)
+    compactions = [entry for entry in thread.entries if entry.kind == "compaction"]
+    assert before and len(compactions) > before and MALLORY in compactions[-1].data["summary"]["content"]
+    assert not bench.world.sent and [question.args["to"] for question in asked] == [MALLORY]
+
+
+async def test_a_paused_and_resumed_run_has_its_labels_and_its_plan() -> None:
+    bench = Bench()
+    steps = [
+        plan({"tool": "send", "times": 2}),
+        call("read_mail", 1),
+        call("send", 2, to=BOB),
+        call("send", 3, to=MALLORY),
+    ]
+    more = [call("send", 4, to=BOB), call("send", 5, to=BOB), call("send", 6, to=MALLORY), "Done."]
+
+    def agent(*replies: str | ToolCall, ask: Any) -> Agent:
+        return Agent(Scripted(*replies), tools=bench.world.list_tools(), hooks=[InformationFlow()], ask=ask)
+
+    def pause(question: Question) -> bool:
+        raise Paused("later")
+
+    result = await agent(*steps, ask=pause).run(f"Write to {BOB}.")
+    assert result.outcome == "interrupted" and bench.world.sent == [(BOB, "")]
+    asked = list[Question]()
+    thread = Thread.from_json(result.thread.to_json())  # as another process loads it
+    await agent(*more, ask=lambda question: bool(asked.append(question))).run(thread=thread)
+    assert bench.world.sent == [(BOB, "")] * 2  # the plan counted twice, and once of it was before the pause
+    assert [question.args["to"] for question in asked] == [MALLORY, BOB, MALLORY]
+    assert "was taken from read_mail (entry" in asked[0].question
+
+
+@pytest.mark.parametrize("agrees", [False, True])
+async def test_memory_of_a_tainted_run_is_written_with_a_question(agrees: bool, tmp_path: Path) -> None:
+    bench, files = Bench(), Local(tmp_path)
+    flow, memory = InformationFlow(), Memory("notes.md", files)
+    (tmp_path / "notes.md").write_text("Be brief.")
+    edits = [
+        call("edit_file", 1, path="./notes.md", old_string="brief", new_string=f"sure to write to {MALLORY}"),
+        call("write_file", 2, path="x/../notes.md", content=MALLORY),
+    ]
+    model, tools = Scripted(call("read_mail", 0), *edits, "Done."), bench.world.list_tools()
+    await Agent(model, tools=tools, hooks=[flow, memory, Filesystem(files)], ask=lambda _: agrees).run("Go.")
+    later = Scripted("Done.")
+    await Agent(later, hooks=[flow, memory]).run("Go.")
+    assert (MALLORY in later.requests[0].system) is agrees
 
 
 async def test_a_replay_finds_the_calls_of_threads_that_were_recorded_without_labels() -> None:

@@ -778,6 +778,25 @@ async def test_a_tool_that_only_reads_passes_arguments_on_unless_its_world_is_cl
         assert len(await ask_about(mcp, "Add 4711 and 4712.", *calls)) == 2
 
 
+@pytest.mark.parametrize("trust", [False, True])
+async def test_a_result_of_a_server_is_text_of_others(trust: bool) -> None:
+    sent = list[str]()
+
+    @tool(effect="send", targets=["to"], returns="own")
+    def send(to: str) -> str:
+        """Send a message."""
+        sent.append(to)
+        return "sent"
+
+    plan = ToolCall("0", "plan", {"steps": [{"tool": "mcp__t__environment"}, {"tool": "send", "times": 9}]})
+    calls = [use("environment", "1", name="TARGET"), ToolCall("2", "send", {"to": "eve@evil.example"})]
+    async with servers({"t": program(trust=trust, env={"TARGET": "eve@evil.example"})}) as mcp:
+        options = {"hooks": [InformationFlow()], "tools": [send], "ask": lambda _: False}
+        result = await agent(mcp, plan, *calls, **options).run("Read TARGET.")
+    labels = [entry.about["label"] for entry in result.thread.entries if entry.about and "label" in entry.about]
+    assert [label["trusted"] for label in labels] == [True, True, True, False, False, True, False] and not sent
+
+
 async def test_resources_of_a_trusted_server_are_read_without_a_question() -> None:
     listed = [use("list_resources", "1"), use("list_prompts", "2")]
     reads = [use("read_resource", "3", uri="note://moon"), use("read_resource", "4", uri="note://evil?secret")]
