@@ -40,7 +40,8 @@ from wick.capabilities import (
     Todos,
 )
 from wick.capabilities.builtins import WebSearch
-from wick.capabilities.information_flow.spans import find_links, has_span, split_quoted
+from wick.capabilities.information_flow import sources
+from wick.capabilities.information_flow.spans import find_links, find_words, has_span, split_quoted
 from wick.capabilities.recipes import Recipes
 from wick.errors import ConfigError, Paused
 from wick.messages import FilePart
@@ -202,6 +203,32 @@ def test_quoted_text_was_not_typed() -> None:
     assert "mallory" not in split_quoted("See:\n```\nto mallory\n```\nand send.")[0]
     assert "mallory" not in split_quoted("See:\n```\nto mallory")[0]  # a fence that never ends
     assert split_quoted("Plain.") == ("Plain.", False)
+
+
+TEXTS = st.text("abcé1_ ,.'s@-\n()\u200b")
+
+
+@given(TEXTS, TEXTS)
+def test_words_of_a_span_are_words_of_its_text(before: str, value: str) -> None:
+    for text in (before + value, f"{before} {value}", f"{before},{value}'s {before}", value):
+        if has_span(text, value):
+            assert find_words(value) <= find_words(text)
+
+
+def test_a_value_is_looked_up_in_texts_with_its_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+
+    def count(text: str, value: str) -> bool:
+        read.append(text)
+        return has_span(text, value)
+
+    monkeypatch.setattr(sources, "has_span", count)
+    texts = sources.TrustedTexts()
+    for number in range(1, 1_000):
+        texts.add(number, f"Write to user{number}@corp.example about {number}.")
+    assert texts.find_entry("user700@corp.example") == 700 and texts.find_entry(MALLORY) == 0
+    assert texts.find_entry("@.") == texts.find_entry("") == 0
+    assert len(read) == 1
 
 
 def test_links_are_found() -> None:

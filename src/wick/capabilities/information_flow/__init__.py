@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick._internal.tool_flow import UNDECLARED, ToolFlow
+from wick._internal.tool_flow import ToolFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
 from wick.capabilities.information_flow.questions import describe_content, describe_target
-from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, list_flows
+from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, get_flow
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
 from wick.decisions import Ask
@@ -53,7 +53,8 @@ class InformationFlow(Capability):
             use.notes["label"] = _REFUSED
         else:
             use.notes["label"] = state.find_label(use.bound)
-            self._use_grant(use)
+            if use.key in state.claims:
+                self._use_grant(use)
         state.claims.pop(use.key, None)
         if use.run.parent is not None and not use.notes["label"]["trusted"]:
             self._taint_parents(use.run)
@@ -62,9 +63,8 @@ class InformationFlow(Capability):
     def label_reply(self, call: ModelCall) -> None:
         """Store the label of a reply: that of everything the model has seen."""
         if not call.purpose:
-            own, *above = (state.sources.label for state in self._list_states(call.run))
-            label = reduce(Label.join, (replace(label, sources=()) for label in above), own)
-            call.notes["label"] = label.to_json()
+            own, *above = self._list_states(call.run)
+            call.notes["label"] = reduce(Label.join, (state.label for state in above), own.sources.label).to_json()
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
@@ -109,7 +109,7 @@ class InformationFlow(Capability):
         """Ask about a call whose target has no voucher, once the run has read untrusted text."""
         if not self._is_tainted(use.run):
             return None
-        flow, args = _get_flow(use.tool), thaw(use.args)
+        flow, args = get_flow(use.tool), thaw(use.args)
         if flow.effect == "read":
             source = flow.name_source(use.bound.name)
             if not source or self._may_read(use.run, source):
@@ -181,7 +181,7 @@ class InformationFlow(Capability):
         """Return True if a private source was read already, or a planned tool reads it."""
         states = self._list_states(run)
         planned = {grant.tool for state in states for grant in state.sources.grants.values()}
-        flows = {name: _get_flow(run.tools.get(name)) for name in planned}
+        flows = {name: get_flow(run.tools.get(name)) for name in planned}
         return any(source in state.sources.private for state in states) or any(
             flow.name_source(name) == source for name, flow in flows.items()
         )
@@ -217,7 +217,7 @@ class InformationFlow(Capability):
         if state is None:
             sources, child_tainted = Sources(typed_by_user=run.parent is None), CHILD in run.thread.values
             state = run.scratch[self] = _FlowState(sources, child_tainted=child_tainted)
-        state.sources.update(run.thread, list_flows(run.tools))
+        state.sources.update(run.thread, run.tools)
         return state
 
 
@@ -231,20 +231,21 @@ class _FlowState:
     instructions: frozenset[str] | None = None  # names of files and folders
     labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
 
+    @property
+    def label(self) -> Label:
+        """The label of this run's entries for a run below it: entries of another thread are no sources there."""
+        return replace(self.sources.label, sources=())
+
     def find_label(self, tool: Tool) -> FrozenDict:
         """Return the label of a tool's results, as JSON data."""
         key = tool.name, id(tool.flow), self.child_tainted
         if key not in self.labels:
-            label = Label.from_flow(tool.name, _get_flow(tool), child_trusted=not self.child_tainted)
+            label = Label.from_flow(tool.name, get_flow(tool), child_trusted=not self.child_tainted)
             self.labels[key] = freeze(label.to_json())
         return self.labels[key]
 
 
 _REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
-
-
-def _get_flow(tool: Tool | None) -> ToolFlow:
-    return UNDECLARED if tool is None or tool.flow is None else tool.flow
 
 
 def _is_default(tool: Tool, name: str, value: Any) -> bool:
