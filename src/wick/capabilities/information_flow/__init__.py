@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick._internal.tool_flow import ToolFlow
+from wick._internal.tool_flow import RESULT_FLOW, ToolFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
 from wick.capabilities.information_flow.questions import describe_content, describe_target
@@ -52,7 +52,7 @@ class InformationFlow(Capability):
         if use.prevented is not None or use.invalid:
             use.notes["label"] = _REFUSED
         else:
-            use.notes["label"] = state.find_label(use.bound)
+            use.notes["label"] = state.find_label(use.bound, use.notes.get(RESULT_FLOW) or get_flow(use.bound))
             if use.key in state.claims:
                 self._use_grant(use)
         state.claims.pop(use.key, None)
@@ -229,18 +229,18 @@ class _FlowState:
     claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
     child_tainted: bool = False
     instructions: frozenset[str] | None = None  # names of files and folders
-    labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
+    labels: dict[tuple[str, str, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
 
     @property
     def label(self) -> Label:
         """The label of this run's entries for a run below it: entries of another thread are no sources there."""
         return replace(self.sources.label, sources=())
 
-    def find_label(self, tool: Tool) -> FrozenDict:
-        """Return the label of a tool's results, as JSON data."""
-        key = tool.name, id(tool.flow), self.child_tainted
+    def find_label(self, tool: Tool, flow: ToolFlow) -> FrozenDict:
+        """Return the label of a tool's result, as JSON data."""
+        key = tool.name, repr(flow), self.child_tainted
         if key not in self.labels:
-            label = Label.from_flow(tool.name, get_flow(tool), child_trusted=not self.child_tainted)
+            label = Label.from_flow(tool.name, flow, child_trusted=not self.child_tainted)
             self.labels[key] = freeze(label.to_json())
         return self.labels[key]
 

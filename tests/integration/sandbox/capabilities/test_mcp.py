@@ -797,6 +797,21 @@ async def test_a_result_of_a_server_is_text_of_others(trust: bool) -> None:
     assert [label["trusted"] for label in labels] == [True, True, True, False, False, True, False] and not sent
 
 
+async def test_labels_of_results_count_if_the_server_is_trusted() -> None:
+    notes = [
+        use("read_note", "1", integrity="trusted", readers=["public"]),
+        use("read_note", "2", integrity="trusted", readers=["ada"]),
+        use("read_note", "3", integrity="untrusted", readers=["public"]),
+    ]
+    found = []
+    for trust in (True, False):
+        async with servers({"t": program(trust=trust)}) as mcp:
+            result = await agent(mcp, *notes, hooks=[InformationFlow()], ask=lambda _: True).run("go")
+        results = [entry for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"]
+        found.append([(entry.about["label"]["trusted"], entry.about["label"]["private"]) for entry in results])
+    assert found == [[(True, []), (True, ["t"]), (False, [])], [(False, [])] * 3]
+
+
 async def test_resources_of_a_trusted_server_are_read_without_a_question() -> None:
     listed = [use("list_resources", "1"), use("list_prompts", "2")]
     reads = [use("read_resource", "3", uri="note://moon"), use("read_resource", "4", uri="note://evil?secret")]
