@@ -811,6 +811,7 @@ class ReplayReport(ResponseModel):
     changes: list[ChangedVerdict]
     skipped: list[str]
     more: bool
+    asked: int = Field(0, description="tool uses that the guards ask about now")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from wick import (
     Step,
     Thread,
     ToolCall,
+    ToolUse,
     after,
     assistant,
     tool,
@@ -269,6 +270,24 @@ async def test_a_planned_call_with_a_vouched_target_passes(prompt: str, reads: l
     bench = Bench()
     await bench.run(prompt, plan({"tool": "send"}), call("read_mail"), *map(call, reads), call("send", to=target))
     assert bench.world.sent == [(target, "")] and not bench.asked
+
+
+async def test_why_names_the_plan_and_the_voucher_of_a_call_that_passes() -> None:
+    reasons = dict[str, str]()
+
+    @after(ToolUse)
+    def collect(use: ToolUse) -> None:
+        reasons[use.call.name] = next(why.reason for why in use.why if why.hook == "information_flow.check_targets")
+
+    bench, url = Bench(collect), "https://corp.example/a"
+    steps = [call("list_contacts"), call("send", to="carol@corp.example"), call("fetch", url=url)]
+    thread = await bench.run(f"Read {url} and write to Carol.", plan({"tool": "send"}), call("read_mail"), *steps)
+    places = {entry.data.name: entry.seq for entry in thread.entries if entry.kind == "message" and entry.data.name}
+    assert reasons["send"] == (
+        f"planned as grant_1; to 'carol@corp.example' is vouched for by entry {places['list_contacts']}"
+    )
+    assert reasons["fetch"] == f"url '{url}' is vouched for by entry 1"
+    assert reasons["read_mail"] == ""
 
 
 async def test_without_a_plan_a_vouched_target_is_a_question() -> None:
@@ -636,7 +655,9 @@ async def test_a_replay_finds_the_calls_of_threads_that_were_recorded_without_la
     clean = await bench.run("Go.", *reversed(steps))
     assert len(bench.world.sent) == 2 and not labels(hijacked)
     agent = Agent(Scripted(), tools=bench.world.list_tools(), hooks=[InformationFlow()])
-    (change,) = (await replay(agent, [hijacked, clean])).changes
+    report = await replay(agent, [hijacked, clean])
+    (change,) = report.changes
+    assert (report.asked, report.uses) == (1, 4)
     assert (change.thread, change.tool, change.now) == (hijacked.id, "send", "ask")
 
 

@@ -3575,6 +3575,12 @@ export interface components {
             skipped: string[];
             /** More */
             more: boolean;
+            /**
+             * Asked
+             * @description tool uses that the guards ask about now
+             * @default 0
+             */
+            asked?: number;
         };
         /**
          * ReplayRequest

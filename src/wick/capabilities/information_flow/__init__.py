@@ -14,7 +14,7 @@ from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick._internal.tool_flow import RESULT_FLOW, ToolFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
-from wick.capabilities.information_flow.questions import describe_content, describe_target
+from wick.capabilities.information_flow.questions import describe_content, describe_target, describe_voucher
 from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, get_flow
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
@@ -23,9 +23,11 @@ from wick.errors import ToolError
 from wick.hooks import after, before, guard
 from wick.operations import ModelCall, Run, ToolUse
 from wick.tools import Tool, tool
+from wick.why import PASS_REASON
 
 # Files and folders that later runs read as instructions, besides those of the agent's capabilities
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", "agents.yaml")
+MOST_VOUCHERS = 5  # in the reason of a call that passes
 HINT = """\
 Before you read text of others (mails, web pages, files, search results), call `plan` once with every tool that you \
 will use to send, pay or change something, or to read private data, and with the arguments that you know already. The \
@@ -152,8 +154,10 @@ class InformationFlow(Capability):
         for id, known in grants:
             if not any(values for name, values in unvouched.items() if name not in known):
                 state.claims[use.key] = id
+                use.notes[PASS_REASON] = self._describe_pass(use.run, id, args, [n for n in targets if n not in known])
                 return None
         if flow.effect == "fetch" and not any(unvouched.values()):
+            use.notes[PASS_REASON] = self._describe_pass(use.run, "", args, targets)
             return None
         passages = [
             describe_target(name, value, self._find_passage(use.run, value))
@@ -197,6 +201,14 @@ class InformationFlow(Capability):
     def _find_unvouched(self, run: Run, values: Iterable[Any]) -> list[Any]:
         states = self._list_states(run)
         return [value for value in values if not any(state.sources.find_voucher(value) for state in states)]
+
+    def _describe_pass(self, run: Run, grant: str, args: Mapping[str, Any], targets: Iterable[str]) -> str:
+        """Return the grant of a call that passes, and the entry that vouches for each of its targets."""
+        sources = [state.sources for state in self._list_states(run)]
+        found = [(name, value, source.find_voucher(value))
+                 for name in targets for value in list_values(args[name]) for source in sources]  # fmt: skip
+        vouched = dict.fromkeys(describe_voucher(*row) for row in found if row[2])
+        return "; ".join([f"planned as {grant}"] * bool(grant) + [*vouched][:MOST_VOUCHERS])
 
     def _find_passage(self, run: Run, value: Any) -> Passage | None:
         found = (state.sources.find_passage(value) for state in self._list_states(run))
