@@ -3059,6 +3059,24 @@ export interface components {
             content: string | (components["schemas"]["TextIn"] | components["schemas"]["MediaIn"])[];
         };
         /**
+         * MessageLabel
+         * @description Whether a message has text of others, its private sources, and the entries that it came from.
+         */
+        MessageLabel: {
+            /** Trusted */
+            trusted: boolean;
+            /**
+             * Private
+             * @default []
+             */
+            private?: string[];
+            /**
+             * Sources
+             * @default []
+             */
+            sources?: number[];
+        };
+        /**
          * MessagePart
          * @description A part of a message: text, an image, audio or a file.
          */
@@ -4147,7 +4165,7 @@ export interface components {
          *     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
          *     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
          *     `branches` has the entries of the messages that were sent in the place of this one, itself included, the earliest
-         *     first; it is empty if there are no others.
+         *     first; it is empty if there are no others. `label` is set by information flow, for replies and results of tools.
          */
         ThreadMessage: {
             /**
@@ -4211,6 +4229,7 @@ export interface components {
              * @default []
              */
             branches?: number[];
+            label?: components["schemas"]["MessageLabel"] | null;
         };
         /**
          * ThreadPage
