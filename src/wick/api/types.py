@@ -117,11 +117,11 @@ class MessageReasoning(ResponseModel):
 
 
 class MessageLabel(ResponseModel):
-    """Whether a message has text of others, its private sources, and the entries that it came from."""
+    """The label of a message: `trusted` without text of others, its `private` sources, and the entries (`sources`) it is from."""
 
-    trusted: bool
-    private: list[str] = []
-    sources: list[int] = []
+    trusted: bool = Field(description="without text of others")
+    private: list[str] = Field([], description="the private sources that were read")
+    sources: list[int] = Field([], description="the entries that the message was made from")
 
 
 class ThreadMessage(ResponseModel):
@@ -147,7 +147,7 @@ class ThreadMessage(ResponseModel):
     run: str = ""
     ms: float | None = None
     branches: list[int] = []
-    label: MessageLabel | None = None
+    label: MessageLabel | None = Field(None, description="the label, if the agent has information flow")
 
     @property
     def text(self) -> str:

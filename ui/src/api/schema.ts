@@ -3060,18 +3060,23 @@ export interface components {
         };
         /**
          * MessageLabel
-         * @description Whether a message has text of others, its private sources, and the entries that it came from.
+         * @description The label of a message: `trusted` without text of others, its `private` sources, and the entries (`sources`) it is from.
          */
         MessageLabel: {
-            /** Trusted */
+            /**
+             * Trusted
+             * @description without text of others
+             */
             trusted: boolean;
             /**
              * Private
+             * @description the private sources that were read
              * @default []
              */
             private?: string[];
             /**
              * Sources
+             * @description the entries that the message was made from
              * @default []
              */
             sources?: number[];
@@ -4229,6 +4234,7 @@ export interface components {
              * @default []
              */
             branches?: number[];
+            /** @description the label, if the agent has information flow */
             label?: components["schemas"]["MessageLabel"] | null;
         };
         /**
