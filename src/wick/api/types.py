@@ -117,7 +117,7 @@ class MessageReasoning(ResponseModel):
 
 
 class MessageLabel(ResponseModel):
-    """The label of a message: `trusted` without text of others, its `private` sources, and the entries (`sources`) it is from."""
+    """The label of a message: its trust, its private sources, and the entries that it was made from."""
 
     trusted: bool = Field(description="without text of others")
     private: list[str] = Field([], description="the private sources that were read")

@@ -3060,7 +3060,7 @@ export interface components {
         };
         /**
          * MessageLabel
-         * @description The label of a message: `trusted` without text of others, its `private` sources, and the entries (`sources`) it is from.
+         * @description The label of a message: its trust, its private sources, and the entries that it was made from.
          */
         MessageLabel: {
             /**
