@@ -20,7 +20,23 @@ from typing import Any
 
 from measure import Prepare, Row, Rows, Samples, by_length, compare, groups, main, measure, pick, share, table
 
-from wick import Agent, Hook, Message, ModelCall, Thread, ToolUse, after, assistant, before, guard, tool, user, wrap
+from wick import (
+    Agent,
+    Capability,
+    Hook,
+    Message,
+    ModelCall,
+    Thread,
+    ToolUse,
+    after,
+    assistant,
+    before,
+    guard,
+    tool,
+    user,
+    wrap,
+)
+from wick.capabilities.information_flow import InformationFlow
 from wick.hooks import Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, TextDelta, Usage
 
@@ -77,6 +93,7 @@ async def forecast(city: str, days: int = 1) -> str:
 
 
 weather = tool(forecast, name="weather")
+declared = tool(forecast, name="weather", effect="read", returns="untrusted")
 
 
 async def look(op: Any) -> None:
@@ -169,8 +186,8 @@ def _thread(length: int) -> Thread:
     return thread
 
 
-def _wick(hooks: Sequence[Hook], replies: Replies, length: int = 0) -> Prepare:
-    agent = Agent(Prepared(replies), tools=[weather], hooks=hooks)
+def _wick(hooks: Sequence[Hook | Capability], replies: Replies, length: int = 0, used: Any = weather) -> Prepare:
+    agent = Agent(Prepared(replies), tools=[used], hooks=hooks)
     return lambda: agent.run(_QUESTION, thread=_thread(length))
 
 
@@ -241,6 +258,25 @@ def _ring(kind: str, operation: Any) -> str:
 
 def _goal(crowd: str) -> float | None:
     return STEP_GOAL if crowd == "a few hooks" else None
+
+
+# -- information flow -----------------------------------------------------------------------------------------------
+
+
+async def flow(rounds: int) -> list[Row]:
+    """What a step costs with `InformationFlow`, after text of others was read, beside one without it."""
+    hooks: dict[str, list[Hook | Capability]] = {"with": [InformationFlow()], "without": []}
+    cases = {
+        (name, length, kind): _wick(hooks[name], replies, length, declared)
+        for name, length, (kind, replies) in product(hooks, LENGTHS, {"work": WORK, "rest": REST}.items())
+    }
+    spent = await measure(cases, rounds)
+    cost = {
+        (name, length): share(spent[name, length, "work"], spent[name, length, "rest"], STEPS)
+        for name, length in product(hooks, LENGTHS)
+    }
+    case = "InformationFlow"
+    return [compare("flow", case, cost["with", n], cost["without", n], messages=n) for n in LENGTHS]
 
 
 # -- deltas ---------------------------------------------------------------------------------------------------------
@@ -379,6 +415,7 @@ def tell(rows: Rows) -> None:
     heads = ("µs", "floor", "beyond it", "ratio", "goal, beyond it")
     table("a step: one reply, one tool use", ("", "messages", *heads), pick(group["step"], "messages", *costs))
     table("cost that 1,000 more messages add to a step", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
+    table("a step with information flow", ("", "messages", *heads[:4]), pick(group["flow"], "messages", *costs[:4]))
     lengths = [f"{length:,}" for length in LENGTHS]
     table(
         "one more ring, in µs, by messages; and as a share of a bare step",
@@ -401,7 +438,7 @@ def tell(rows: Rows) -> None:
 def run(quick: bool) -> Rows:
     rounds = 5 if quick else 31
     with asyncio.Runner() as runner:
-        found = runner.run(steps(rounds)) + runner.run(deltas(rounds))
+        found = runner.run(steps(rounds)) + runner.run(flow(rounds)) + runner.run(deltas(rounds))
     bare_step = next(row.floor_us for row in found if row.group == "step")
     rows = [row.to_json() for row in found]
     rows += agents(AGENTS // 10 if quick else AGENTS, min(rounds, 7), bare_step)

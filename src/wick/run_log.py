@@ -101,7 +101,8 @@ async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continu
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
-        run.thread.add(*step.state.follow_ups)
+        for message in step.state.follow_ups:
+            run.thread.append("message", message, {"hook": message.name})
     else:
         await run.progress.inbox.fetch(run.thread)
         await _screen_inbox(run)

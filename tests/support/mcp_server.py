@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
 server = MCPServer("tests", log_level="CRITICAL")
 
@@ -22,6 +22,19 @@ server = MCPServer("tests", log_level="CRITICAL")
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def is_even(number: int) -> bool:
+    """Return True if a number is even."""
+    return number % 2 == 0
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def read_note(integrity: str, readers: list[str]) -> CallToolResult:
+    """Read a note, with a label of its author and its readers."""
+    label = {"integrity": integrity, "confidentiality": readers}
+    return CallToolResult(content=[TextContent(type="text", text="note")], _meta={"ifc": label})
 
 
 def greet(name: str) -> str:

@@ -44,6 +44,10 @@ class Memory(Capability):
             raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
         self.paths, self.backend = names, backend
 
+    def instruction_paths(self) -> Sequence[str]:
+        """Return the paths of its files: a text in them is an instruction to later runs."""
+        return self.paths
+
     @before(ModelCall)
     async def recall(self, call: ModelCall) -> None:
         if call.purpose:

@@ -49,6 +49,10 @@ class Recipes(Capability):
             if not any(_find_function(handler, event) for event in EVENTS):
                 raise ConfigError(f"Recipes: the handler {name!r} has no method for any of {', '.join(EVENTS)}")
 
+    def instruction_paths(self) -> Sequence[str]:
+        """Return its folders: a text in them is sent as a message of the user."""
+        return [str(folder) for folder in self.dirs]
+
     # -- the text --
 
     @before(Run, priority=FIRST)

@@ -371,7 +371,12 @@ class LocalHost(LocalThreads):
         report = await replay(agent, (await self.sessions.load(id) for id in titles))
         changes = [make_changed_verdict(change, titles) for change in report.changes]
         return ReplayReport(
-            threads=report.threads, uses=report.uses, changes=changes, skipped=report.skipped, more=False
+            threads=report.threads,
+            uses=report.uses,
+            changes=changes,
+            skipped=report.skipped,
+            more=False,
+            asked=report.asked,
         )
 
 

@@ -26,6 +26,7 @@ class MessageFact:
     cut: bool = False  # a reply whose run was cancelled before its end
     denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
+    label: Mapping[str, Any] | None = None  # of information flow
     branches: Sequence[int] = ()  # entries of the messages in the same place, if there are others
 
 
@@ -63,6 +64,7 @@ class ThreadHistory:
         if isinstance(entry.data, Message):
             message, fact = entry.data, MessageFact(entry.seq, entry.at, self._run)
             fact.cut = bool(entry.about and entry.about.get("cut"))
+            fact.label = entry.about.get("label") if entry.about else None
             self.facts[id(message)] = fact
             if message.role == "user":
                 self._unassigned.append(fact)
@@ -112,6 +114,9 @@ class ThreadHistory:
             row["denied_by"] = fact.denied_by
         if fact.cut:
             row["cut"] = True
+        if fact.label:
+            private, sources = fact.label.get("private", ()), fact.label.get("from", ())
+            row["label"] = {"trusted": fact.label["trusted"], "private": [*private], "sources": [*sources]}
         if fact.branches:
             row["branches"] = fact.branches
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}

@@ -8,6 +8,7 @@ import pytest
 
 from wick import Agent, Ask, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
 from wick.api.types import ThreadContent
+from wick.capabilities.information_flow import InformationFlow
 from wick.capabilities.subagents import Subagents
 from wick.server.schemas import thread_content
 
@@ -114,3 +115,13 @@ async def test_a_denied_call_names_the_hook_or_the_user_that_denied_it() -> None
         (True, "user"),
         (True, "small"),
     ]
+
+
+async def test_messages_have_the_label_of_information_flow() -> None:
+    thread = Thread()
+    replies = [assistant("", ToolCall("c1", "add", {"a": 1, "b": 2})), "3"]
+    await Agent(Scripted(*replies), tools=[add], hooks=[InformationFlow()]).run("go", thread=thread)
+    asked, first, used, last = load_content(thread).messages
+    assert asked.label is None and first.label is not None and first.label.trusted
+    assert used.label is not None and (used.label.trusted, used.label.private) == (False, [])
+    assert last.label is not None and (last.label.trusted, last.label.sources) == (False, [first.seq, used.seq])
