@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
+NOTICE_SECONDS = 1.0  # a longer wait for a held lease is logged
 PAGE = 100  # threads
 WATCH_SECONDS = 1.0  # for the watch of an inbox to start
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
@@ -113,6 +114,7 @@ async def hold(
 async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
+    notice_at = monotonic() + NOTICE_SECONDS
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         try:
@@ -144,6 +146,13 @@ async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait:
                 continue
             if error.code != "conflict" or not wait:
                 raise
+            if monotonic() >= notice_at:
+                notice_at = inf
+                logger.warning(
+                    "waiting: %s; a lease is renewed as long as its process runs. If that process was killed, the wait "
+                    'ends with the lease: `lease=` of Sessions sets its seconds, and busy="refuse" does not wait',
+                    error,
+                )
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_WAIT)
 

@@ -10,7 +10,7 @@ import pytest
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
-from wick.protocols import Store
+from wick.protocols import Request, Store
 from wick.stores.held_thread import PAGE, HeldThread
 
 ran: list[str] = []
@@ -261,6 +261,35 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
     with pytest.raises(StoreError, match="a denial cannot"):
         await sessions.answer("th_1", question["id"], "deny", args={})
     assert len(await sessions.questions("th_1")) == 1, "nothing is lost"
+
+
+async def test_a_paused_run_is_cancelled(store: Store) -> None:
+    sessions = Sessions(store)
+    await agent(store, spend(), hooks=[confirm]).run("pay 5", thread="th_1", user="ada")
+    with pytest.raises(StoreError, match="there is no thread 'th_1'"):
+        await sessions.cancel("th_1")
+    await sessions.cancel("th_1", owner="ada")
+    await sessions.cancel("th_1", owner="ada")  # no run is open now, so that there is no effect
+    thread = await sessions.load("th_1", owner="ada")
+    assert thread.entries[-1].data["outcome"] == "cancelled" and not thread.pending
+    assert thread.messages[-1].text == "the run was cancelled before pay ran"
+    assert not await sessions.questions("th_1", owner="ada") and not [head async for head in sessions.iter_unfinished()]
+
+    result = await agent(store, "What else?", hooks=[confirm]).run("never mind", thread="th_1", user="ada")
+    assert (result.text, ran) == ("What else?", [])
+
+
+async def test_a_run_in_progress_is_not_cancelled_by_its_thread(store: Store) -> None:
+    sessions, refused = Sessions(store), list[str]()
+
+    async def reply(request: Request) -> str:
+        with pytest.raises(StoreError) as error:
+            await sessions.cancel("th_1")
+        refused.append(error.value.code)
+        return "done"
+
+    assert (await Agent(FunctionModel(reply), hooks=[sessions]).run("go", thread="th_1")).text == "done"
+    assert refused == ["conflict"]
 
 
 async def test_an_unanswered_question_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
