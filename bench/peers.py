@@ -372,8 +372,8 @@ def goals(peers: Mapping[str, Any], asked: Sequence[Case]) -> list[dict[str, Any
         return _over(best(case, name), _get(wick, case, name))
 
     rows = [
-        ("a step, times the floor", _get(wick, first, "ratio"), 1.6, True),
-        ("the last step length, times the floor", _get(wick, last, "ratio"), 1.6, True),
+        ("a step, times the floor", _get(wick, first, "ratio"), 2.4, True),
+        ("the last step length, times the floor", _get(wick, last, "ratio"), 2.4, True),
         ("the last step length, times the first", _over(_get(wick, last, "us"), _get(wick, first, "us")), 1.15, True),
         ("a step, times less than the best peer", times(first, "us"), 15, False),
         ("the last step length, times less than the best peer", times(last, "us"), 100, False),
