@@ -42,6 +42,7 @@ from wick.capabilities import (
 )
 from wick.capabilities.builtins import WebSearch
 from wick.capabilities.information_flow import sources
+from wick.capabilities.information_flow.labels import list_leaves
 from wick.capabilities.information_flow.spans import find_links, find_words, has_span, split_quoted
 from wick.capabilities.recipes import Recipes
 from wick.errors import ConfigError, Paused
@@ -330,6 +331,23 @@ async def test_a_plan_ends_with_its_run() -> None:
     thread = await bench.run("Go.", plan({"tool": "send", "times": 9}))
     await bench.run(f"Write to {BOB}.", call("read_mail"), call("send", to=BOB), thread=thread)
     assert not bench.world.sent and len(bench.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "authors", "author"),
+    [
+        ('{"payload": {"id": "x"}}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"payload": [{"a": {"id": "x"}}]}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"id": {"payload": "x"}}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"id": {"other": "x"}}', {"id": "id", "*": "untrusted"}, "id"),
+        ('{"mails": [{"id": "x"}]}', {"id": "id", "*": "untrusted"}, "id"),
+        ('{"*": "x"}', {"id": "id", "*": "own"}, "own"),
+    ],
+)
+def test_a_nested_key_does_not_raise_the_author_of_the_field_around_it(
+    text: str, authors: dict[str, str], author: str
+) -> None:
+    assert [*list_leaves(text, authors)] == [(author, "x")]
 
 
 async def test_an_id_of_the_system_is_a_target() -> None:
