@@ -364,6 +364,22 @@ os._exit(0)
 """
 
 
+@pytest.mark.parametrize("end", [b'{"id": "0', b'{"id": "\xc3', b"{", b""])
+def test_a_snapshot_after_a_line_that_was_cut_off_is_in_the_list(
+    tmp_path: Path, root: Path, history: SnapshotHistory, end: bytes
+) -> None:
+    first = history.take()
+    with open(tmp_path / "snapshots" / "snapshots.jsonl", "ab") as file:
+        file.write(end)
+    (root / "a").write_text("1")
+    last = history.take()
+    assert [row["id"] for row in history.blobs.read_rows()] == [first.id, last.id]
+    history.delete_old()
+    (root / "a").unlink()
+    history.restore(last.id)
+    assert (root / "a").read_text() == "1"
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.004, 0.015, 0.03] if FULL else [0.003, 0.02])
 def test_a_kill_during_a_snapshot_or_a_restore_is_repaired_by_the_next(
     tmp_path: Path, root: Path, history: SnapshotHistory, delay: float
