@@ -596,6 +596,66 @@ async def test_a_child_that_reads_nothing_of_others_is_trusted() -> None:
     assert bench.world.sent and labels(thread)["task"]["trusted"] is True
 
 
+async def test_a_grant_of_a_parent_is_not_mixed_up_with_that_of_its_child() -> None:
+    bench = Bench()
+    sends = [call("send", number, to=BOB) for number in range(3)]
+    own = plan({"tool": "delete", "times": 9})
+    helper = {
+        "description": "Helps.",
+        "prompt": "Help.",
+        "tools": bench.world.list_tools(),
+        "hooks": [bench.hooks[0]],
+        "model": Scripted(own, call("read_mail"), *sends, "Done."),
+    }
+    bench.hooks.append(Subagents({"helper": helper}))
+    thread = await bench.run(f"Write to {BOB}.", plan({"tool": "send"}), *start_child(background=False))
+    assert len(bench.world.sent) == 1 and len(bench.asked) == 2
+    assert thread.values["grants"]["grant_1"]["times"] == 0
+
+
+async def test_a_grant_of_a_child_uses_up_none_of_its_parent() -> None:
+    bench = Bench()
+    own = plan({"tool": "send", "known": {"to": BOB}})
+    helper = {
+        "description": "Helps.",
+        "prompt": "Help.",
+        "tools": bench.world.list_tools(),
+        "hooks": [bench.hooks[0]],
+        "model": Scripted(own, call("read_mail"), call("send", to=BOB), "Done."),
+    }
+    bench.hooks.append(Subagents({"helper": helper}))
+    steps = [plan({"tool": "send"}), *start_child(background=False), call("send", to=BOB)]
+    thread = await bench.run(f"Write to {BOB}.", *steps)
+    assert len(bench.world.sent) == 2 and not bench.asked
+    assert thread.values["grants"]["grant_1"]["times"] == 0
+
+
+async def test_parallel_children_share_a_grant_of_their_parent() -> None:
+    bench, started, asked = Bench(), list[str](), asyncio.Event()
+
+    @tool(effect="send", targets=["to"], returns="own")
+    async def send(to: str) -> str:
+        """Send a message, which ends after the other child has asked."""
+        started.append(to)
+        await asyncio.wait_for(asked.wait(), 20)
+        return "sent"
+
+    def refuse(question: Question) -> bool:
+        bench.asked.append(question)
+        asked.set()
+        return False
+
+    def create_helper() -> dict[str, Any]:
+        model = Scripted(call("read_mail"), call("send", to=BOB), "Done.")
+        return {"description": "Helps.", "prompt": "Help.", "tools": [read_mail, send], "model": model}
+
+    hooks = [InformationFlow(), Subagents({"first": create_helper(), "second": create_helper()})]
+    tasks = [call("task", number, agent=name, prompt="Go.") for number, name in enumerate(("first", "second"))]
+    model = Scripted(plan({"tool": "send"}), Message("assistant", "", tuple(tasks)), "Done.")
+    await Agent(model, tools=[read_mail, send], hooks=hooks, ask=refuse).run(f"Write to {BOB}.")
+    assert started == [BOB] and len(bench.asked) == 1
+
+
 async def test_a_real_summary_takes_no_label_away() -> None:
     bench, past = Bench(), [message for n in range(20) for message in (user(f"Why {n}? " * 40), assistant("So. " * 40))]
     replies = iter([plan({"tool": "send", "times": 3}), call("read_mail", 1), "Mail.", call("send", 2, to=MALLORY)])
