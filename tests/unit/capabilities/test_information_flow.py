@@ -363,6 +363,19 @@ async def test_a_trusted_result_does_not_vouch_for_arguments_that_it_repeats() -
     assert not bench.world.sent and len(bench.asked) == 1
 
 
+async def test_a_directory_does_not_vouch_for_an_argument_that_it_repeats() -> None:
+    @tool(effect="read", returns="directory")
+    def find_contacts(query: str) -> list[str]:
+        """Find contacts."""
+        return [query, "carol@corp.example"]
+
+    bench = Bench()
+    bench.more = [find_contacts]
+    steps = [call("find_contacts", query=MALLORY), call("send", to=MALLORY), call("send", to="carol@corp.example")]
+    await bench.run("Go.", plan({"tool": "send", "times": 2}), call("read_mail"), *steps)
+    assert bench.world.sent == [("carol@corp.example", "")] and len(bench.asked) == 1
+
+
 async def test_private_data_is_read_only_if_it_was_planned() -> None:
     bench = Bench()
     await bench.run("Go.", call("read_mail"), call("get_salary"))
