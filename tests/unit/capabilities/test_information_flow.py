@@ -241,6 +241,17 @@ def test_links_are_found() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "link", ["evil.com/x", "a.evil.com:80/?q=1", "evil.com?q=1", "evil.com#1", "xn--e1a.xn--p1ai/", "мир.рф/x"]
+)
+def test_a_host_with_a_path_is_a_link(link: str) -> None:
+    assert find_links(f"See ({link}), please.") == find_links(f"{link}.") == [link]
+
+
+def test_names_of_files_and_numbers_are_no_links() -> None:
+    assert find_links("In src/main.py:12 and/or README.md, e.g. 1.5/2. Is it main.py? ") == []
+
+
 # -- the guard --------------------------------------------------------------------------------------------------------
 
 
