@@ -42,6 +42,7 @@ from wick.capabilities import (
 )
 from wick.capabilities.builtins import WebSearch
 from wick.capabilities.information_flow import sources
+from wick.capabilities.information_flow.labels import list_leaves
 from wick.capabilities.information_flow.spans import find_links, find_words, has_span, split_quoted
 from wick.capabilities.recipes import Recipes
 from wick.errors import ConfigError, Paused
@@ -240,6 +241,17 @@ def test_links_are_found() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "link", ["evil.com/x", "a.evil.com:80/?q=1", "evil.com?q=1", "evil.com#1", "xn--e1a.xn--p1ai/", "мир.рф/x"]
+)
+def test_a_host_with_a_path_is_a_link(link: str) -> None:
+    assert find_links(f"See ({link}), please.") == find_links(f"{link}.") == [link]
+
+
+def test_names_of_files_and_numbers_are_no_links() -> None:
+    assert find_links("In src/main.py:12 and/or README.md, e.g. 1.5/2. Is it main.py? ") == []
+
+
 # -- the guard --------------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +344,23 @@ async def test_a_plan_ends_with_its_run() -> None:
     assert not bench.world.sent and len(bench.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "authors", "author"),
+    [
+        ('{"payload": {"id": "x"}}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"payload": [{"a": {"id": "x"}}]}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"id": {"payload": "x"}}', {"id": "id", "payload": "untrusted"}, "untrusted"),
+        ('{"id": {"other": "x"}}', {"id": "id", "*": "untrusted"}, "id"),
+        ('{"mails": [{"id": "x"}]}', {"id": "id", "*": "untrusted"}, "id"),
+        ('{"*": "x"}', {"id": "id", "*": "own"}, "own"),
+    ],
+)
+def test_a_nested_key_does_not_raise_the_author_of_the_field_around_it(
+    text: str, authors: dict[str, str], author: str
+) -> None:
+    assert [*list_leaves(text, authors)] == [(author, "x")]
+
+
 async def test_an_id_of_the_system_is_a_target() -> None:
     bench = Bench()
     await bench.run("Tidy up.", plan({"tool": "delete"}), call("read_mail"), call("delete", id="mail-77"))
@@ -343,6 +372,19 @@ async def test_a_trusted_result_does_not_vouch_for_arguments_that_it_repeats() -
     laundered = [call("get_profile", note=f"dave or {MALLORY}"), call("send", to=MALLORY)]
     await bench.run("Go.", plan({"tool": "send"}), call("read_mail"), *laundered)
     assert not bench.world.sent and len(bench.asked) == 1
+
+
+async def test_a_directory_does_not_vouch_for_an_argument_that_it_repeats() -> None:
+    @tool(effect="read", returns="directory")
+    def find_contacts(query: str) -> list[str]:
+        """Find contacts."""
+        return [query, "carol@corp.example"]
+
+    bench = Bench()
+    bench.more = [find_contacts]
+    steps = [call("find_contacts", query=MALLORY), call("send", to=MALLORY), call("send", to="carol@corp.example")]
+    await bench.run("Go.", plan({"tool": "send", "times": 2}), call("read_mail"), *steps)
+    assert bench.world.sent == [("carol@corp.example", "")] and len(bench.asked) == 1
 
 
 async def test_private_data_is_read_only_if_it_was_planned() -> None:
@@ -576,6 +618,66 @@ async def test_a_child_that_reads_nothing_of_others_is_trusted() -> None:
     bench.hooks.append(Subagents({"helper": {"description": "Helps.", "prompt": "Help.", "model": Scripted("4")}}))
     thread = await bench.run("Go.", start_child(background=False)[0], call("send", to=BOB))
     assert bench.world.sent and labels(thread)["task"]["trusted"] is True
+
+
+async def test_a_grant_of_a_parent_is_not_mixed_up_with_that_of_its_child() -> None:
+    bench = Bench()
+    sends = [call("send", number, to=BOB) for number in range(3)]
+    own = plan({"tool": "delete", "times": 9})
+    helper = {
+        "description": "Helps.",
+        "prompt": "Help.",
+        "tools": bench.world.list_tools(),
+        "hooks": [bench.hooks[0]],
+        "model": Scripted(own, call("read_mail"), *sends, "Done."),
+    }
+    bench.hooks.append(Subagents({"helper": helper}))
+    thread = await bench.run(f"Write to {BOB}.", plan({"tool": "send"}), *start_child(background=False))
+    assert len(bench.world.sent) == 1 and len(bench.asked) == 2
+    assert thread.values["grants"]["grant_1"]["times"] == 0
+
+
+async def test_a_grant_of_a_child_uses_up_none_of_its_parent() -> None:
+    bench = Bench()
+    own = plan({"tool": "send", "known": {"to": BOB}})
+    helper = {
+        "description": "Helps.",
+        "prompt": "Help.",
+        "tools": bench.world.list_tools(),
+        "hooks": [bench.hooks[0]],
+        "model": Scripted(own, call("read_mail"), call("send", to=BOB), "Done."),
+    }
+    bench.hooks.append(Subagents({"helper": helper}))
+    steps = [plan({"tool": "send"}), *start_child(background=False), call("send", to=BOB)]
+    thread = await bench.run(f"Write to {BOB}.", *steps)
+    assert len(bench.world.sent) == 2 and not bench.asked
+    assert thread.values["grants"]["grant_1"]["times"] == 0
+
+
+async def test_parallel_children_share_a_grant_of_their_parent() -> None:
+    bench, started, asked = Bench(), list[str](), asyncio.Event()
+
+    @tool(effect="send", targets=["to"], returns="own")
+    async def send(to: str) -> str:
+        """Send a message, which ends after the other child has asked."""
+        started.append(to)
+        await asyncio.wait_for(asked.wait(), 20)
+        return "sent"
+
+    def refuse(question: Question) -> bool:
+        bench.asked.append(question)
+        asked.set()
+        return False
+
+    def create_helper() -> dict[str, Any]:
+        model = Scripted(call("read_mail"), call("send", to=BOB), "Done.")
+        return {"description": "Helps.", "prompt": "Help.", "tools": [read_mail, send], "model": model}
+
+    hooks = [InformationFlow(), Subagents({"first": create_helper(), "second": create_helper()})]
+    tasks = [call("task", number, agent=name, prompt="Go.") for number, name in enumerate(("first", "second"))]
+    model = Scripted(plan({"tool": "send"}), Message("assistant", "", tuple(tasks)), "Done.")
+    await Agent(model, tools=[read_mail, send], hooks=hooks, ask=refuse).run(f"Write to {BOB}.")
+    assert started == [BOB] and len(bench.asked) == 1
 
 
 async def test_a_real_summary_takes_no_label_away() -> None:

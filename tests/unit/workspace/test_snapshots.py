@@ -316,6 +316,41 @@ def test_a_folder_with_excluded_files_is_not_deleted(history: SnapshotHistory, r
     assert os.listdir(root / "package") == ["node_modules"]
 
 
+@pytest.mark.parametrize("paths", [None, ["a/b/f"]])
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_nothing_changes_below_a_folder_that_a_snapshot_does_not_cover(
+    history: SnapshotHistory, root: Path, monkeypatch: pytest.MonkeyPatch, is_wanted: bool, paths: list[str] | None
+) -> None:
+    depths = [1, constants.SNAPSHOT_DEPTH] if is_wanted else [constants.SNAPSHOT_DEPTH, 1]
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "f").write_text("1")
+    os.link(root / "a" / "b" / "f", root / "link")
+    monkeypatch.setattr(constants, "SNAPSHOT_DEPTH", depths[0])
+    wanted = history.take()
+    (root / "link").unlink()
+    (root / "a" / "b" / "f").write_text("2")
+    (root / "a" / "b" / "g").write_text("3")
+    (root / "a" / "b").chmod(0o500)
+    monkeypatch.setattr(constants, "SNAPSHOT_DEPTH", depths[1])
+    _, report = history.restore(wanted.id, paths)
+    assert list(report.left) == ["a/b"] and "nested deeper" in report.left["a/b"]
+    assert [(root / "a" / "b" / name).read_text() for name in ("f", "g")] == ["2", "3"]
+    assert (root / "a" / "b").stat().st_mode & 0o777 == 0o500
+    if paths is None:
+        assert (root / "link").read_text() == "1" and report.restored == ["link"]
+
+
+def test_a_folder_replaces_a_pipe(history: SnapshotHistory, root: Path) -> None:
+    (root / "a").mkdir()
+    (root / "a" / "f").write_text("1")
+    wanted = history.take()
+    (root / "a" / "f").unlink()
+    (root / "a").rmdir()
+    os.mkfifo(root / "a")
+    _, report = history.restore(wanted.id)
+    assert (root / "a" / "f").read_text() == "1" and not report.left
+
+
 # -- crashes ----------------------------------------------------------------------------------------------------------
 
 CRASH = """
@@ -327,6 +362,22 @@ print("ready", flush=True)
 history.take() if sys.argv[3] == "take" else history.restore(sys.argv[3])
 os._exit(0)
 """
+
+
+@pytest.mark.parametrize("end", [b'{"id": "0', b'{"id": "\xc3', b"{", b""])
+def test_a_snapshot_after_a_line_that_was_cut_off_is_in_the_list(
+    tmp_path: Path, root: Path, history: SnapshotHistory, end: bytes
+) -> None:
+    first = history.take()
+    with open(tmp_path / "snapshots" / "snapshots.jsonl", "ab") as file:
+        file.write(end)
+    (root / "a").write_text("1")
+    last = history.take()
+    assert [row["id"] for row in history.blobs.read_rows()] == [first.id, last.id]
+    history.delete_old()
+    (root / "a").unlink()
+    history.restore(last.id)
+    assert (root / "a").read_text() == "1"
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.004, 0.015, 0.03] if FULL else [0.003, 0.02])

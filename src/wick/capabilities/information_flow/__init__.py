@@ -55,9 +55,9 @@ class InformationFlow(Capability):
             use.notes["label"] = _REFUSED
         else:
             use.notes["label"] = state.find_label(use.bound, use.notes.get(RESULT_FLOW) or get_flow(use.bound))
-            if use.key in state.claims:
-                self._use_grant(use)
-        state.claims.pop(use.key, None)
+            self._use_grant(use)
+        for one in self._list_states(use.run):
+            one.claims.pop(use.key, None)
         if use.run.parent is not None and not use.notes["label"]["trusted"]:
             self._taint_parents(use.run)
 
@@ -149,11 +149,10 @@ class InformationFlow(Capability):
             content = [value for name in args if name not in targets for value in list_values(args[name])]
             links = [link for text in content if isinstance(text, str) for link in find_links(text)]
             unvouched["a link to"] = self._find_unvouched(use.run, links)
-        state = self._get_state(use.run)
         grants = self._find_grants(use, args)
-        for id, known in grants:
+        for owner, id, known in grants:
             if not any(values for name, values in unvouched.items() if name not in known):
-                state.claims[use.key] = id
+                self._get_state(owner).claims[use.key] = id
                 use.notes[PASS_REASON] = self._describe_pass(use.run, id, args, [n for n in targets if n not in known])
                 return None
         if flow.effect == "fetch" and not any(unvouched.values()):
@@ -168,18 +167,18 @@ class InformationFlow(Capability):
         sentences = [f"{use.bound.name} ({flow.effect}):", planned, *passages, describe_content(args, targets)]
         return Ask(" ".join(filter(None, sentences)))
 
-    def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the grants for a call that are not used up, those with the most known arguments first."""
-        name, claims, grants = use.bound.name, list[str](), dict[str, CallGrant]()
-        for state in self._list_states(use.run):
-            claims += [id for key, id in state.claims.items() if key != use.key]
-            grants |= state.sources.grants
-        found = [
-            (id, grant.known)
-            for id, grant in grants.items()
-            if grant.matches(name, args) and claims.count(id) < grant.times
-        ]
-        return sorted(found, key=lambda item: -len(item[1]))
+    def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[Run, str, Mapping[str, Any]]]:
+        """Return the grants for a call that are not used up, with their runs; those with most known arguments first."""
+        found, run = list[tuple[Run, str, Mapping[str, Any]]](), use.run
+        while True:
+            state = self._get_state(run)
+            claims = [id for key, id in state.claims.items() if key != use.key]
+            for id, grant in state.sources.grants.items():
+                if grant.matches(use.bound.name, args) and claims.count(id) < grant.times:
+                    found.append((run, id, grant.known))
+            if run.parent is None:
+                return sorted(found, key=lambda item: -len(item[2]))
+            run = run.parent
 
     def _may_read(self, run: Run, source: str) -> bool:
         """Return True if a private source was read already, or a planned tool reads it."""
@@ -192,11 +191,13 @@ class InformationFlow(Capability):
 
     def _use_grant(self, use: ToolUse) -> None:
         """Log that a call has used a grant, so that it counts after a pause, too. The grant may be that of a parent."""
-        id, run = self._get_state(use.run).claims.get(use.key), use.run
-        while id is not None and id not in self._get_state(run).sources.grants and run.parent is not None:
+        run: Run | None = use.run
+        while run is not None:
+            state = self._get_state(run)
+            id = state.claims.get(use.key)
+            if id is not None and (grant := state.sources.grants.get(id)) is not None:
+                run.thread.values.put(GRANTS, id, replace(grant, times=grant.times - 1).to_json())
             run = run.parent
-        if id is not None and (grant := self._get_state(run).sources.grants.get(id)) is not None:
-            run.thread.values.put(GRANTS, id, replace(grant, times=grant.times - 1).to_json())
 
     def _find_unvouched(self, run: Run, values: Iterable[Any]) -> list[Any]:
         states = self._list_states(run)
@@ -235,10 +236,10 @@ class InformationFlow(Capability):
 
 @dataclass(slots=True)
 class _FlowState:
-    """The state of one run: its sources, the grants that calls have used, and whether a child read text of others."""
+    """The state of one run: its sources, the claims on its grants, and whether a child read text of others."""
 
     sources: Sources
-    claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
+    claims: dict[str, str] = field(default_factory=dict)  # ids of its grants, by the key of a tool use, also of a child
     child_tainted: bool = False
     instructions: frozenset[str] | None = None  # names of files and folders
     labels: dict[tuple[str, str, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once

@@ -9,6 +9,8 @@ from typing import Any
 
 from wick._internal.tool_flow import FOREIGN, ToolFlow
 
+_RANKS = ("untrusted", "child", "own", "directory", "id", "trusted")  # authors; those that vouch for more are later
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -63,18 +65,24 @@ def list_leaves(text: str, authors: Mapping[str, str]) -> Iterator[tuple[str, An
         return
     except RecursionError:
         return
-    yield from _walk(data, "*", authors)
+    yield from _walk(data, "", authors)
 
 
-def _walk(data: Any, name: str, authors: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _walk(data: Any, declared: str, authors: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield each value with its author: of the declared fields around it, the author that vouches for the least."""
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _walk(value, key, authors)
+            around = [author for author in (declared, authors.get(key) if key != "*" else None) if author]
+            yield from _walk(value, min(around, key=_rank_author, default=""), authors)
     elif isinstance(data, list):
         for value in data:
-            yield from _walk(value, name, authors)
+            yield from _walk(value, declared, authors)
     elif data is not None:
-        yield authors.get(name, authors.get("*", "untrusted")), data
+        yield declared or authors.get("*", "untrusted"), data
+
+
+def _rank_author(author: str) -> int:
+    return _RANKS.index(author) if author in _RANKS else 0
 
 
 def list_values(argument: Any) -> Iterator[Any]:

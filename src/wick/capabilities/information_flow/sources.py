@@ -165,7 +165,7 @@ class Sources:
     def _fold_value(self, seq: int, author: str, value: Any, echoes: set[str]) -> None:
         """Add a value of a result, unless it only repeats an argument without a voucher."""
         text = str(value)
-        if author == "directory" or (author == "id" and text not in echoes):
+        if author in ("directory", "id") and text not in echoes:
             self.values.setdefault(text, seq)
         elif author == "trusted" and isinstance(value, str):
             folded = text.casefold()

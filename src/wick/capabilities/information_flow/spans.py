@@ -15,7 +15,11 @@ SHORTEST = 3  # letters and digits; shorter values occur in any text by chance
 _QUOTES = "\"'`“”‘’«»*"
 _OPENERS, _CLOSERS = "([{<" + _QUOTES, ")]}>" + _QUOTES
 _ENDS = ".,;:!?"  # punctuation after a word, if no word follows at once
-_LINK = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>\"'`)\]]+|www\.[^\s<>\"'`)\]]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_LINK = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s<>\"'`)\]]+|www\.[^\s<>\"'`)\]]+|[\w.+-]+@[\w-]+\.[\w.-]+"
+    r"|(?<![\w-])(?:[\w-]{1,63}\.){1,10}[^\W\d_][\w-]{1,62}(?::\d+)?(?:/[^\s<>\"'`)\]]*|[?#][^\s<>\"'`)\]]+)",
+    re.IGNORECASE,
+)  # mail clients make links of hosts with a path, too
 _WORD = re.compile(r"[^\W_]+")
 _QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
 _FENCED_BLOCK = re.compile(r"^[ \t]*(```|~~~).*?(^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)

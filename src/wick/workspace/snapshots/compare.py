@@ -9,7 +9,7 @@ from typing import Literal
 
 from wick import constants
 from wick.workspace.snapshots.blobs import BlobStore
-from wick.workspace.snapshots.scan import build_exclude_rules
+from wick.workspace.snapshots.scan import SPECIAL, build_exclude_rules
 from wick.workspace.snapshots.trees import Manifest, TreeEntry, load_tree
 
 ChangeKind = Literal["created", "deleted", "changed", "mode"]
@@ -31,6 +31,12 @@ class FileChange:
         is_mode = self.before._replace(mode=0, blobs=()) == self.after._replace(mode=0, blobs=())
         is_folder = self.before.type == "folder"
         return "mode" if is_mode and (is_folder or self.before.blobs == self.after.blobs) else "changed"
+
+    @property
+    def is_covered(self) -> bool:
+        """Return True if both snapshots cover the path. No content is lost with a pipe or a socket before."""
+        is_known_before = self.before is None or self.before.type != "skipped" or self.before.text in SPECIAL.values()
+        return is_known_before and (self.after is None or self.after.type != "skipped")
 
 
 @dataclass
@@ -64,7 +70,8 @@ def compare_snapshots(
 ) -> Comparison:
     """Return the changes that lead from one snapshot to another, for all paths or the selected ones.
 
-    Paths that either snapshot excludes are not changes. A missing folder above a selected path is a change.
+    Paths that either snapshot excludes are not changes. A missing folder above a selected path is a change. Of a folder
+    that one snapshot does not cover, only the folder itself is a change: nothing is known about the paths below it.
     """
     result, selection = Comparison(), PathSelection(paths)
     differ = before.exclude != after.exclude
@@ -79,10 +86,13 @@ def compare_snapshots(
             return
         was_folder, is_folder = (entry is not None and entry.type == "folder" for entry in (old, new))
         change = FileChange(path, old, new)
+        is_unknown = not change.is_covered
         if not (was_folder and is_folder and old.mode == new.mode):  # type: ignore[union-attr]
             is_missing_parent = is_folder and not was_folder and selection.leads_to(path)
-            is_selected = selection.covers(path) or is_missing_parent
+            is_selected = selection.covers(path) or is_missing_parent or (is_unknown and selection.leads_to(path))
             result.changes.append(change) if is_selected else result.others.append(change)
+        if is_unknown:
+            return
         if was_folder and old is not None:
             result.folders[path] = old
         trees = [

@@ -20,7 +20,7 @@ from wick.errors import BackendError
 from wick.workspace.os_errors import to_backend_error
 from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.snapshots.blobs import BlobStore
-from wick.workspace.snapshots.compare import Comparison, FileChange
+from wick.workspace.snapshots.compare import Comparison, FileChange, PathSelection
 from wick.workspace.snapshots.scan import SPECIAL
 from wick.workspace.snapshots.trees import TreeEntry
 
@@ -156,7 +156,8 @@ class _Restoration:
         assert entry is not None
         first = next((one for one in self.comparison.others if one.path == entry.group), None)
         is_other = first is not None and (first.before is None or first.before._replace(group=entry.group) != entry)
-        if is_other or entry.group in self.report.left:
+        unknown = [one.path for one in self.comparison.others if not one.is_covered]
+        if is_other or PathSelection([*self.report.left, *unknown]).covers(entry.group):
             self._replace(change.path, lambda fd, name: self._write(fd, name, entry))
             return
         try:

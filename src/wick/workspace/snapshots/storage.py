@@ -61,8 +61,11 @@ class FolderStorage(FolderBlobs):
         return rows
 
     def append_row(self, row: SnapshotRow) -> None:
-        with open(self.folder / "snapshots.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        with open(self.folder / "snapshots.jsonl", "ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            is_cut = file.read(1) not in (b"", b"\n")  # a crash cut off the last line
+            file.write(b"\n" * is_cut + json.dumps(row).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
