@@ -51,7 +51,7 @@ class RunRecovery:
 
     def __init__(self, runs: Runs, *, look: float = POLL_SECONDS) -> None:
         self.runs, self.look = runs, look
-        self.problem = ""  # error code if the store cannot be read
+        self._problems = {"resuming": "", "cancelling": ""}  # of the two tasks
         self._claims, self._claimed_at = ThreadClaims(runs.store), monotonic()
         self._tried: dict[tuple[str, str], _Backoff] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,8 +60,11 @@ class RunRecovery:
     def start(self) -> None:
         self._is_stopping = False
         self._tasks = {
-            asyncio.create_task(self._repeat(self.resume_all, self._next_claim), name="resuming runs"),
-            asyncio.create_task(self._repeat(self.cancel_requested, self._cancel_pause), name="cancelling runs"),
+            asyncio.create_task(self._repeat(name, work, pause), name=f"{name} runs")
+            for name, work, pause in (
+                ("resuming", self.resume_all, self._next_claim),
+                ("cancelling", self.cancel_requested, self._cancel_pause),
+            )
         }
 
     async def stop(self) -> None:
@@ -74,6 +77,11 @@ class RunRecovery:
                 _, self._tasks = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         if self._tasks:
             logger.warning("the recovery of runs does not end; the server stops without it")
+
+    @property
+    def problem(self) -> str:
+        """The error code if the store cannot be read, or ""."""
+        return self._problems["resuming"] or self._problems["cancelling"]
 
     def _cancel_pause(self) -> float:
         live = self.runs.live
@@ -89,16 +97,16 @@ class RunRecovery:
         left: float = getattr(self.runs.store, "next_lapse", inf) - monotonic() + LAPSE_MARGIN
         return left if 0 < left < self.look else self.look
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
+    async def _repeat(self, name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
         while not self._is_stopping:
             try:
                 await work()
-                self.problem = ""
+                self._problems[name] = ""
             except Exception as error:
                 known = isinstance(error, WickError)
                 locked = isinstance(error, StoreError) and error.code == "locked"
                 self.runs.executor.record_damage(error)
-                self.problem = getattr(error, "code", "") if known and not locked else ""
+                self._problems[name] = getattr(error, "code", "") if known and not locked else ""
                 logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
             await asyncio.sleep(pause())
 
