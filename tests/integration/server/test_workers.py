@@ -177,7 +177,7 @@ async def wait_pids(folder: Path, state: str, count: int) -> set[int]:
     """Return the processes that have reached a state, once there are enough."""
 
     async def find_pids() -> set[int]:
-        found = {int(path.name.rpartition("-")[2]) for path in folder.glob(f"{state}-*")}
+        found = {int(name.rpartition("-")[2]) for name in os.listdir(folder) if name.startswith(state)}
         return found if len(found) >= count else set()
 
     pids: set[int] = await wait_until(find_pids)
