@@ -82,8 +82,9 @@ class ForwardMiddleware:
             if home is not None and self._is_elsewhere(scope, route, home):
                 await self._forward(scope, receive, send, user, home)
                 return
-            if home is not None and not home.changed and _can_change(scope, route):
-                await self._locality.record_change(user.id, agent)
+            is_first_change = home is not None and not home.changed and _can_change(scope, route)
+            if is_first_change and not await self._locality.record_change(user.id, agent):
+                raise _moved_error()
         except Exception as error:
             await send_error(_as_refusal(error, scope), scope, receive, send)
             return
