@@ -199,9 +199,12 @@ def serve_as_worker(server: Server, listener: int, lines: int, count: int) -> No
 
     `count` is the number of workers that it has started.
     """
-    server.service.workers = f"{socket.gethostname()}-{os.getppid()}", count
+    supervisor = os.getppid()
+    server.service.workers = f"{socket.gethostname()}-{supervisor}", count
     if sys.platform == "linux":
         prctl(PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != supervisor:  # the supervisor died before prctl
+            return
     for number in (listener, lines):
         os.set_inheritable(number, False)  # programs that agents start do not get them
     with open(lines, "w", encoding="utf-8", buffering=1) as pipe, socket.socket(fileno=listener) as bound:
