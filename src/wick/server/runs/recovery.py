@@ -133,12 +133,12 @@ class RunRecovery:
         The leases of runs that do not start are released, also if this task is cancelled before their turn: other
         servers would wait for them to lapse.
         """
-        places = asyncio.Semaphore(RESUMED_AT_ONCE)
+        slots = asyncio.Semaphore(RESUMED_AT_ONCE)
         unresumed = {id(lease): lease for lease in leases}
         alive: Collection[str] | None = None
 
         async def resume(lease: Lease) -> None:
-            async with places:
+            async with slots:
                 del unresumed[id(lease)]
                 await self._resume(lease, alive)
 
@@ -158,8 +158,8 @@ class RunRecovery:
         """
         assert lease.head is not None
         head = replace(lease.head, leased=False)  # by another server
-        key, performing = (head.owner, head.id), self.runs.executor
-        if performing.find(*key) is not None:  # it was started here since
+        key, executor = (head.owner, head.id), self.runs.executor
+        if executor.find(*key) is not None:  # it was started here since
             await release_lease(self.runs.store, *key, lease.fence)
             return
         self._delay_next_attempt(head)
@@ -176,8 +176,8 @@ class RunRecovery:
             is_known = isinstance(error, (ApiError, StoreError))
             logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error, exc_info=not is_known)
         finally:
-            if performing.find(*key) is None:
-                await performing.release_unused_lease(*key)
+            if executor.find(*key) is None:
+                await executor.release_unused_lease(*key)
 
     def _delay_next_attempt(self, head: Summary) -> None:
         """Set when a thread may be claimed again: exponential backoff, from the start if the thread has changed."""
@@ -191,14 +191,14 @@ class RunRecovery:
 
     async def cancel_requested(self) -> None:
         """Cancel runs on this server for which another server received the request; wait until there is a run."""
-        performing = self.runs.executor
-        while not performing.running:
-            performing.started.clear()
-            await performing.started.wait()
+        executor = self.runs.executor
+        while not executor.running:
+            executor.started.clear()
+            await executor.started.wait()
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}
         if not wanted:
             return
-        for running in [*performing.running.values()]:
+        for running in [*executor.running.values()]:
             if (running.info.owner, running.info.id) in wanted:
                 await self.runs.records.delete(CANCEL, running.info.owner, running.info.id)
-                performing.cancel(running)
+                executor.cancel(running)
