@@ -82,8 +82,9 @@ class ForwardMiddleware:
             if home is not None and self._is_elsewhere(scope, route, home):
                 await self._forward(scope, receive, send, user, home)
                 return
-            if home is not None and not home.changed and _can_change(scope, route):
-                await self._locality.record_change(user.id, agent)
+            is_first_change = home is not None and not home.changed and _can_change(scope, route)
+            if is_first_change and not await self._locality.record_change(user.id, agent):
+                raise _moved_error()
         except Exception as error:
             await send_error(_as_refusal(error, scope), scope, receive, send)
             return
@@ -172,10 +173,10 @@ class ForwardMiddleware:
     async def _find_agent(self, scope: Scope, route: RouteAccess, user: User) -> str:
         """Return the agent whose files a request needs; empty if they are not in a folder of one machine."""
         found = route.pattern.match(request_path(scope))
-        agent = found["id"] if found is not None else ""
+        agent = path_id = found["id"] if found is not None else ""
         try:
             if route.path.startswith("/threads"):
-                agent = str((await self._service.store.head(user.id, agent)).meta.get("agent", ""))
+                agent = str((await self._service.store.head(user.id, path_id)).meta.get("agent", ""))
             return agent if agent and await self._service.registry.is_local(user, agent) else ""
         except (ApiError, StoreError) as error:
             if getattr(error, "status", 0) == 404 or error.code == "not_found":

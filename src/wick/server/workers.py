@@ -66,6 +66,7 @@ class WorkerSupervisor:
         self._command, self._count, self._listener = command, count, listener
         self._drain_seconds, self._tell = drain_seconds, tell
         self._workers: dict[int, Worker] = {}  # by slot
+        self._locks = [asyncio.Lock() for _ in range(count)]  # of slots, until their new worker is ready or has failed
         self._pauses: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping, self._restart = asyncio.Event(), asyncio.Event()
@@ -77,9 +78,10 @@ class WorkerSupervisor:
             loop.add_signal_handler(number, self._stopping.set)
         loop.add_signal_handler(signal.SIGHUP, self._restart.set)
         try:
-            first = await self._start_worker(0, self._tell)
-            if not await first.wait_ready():
-                return await first.process.wait()
+            async with self._locks[0]:
+                first = await self._start_worker(0, self._tell)
+                if not await first.wait_ready():  # the settings are wrong, and a retry would not help
+                    return await first.process.wait()
             for slot in range(1, self._count):
                 await self._start_worker(slot)
             await self._handle_signals()
@@ -126,20 +128,18 @@ class WorkerSupervisor:
     async def _replace_crashed(self, slot: int, worker: Worker) -> None:
         """Start another worker when this one has crashed, after a pause that grows."""
         code = await worker.process.wait()
-        if self._workers.get(slot) is not worker or self._stopping.is_set() or not self._is_serving():
-            return
+        async with self._locks[slot]:
+            if self._workers.get(slot) is not worker or self._stopping.is_set():
+                return
         is_stable = monotonic() - worker.started >= STABLE_SECONDS
         pause = FIRST_PAUSE if is_stable else self._pauses.get(slot, FIRST_PAUSE)
         self._pauses[slot] = min(2 * pause, MAX_PAUSE)
         logger.warning("worker %d ended with %d; another one starts in %g s", worker.process.pid, code, pause)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), pause)
-        if not self._stopping.is_set() and self._workers.get(slot) is worker:
-            await self._start_worker(slot)
-
-    def _is_serving(self) -> bool:
-        """Return True once a worker has started: otherwise the settings are wrong, and a retry would not help."""
-        return any(worker.ready.is_set() for worker in self._workers.values())
+        async with self._locks[slot]:
+            if not self._stopping.is_set() and self._workers.get(slot) is worker:
+                await self._start_worker(slot)
 
     async def _handle_signals(self) -> None:
         while not self._stopping.is_set():
@@ -154,11 +154,12 @@ class WorkerSupervisor:
     async def _restart_workers(self) -> None:
         """Replace the workers one after the other. If a new one does not start, the old ones stay."""
         for slot in range(self._count):
-            old = self._workers[slot]
-            if not await (await self._start_worker(slot)).wait_ready():
-                self._workers[slot] = old
-                logger.error("the new worker did not start, so the workers are not replaced; the log has its error")
-                return
+            async with self._locks[slot]:
+                old = self._workers[slot]
+                if not await (await self._start_worker(slot)).wait_ready():
+                    self._workers[slot] = old  # if it has crashed meanwhile, it is replaced now
+                    logger.error("the new worker did not start, so the workers are not replaced; the log has its error")
+                    return
             await self._stop_worker(old)
             if self._stopping.is_set():
                 return
@@ -198,9 +199,12 @@ def serve_as_worker(server: Server, listener: int, lines: int, count: int) -> No
 
     `count` is the number of workers that it has started.
     """
-    server.service.workers = f"{socket.gethostname()}-{os.getppid()}", count
+    supervisor = os.getppid()
+    server.service.workers = f"{socket.gethostname()}-{supervisor}", count
     if sys.platform == "linux":
         prctl(PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != supervisor:  # the supervisor died before prctl
+            return
     for number in (listener, lines):
         os.set_inheritable(number, False)  # programs that agents start do not get them
     with open(lines, "w", encoding="utf-8", buffering=1) as pipe, socket.socket(fileno=listener) as bound:

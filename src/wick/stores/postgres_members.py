@@ -80,8 +80,9 @@ class Heartbeat:
             try:
                 with psycopg.connect(self._conninfo, autocommit=True, **TIMEOUTS) as connection:  # type: ignore[arg-type]
                     self._beat(connection)
-            except psycopg.Error as error:
-                logger.warning("the heartbeat of this server failed; trying again: %s", error)
+            except Exception as error:  # also of the functions of the member: peers would see a live server as dead
+                is_known = isinstance(error, psycopg.Error)
+                logger.warning("the heartbeat of this server failed; trying again: %s", error, exc_info=not is_known)
                 self._stopping.wait(RETRY_SECONDS)
 
     def _beat(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:

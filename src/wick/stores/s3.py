@@ -36,7 +36,7 @@ ATTEMPTS = 4
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0  # seconds before another attempt
 CONNECT_SECONDS, SILENT_SECONDS = 5.0, 15.0  # until a connection is open, and between two pieces of a response
 SKEW_SECONDS = 840.0  # a clock that is wrong by more than this explains a refused signature; AWS allows 15 minutes
-PAUSE_SECONDS = 30.0  # after the last attempt, in which requests fail at once
+CIRCUIT_OPEN_SECONDS = 30.0  # after the last attempt, in which requests fail at once
 RETRYABLE = frozenset((408, 429, 500, 502, 503, 504))
 UNAVAILABLE = "unavailable"  # the code of errors that concern the bucket, not an object
 _EXAMPLE = "s3://bucket/prefix?endpoint=https://host&region=name&style=path"
@@ -116,7 +116,7 @@ class S3Bucket:
     def __init__(self, address: BucketAddress) -> None:
         self.address = address
         self._title = f"the bucket {address.bucket}"
-        self._paused = (0.0, "")  # until when requests fail at once, and why
+        self._circuit_open = (0.0, "")  # until when requests fail at once, and why
 
     def put(self, name: str, data: bytes) -> None:
         """Store an object."""
@@ -178,7 +178,7 @@ class S3Bucket:
         self, method: str, name: str, body: bytes = b"", query: dict[str, str] | None = None
     ) -> S3Response:
         """Send a request, again after a failure that may pass. Raise a BackendError, but not for a missing object."""
-        until, reason = self._paused
+        until, reason = self._circuit_open
         if time.monotonic() < until:
             raise BackendError(reason, UNAVAILABLE)
         for attempt in range(1, ATTEMPTS + 1):
@@ -189,7 +189,7 @@ class S3Bucket:
                 raise BackendError(problem, UNAVAILABLE)
             if attempt < ATTEMPTS:
                 await asyncio.sleep(min(max(delay, FIRST_DELAY * 2**attempt * random.random()), LONGEST_DELAY))
-        self._paused = (time.monotonic() + PAUSE_SECONDS, problem)
+        self._circuit_open = (time.monotonic() + CIRCUIT_OPEN_SECONDS, problem)
         raise BackendError(problem, UNAVAILABLE)
 
     async def _try_request(

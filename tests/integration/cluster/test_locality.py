@@ -21,6 +21,7 @@ from postgres import FOLDERS
 from postgres import shared_server as postgres_server
 from server_agents import get_json, user_message
 from server_process import TOKENS, ServerProcess, host_server, open_client, read_events, run_server, wait_until
+from wick.protocols import WorkspaceHome
 from wick.server.agents.locality import find_snapshots
 from wick.server.auth.forwards import HEADER, ForwardSigner
 from wick.server.auth.identity import User
@@ -293,6 +294,25 @@ async def test_a_draining_server_acknowledges_only_changes_that_are_saved(tmp_pa
             yield b"half"
 
         async with client.post(upload, params={"path": "b"}, data=move_meanwhile()) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (503, "workspace_moved")
+
+
+async def test_a_fast_change_of_a_workspace_that_has_moved_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = {"coder": {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}}
+    async with host_server(tmp_path, store="postgres", agents=agents) as server, open_client(server, "olga") as client:
+        locality, schema = server.service.registry.locality, server.service.settings.store_schema
+        find_home = locality.find_home
+
+        async def find_before_move(owner: str, agent: str) -> WorkspaceHome:
+            home = await find_home(owner, agent)
+            async with await psycopg.AsyncConnection.connect(postgres_server().conninfo, autocommit=True) as connection:
+                await connection.execute(f"UPDATE {schema}.workspaces SET place = 'elsewhere'".encode())
+            return home
+
+        monkeypatch.setattr(locality, "find_home", find_before_move)
+        async with client.post("/agents/coder/files/upload", params={"path": "a"}, data=b"one") as response:
             assert (response.status, (await response.json())["error"]["code"]) == (503, "workspace_moved")
 
 

@@ -88,6 +88,26 @@ async def test_a_heartbeat_survives_a_lost_connection(store: Postgres, schema: s
     await wait_until(is_seen_again)
 
 
+async def test_a_heartbeat_survives_an_error_of_its_server(
+    store: Postgres, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = iter((1, ZeroDivisionError("no such count"), 3))
+
+    def count_runs() -> int:
+        count = next(counts, 3)
+        if isinstance(count, Exception):
+            raise count
+        return count
+
+    await store.join("1.0", 0, count_runs, lambda: False)
+
+    async def is_seen_again() -> bool:
+        return ask(f"SELECT running FROM {schema}.servers") == [(3,)]
+
+    await wait_until(is_seen_again)
+    assert "the heartbeat of this server failed; trying again: no such count" in caplog.text
+
+
 # -- lapsed leases --------------------------------------------------------------------------------------------------
 
 

@@ -90,6 +90,16 @@ async def test_a_server_starts_without_nats_and_says_so_once(caplog: pytest.LogC
             await live.close()
 
 
+async def test_a_server_starts_without_postgres_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    live = PostgresLive("postgresql://ada:secret-password@127.0.0.1:1/wick")
+    await live.start("test")
+    try:
+        assert live.problem and await live.request("run.one", b"", 5) is None
+        assert caplog.text.count("cannot reach Postgres") == 1 and "secret" not in caplog.text
+    finally:
+        await live.close()
+
+
 async def test_clusters_on_one_nats_do_not_hear_each_other(nats: NatsServer) -> None:
     one, two = NatsLive([nats.url]), NatsLive([nats.url])
     await one.start("one")

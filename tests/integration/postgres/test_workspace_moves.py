@@ -11,6 +11,7 @@ import pytest
 from postgres import shared_server
 from wick.backends.local import Local
 from wick.capabilities.snapshots import Snapshots
+from wick.server.agents import locality
 from wick.server.agents.locality import Locality
 from wick.server.agents.workspaces import Workspaces
 from wick.server.records.sqlite import SqliteRecords
@@ -41,9 +42,9 @@ async def stores(schema: str) -> AsyncIterator[list[Postgres]]:
 
 
 def open_locality(store: Postgres, data: Path) -> Locality:
-    locality = Locality(store, Workspaces(data, SqliteRecords(data / "server.db")))
-    locality.place = "here"
-    return locality
+    opened = Locality(store, Workspaces(data, SqliteRecords(data / "server.db")))
+    opened.place = "here"
+    return opened
 
 
 def open_snapshots(folder: Path, shared: Path) -> HeldSnapshots:
@@ -72,6 +73,16 @@ async def test_a_second_move_at_a_place_does_not_revert_new_files(stores: list[P
     for moved in await asyncio.gather(*moves):
         assert moved.home.place == "here" and not moved.problem
     assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "new.txt"]
+
+
+async def test_a_move_with_the_last_attempt_is_reported_as_done(
+    stores: list[Postgres], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locality, "MOVES", 1)
+    await stores[0].find_workspace("ada", "a")
+    await stores[0].leave()
+    moved = await open_locality(stores[1], tmp_path / "data").bring_here("ada", "a", None)
+    assert (moved.home.place, moved.problem) == ("here", "")
 
 
 async def test_a_second_run_that_starts_afresh_keeps_the_files_of_the_first(

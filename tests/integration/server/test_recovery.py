@@ -520,6 +520,35 @@ async def test_a_stop_ends_although_cancellations_are_lost(
     assert not stubborn._tasks
 
 
+async def test_a_scan_for_cancellations_does_not_hide_a_failed_claim(
+    server: InProcessServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "CANCEL_PAUSE", 0.01)
+    scans, has_failed, is_scanned = 0, asyncio.Event(), asyncio.Event()
+
+    async def fail_to_claim() -> None:
+        if not has_failed.is_set():
+            has_failed.set()
+            raise StoreError("away", "unavailable")
+        await asyncio.sleep(3600)
+
+    async def scan() -> None:
+        nonlocal scans
+        scans += has_failed.is_set()
+        if scans == 3:
+            is_scanned.set()
+
+    failing = RunRecovery(server.service.runs, look=0.01)
+    failing.resume_all, failing.cancel_requested = fail_to_claim, scan  # type: ignore[method-assign]
+    failing.start()
+    try:
+        async with asyncio.timeout(30):
+            await is_scanned.wait()
+        assert failing.problem == "unavailable"
+    finally:
+        await failing.stop()
+
+
 # -- many threads of a dead server -----------------------------------------------------------------------------------
 
 

@@ -5,18 +5,39 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from server_agents import send_answer, user_message
 from server_process import ServerProcess, open_client, run_server, wait_until
+from wick.server import workers
+from wick.server.workers import WorkerSupervisor
 
 QUICK: dict[str, Any] = {"store": "postgres", "flags": ("--workers", "2"), "grace": 0.0}
+WORKER = """
+import os, sys, time
+from pathlib import Path
+
+folder, pipe = Path(sys.argv[1]), int(sys.argv[3])
+is_broken = (folder / "broken").exists()
+(folder / f"started-{os.getpid()}").touch()
+while (folder / "held").exists():
+    time.sleep(0.01)
+if is_broken:
+    sys.exit(1)
+os.write(pipe, b"ready\\n")
+(folder / f"serving-{os.getpid()}").touch()
+time.sleep(600)
+"""
 
 
 def worker_pids(server: ServerProcess) -> set[int]:
@@ -135,3 +156,58 @@ async def test_a_scrape_has_the_metrics_of_all_workers(tmp_path: Path) -> None:
             found = await wait_until(scrape)
             assert sum(found.values()) == number and {*found} <= pids
         assert server.stop() == 0
+
+
+@asynccontextmanager
+async def supervise_one(folder: Path) -> AsyncIterator[int]:
+    """Supervise one worker that is a small program, and yield its process id."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-c", WORKER, str(folder)]
+        supervisor = WorkerSupervisor(command, 1, listener, drain_seconds=1.0, tell=print)
+        supervising = asyncio.create_task(supervisor.supervise())
+        try:
+            (first,) = await wait_pids(folder, "serving", 1)
+            yield first
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await supervising == 0
+
+
+async def wait_pids(folder: Path, state: str, count: int) -> set[int]:
+    """Return the processes that have reached a state, once there are enough."""
+
+    async def find_pids() -> set[int]:
+        found = {int(name.rpartition("-")[2]) for name in os.listdir(folder) if name.startswith(state)}
+        return found if len(found) >= count else set()
+
+    pids: set[int] = await wait_until(find_pids)
+    return pids
+
+
+async def test_a_worker_is_restarted_until_it_serves_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MAX_PAUSE", 0.1)
+    monkeypatch.setattr(workers, "FIRST_PAUSE", 0.1)
+    async with supervise_one(tmp_path) as first:
+        (tmp_path / "broken").touch()
+        os.kill(first, signal.SIGKILL)
+        await wait_pids(tmp_path, "started", 4)  # three of them have not served
+        (tmp_path / "broken").unlink()
+        await wait_pids(tmp_path, "serving", 2)
+
+
+async def test_a_crash_during_a_failed_replacement_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "FIRST_PAUSE", 0.1)
+    async with supervise_one(tmp_path) as first:
+        for name in ("broken", "held"):
+            (tmp_path / name).touch()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await wait_pids(tmp_path, "started", 2)
+        os.kill(first, signal.SIGKILL)
+
+        async def is_reaped() -> bool:
+            return not is_alive(first)
+
+        await wait_until(is_reaped)
+        for name in ("broken", "held"):
+            (tmp_path / name).unlink()
+        await wait_pids(tmp_path, "serving", 2)

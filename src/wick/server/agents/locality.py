@@ -124,7 +124,9 @@ class Locality:
                     name = home.host.partition(":")[0] or "a server"
                     return MoveOutcome(home, f"they are on {name}, which is away, and {problem}")
                 await self._store.move_workspace(owner, agent, home, home.snapshot)  # the next attempt finds the result
-            return MoveOutcome(home, "other servers move them at the same time")
+            home = await self.find_home(owner, agent)
+            is_settled = home.place == self.place or home.in_use
+            return MoveOutcome(home, "" if is_settled else "other servers move them at the same time", report)
 
     @asynccontextmanager
     async def _lock(self, owner: str, agent: str) -> AsyncIterator[None]:

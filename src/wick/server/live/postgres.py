@@ -27,6 +27,8 @@ from wick.server.live.subscriptions import Subscriptions
 try:
     import psycopg
     from psycopg import sql
+
+    from wick.stores.postgres_members import TIMEOUTS
 except ImportError:
     raise MissingExtra("postgres", "psycopg", "the live plane over Postgres") from None
 
@@ -167,7 +169,9 @@ class PostgresLive:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(
-                    self._conninfo, autocommit=True, connect_timeout=5
+                    self._conninfo,
+                    autocommit=True,
+                    **TIMEOUTS,  # type: ignore[arg-type]
                 ) as connection:
                     pause = LIVE_RECONNECT_SECONDS[0]
                     await work(connection)
@@ -182,9 +186,9 @@ class PostgresLive:
             logger.warning("the live plane is connected to Postgres again")
 
     def _report_problem(self, name: str, problem: str) -> None:
-        """Log that a connection is lost, once."""
-        if not self.problem:
-            logger.warning("the live plane has lost Postgres: %s; streams follow the log until it is back", problem)
+        """Log that a connection is lost or cannot be opened, once."""
+        if not self.problem or not self._connected.is_set():
+            logger.warning("the live plane cannot reach Postgres: %s; streams follow the log until it can", problem)
         self._problems[name] = problem
         self._outbox.clear()
         self._outbox_bytes = 0

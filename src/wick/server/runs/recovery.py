@@ -51,7 +51,7 @@ class RunRecovery:
 
     def __init__(self, runs: Runs, *, look: float = POLL_SECONDS) -> None:
         self.runs, self.look = runs, look
-        self.problem = ""  # error code if the store cannot be read
+        self._problems = {"resuming": "", "cancelling": ""}  # of the two tasks
         self._claims, self._claimed_at = ThreadClaims(runs.store), monotonic()
         self._tried: dict[tuple[str, str], _Backoff] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,8 +60,11 @@ class RunRecovery:
     def start(self) -> None:
         self._is_stopping = False
         self._tasks = {
-            asyncio.create_task(self._repeat(self.resume_all, self._next_claim), name="resuming runs"),
-            asyncio.create_task(self._repeat(self.cancel_requested, self._cancel_pause), name="cancelling runs"),
+            asyncio.create_task(self._repeat(name, work, pause), name=f"{name} runs")
+            for name, work, pause in (
+                ("resuming", self.resume_all, self._next_claim),
+                ("cancelling", self.cancel_requested, self._cancel_pause),
+            )
         }
 
     async def stop(self) -> None:
@@ -74,6 +77,11 @@ class RunRecovery:
                 _, self._tasks = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         if self._tasks:
             logger.warning("the recovery of runs does not end; the server stops without it")
+
+    @property
+    def problem(self) -> str:
+        """The error code if the store cannot be read, or ""."""
+        return self._problems["resuming"] or self._problems["cancelling"]
 
     def _cancel_pause(self) -> float:
         live = self.runs.live
@@ -89,16 +97,16 @@ class RunRecovery:
         left: float = getattr(self.runs.store, "next_lapse", inf) - monotonic() + LAPSE_MARGIN
         return left if 0 < left < self.look else self.look
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
+    async def _repeat(self, name: str, work: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:
         while not self._is_stopping:
             try:
                 await work()
-                self.problem = ""
+                self._problems[name] = ""
             except Exception as error:
                 known = isinstance(error, WickError)
                 locked = isinstance(error, StoreError) and error.code == "locked"
                 self.runs.executor.record_damage(error)
-                self.problem = getattr(error, "code", "") if known and not locked else ""
+                self._problems[name] = getattr(error, "code", "") if known and not locked else ""
                 logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
             await asyncio.sleep(pause())
 
@@ -125,12 +133,12 @@ class RunRecovery:
         The leases of runs that do not start are released, also if this task is cancelled before their turn: other
         servers would wait for them to lapse.
         """
-        places = asyncio.Semaphore(RESUMED_AT_ONCE)
+        slots = asyncio.Semaphore(RESUMED_AT_ONCE)
         unresumed = {id(lease): lease for lease in leases}
         alive: Collection[str] | None = None
 
         async def resume(lease: Lease) -> None:
-            async with places:
+            async with slots:
                 del unresumed[id(lease)]
                 await self._resume(lease, alive)
 
@@ -150,8 +158,8 @@ class RunRecovery:
         """
         assert lease.head is not None
         head = replace(lease.head, leased=False)  # by another server
-        key, performing = (head.owner, head.id), self.runs.executor
-        if performing.find(*key) is not None:  # it was started here since
+        key, executor = (head.owner, head.id), self.runs.executor
+        if executor.find(*key) is not None:  # it was started here since
             await release_lease(self.runs.store, *key, lease.fence)
             return
         self._delay_next_attempt(head)
@@ -168,8 +176,8 @@ class RunRecovery:
             is_known = isinstance(error, (ApiError, StoreError))
             logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error, exc_info=not is_known)
         finally:
-            if performing.find(*key) is None:
-                await performing.release_unused_lease(*key)
+            if executor.find(*key) is None:
+                await executor.release_unused_lease(*key)
 
     def _delay_next_attempt(self, head: Summary) -> None:
         """Set when a thread may be claimed again: exponential backoff, from the start if the thread has changed."""
@@ -183,14 +191,14 @@ class RunRecovery:
 
     async def cancel_requested(self) -> None:
         """Cancel runs on this server for which another server received the request; wait until there is a run."""
-        performing = self.runs.executor
-        while not performing.running:
-            performing.started.clear()
-            await performing.started.wait()
+        executor = self.runs.executor
+        while not executor.running:
+            executor.started.clear()
+            await executor.started.wait()
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}
         if not wanted:
             return
-        for running in [*performing.running.values()]:
+        for running in [*executor.running.values()]:
             if (running.info.owner, running.info.id) in wanted:
                 await self.runs.records.delete(CANCEL, running.info.owner, running.info.id)
-                performing.cancel(running)
+                executor.cancel(running)
