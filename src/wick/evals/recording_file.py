@@ -57,8 +57,9 @@ class Recording(StrictEvalModel):
 Recordings = dict[tuple[str, str], Recording]
 
 
-def recordings_path(suite: Path) -> Path:
+def recordings_path(suite: str | Path) -> Path:
     """Return the path of the recordings of a suite: `refunds.recordings.yaml` beside `refunds.yaml`."""
+    suite = Path(suite)
     return suite.with_name(f"{suite.stem}.recordings.yaml")
 
 

@@ -47,8 +47,8 @@ class EvalOptions:
 
     folder: Path = field(default_factory=Path)  # agents and modules are relative to it
     jobs: int = EVAL_JOBS  # cases that run at the same time
-    recordings: Recordings = field(default_factory=dict)  # recorded replies and results, by case and variant
-    record: bool = False  # call models and tools, and store their replies and results in `recordings`
+    recordings: Recordings = field(default_factory=dict)  # to replay, by case and variant; `record` changes this dict
+    record: bool = False  # call models and tools, and set the entries of `recordings`; `write_recordings` writes a file
     offline: bool = False  # call no model: a case without recorded replies fails
     redactor: TextRedactor = field(default_factory=TextRedactor)  # of recordings
     baseline: EvalReport | None = None  # an earlier report: cases that fail in it may fail again
