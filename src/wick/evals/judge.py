@@ -36,6 +36,7 @@ async def judge_transcript(
 ) -> EvalCheck:
     """Return the check of a judge. A judge that fails, or whose reply is invalid, is a failed check."""
     recorded = not replay.live_model
+    # A replay does not need the API key of the real model. `EvalSubstitution` adds the purpose, or records the replies.
     model = RecordedModel(replay, "judge") if recorded else options.model
     agent = Agent(model, name="judge", system=SYSTEM, output_type=JudgeVerdict)
     try:

@@ -151,6 +151,7 @@ class SuiteRunner:
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
         if not replay.live_model:
             recorded = next((reply.model for reply in replay.replies if reply.model and variant.model is None), "")
+            # The real model would need its API key. This one also has the recorded name, which decides the price.
             changes["model"] = RecordedModel(replay, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
         substitution = EvalSubstitution(replay, model=True, tools=recorded_tools)
