@@ -30,12 +30,12 @@ from wick.testing.cassette_format import (
     VERSION,
     Json,
     RecordedReply,
+    compress_request,
     decode_events,
     dump_yaml,
     encode_deltas,
     load_yaml,
     read_reply,
-    shorten_request,
 )
 
 _HEADER = """\
@@ -203,7 +203,7 @@ class _RecordingWriter:
         row = RecordedReply(self.number, data, events)
         context = canonical_json({**data, "messages": []})
         known = [self.contexts[context]] if context in self.contexts else []
-        shown = shorten_request(row, [*known, *earlier])
+        shown = compress_request(row, [*known, *earlier])
         self.contexts.setdefault(context, row)
         earlier.append(row)
         return {"number": row.number, "request": shown}

@@ -34,11 +34,8 @@ Scorer = Callable[[EvalTranscript], "Score | float | bool | Awaitable[Score | fl
 
 def score_transcript(transcript: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
     """Return a check for each expectation that needs no model and no code of the user."""
-    wrong = (
-        []
-        if transcript.outcome == expected.outcome
-        else [f"{transcript.outcome} ({transcript.reason}), not {expected.outcome}"]
-    )
+    outcome = transcript.outcome
+    wrong = [] if outcome == expected.outcome else [f"{outcome} ({transcript.reason}), not {expected.outcome}"]
     checks = [_make_check("outcome", wrong)]
     if expected.text is not None:
         checks.append(_make_check("text", _find_text_problems(transcript.text, expected.text)))
