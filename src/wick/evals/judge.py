@@ -32,15 +32,16 @@ class JudgeVerdict(BaseModel):
 
 
 async def judge_transcript(
-    done: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, replay: Replay
+    transcript: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, replay: Replay
 ) -> EvalCheck:
     """Return the check of a judge. A judge that fails, or whose reply is invalid, is a failed check."""
     recorded = not replay.live_model
+    # A replay does not need the API key of the real model. `EvalSubstitution` adds the purpose, or records the replies.
     model = RecordedModel(replay, "judge") if recorded else options.model
     agent = Agent(model, name="judge", system=SYSTEM, output_type=JudgeVerdict)
     try:
         result = await agent.with_hooks(EvalSubstitution(replay, model=True, tools=False)).run(
-            format_question(done, expected.rubric)
+            format_question(transcript, expected.rubric)
         )
         verdict = result.output
     except Exception as error:
@@ -50,14 +51,14 @@ async def judge_transcript(
     return EvalCheck(name="judge", passed=verdict.score >= threshold, score=round(verdict.score, 4), detail=detail)
 
 
-def format_question(done: EvalTranscript, rubric: str) -> str:
+def format_question(transcript: EvalTranscript, rubric: str) -> str:
     """Return the question to a judge. Long texts are cut; tags inside of them cannot close their fence."""
-    asked = _cut(Messages(done.input).pretty())
+    asked = _cut(Messages(transcript.input).pretty())
     calls = "\n".join(
         f"{call.tool} {json.dumps(call.args, ensure_ascii=False, sort_keys=True)} → {call.decision}: {call.output}"
-        for call in done.calls
+        for call in transcript.calls
     )
-    texts = {"input": asked, "calls": _cut(calls) or "none", "answer": _cut(done.text)}
+    texts = {"input": asked, "calls": _cut(calls) or "none", "answer": _cut(transcript.text)}
     parts = list[str]()
     for tag, text in texts.items():
         for other in texts.keys() - {tag}:

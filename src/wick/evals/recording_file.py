@@ -30,12 +30,12 @@ from wick.testing.cassette_format import (
     VERSION,
     Json,
     RecordedReply,
+    compress_request,
     decode_events,
     dump_yaml,
     encode_deltas,
     load_yaml,
     read_reply,
-    shorten_request,
 )
 
 _HEADER = """\
@@ -57,8 +57,9 @@ class Recording(StrictEvalModel):
 Recordings = dict[tuple[str, str], Recording]
 
 
-def recordings_path(suite: Path) -> Path:
+def recordings_path(suite: str | Path) -> Path:
     """Return the path of the recordings of a suite: `refunds.recordings.yaml` beside `refunds.yaml`."""
+    suite = Path(suite)
     return suite.with_name(f"{suite.stem}.recordings.yaml")
 
 
@@ -202,7 +203,7 @@ class _RecordingWriter:
         row = RecordedReply(self.number, data, events)
         context = canonical_json({**data, "messages": []})
         known = [self.contexts[context]] if context in self.contexts else []
-        shown = shorten_request(row, [*known, *earlier])
+        shown = compress_request(row, [*known, *earlier])
         self.contexts.setdefault(context, row)
         earlier.append(row)
         return {"number": row.number, "request": shown}

@@ -37,13 +37,13 @@ _HASH_CHARS = 16
 NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
 
 
-def shorten_request(request: Request, redactor: TextRedactor) -> RecordedRequest:
-    """Return a request in short, as a cassette has it.
+def record_request(request: Request, redactor: TextRedactor) -> RecordedRequest:
+    """Return the summary of a request for a recording, as a cassette has it.
 
     Secrets are redacted. Otherwise a replay, whose replies and results are redacted, would differ.
     """
     rest = redactor.redact_json(summarize_request(replace(request, messages=())))
-    messages = [_shorten_message(message, redactor) for message in request.messages]
+    messages = [_record_message(message, redactor) for message in request.messages]
     return RecordedRequest.model_construct(
         system=rest.get("system", ""),
         tools=rest.get("tools", {}),
@@ -52,8 +52,8 @@ def shorten_request(request: Request, redactor: TextRedactor) -> RecordedRequest
     )
 
 
-def _shorten_message(message: Message, redactor: TextRedactor) -> dict[str, Any]:
-    """Return a redacted message in short. It is computed once: later requests repeat the message."""
+def _record_message(message: Message, redactor: TextRedactor) -> dict[str, Any]:
+    """Return the redacted summary of a message. It is computed once: later requests repeat the message."""
     known = message.cache.get("redacted_summary")
     if known is None or known[0] is not redactor:
         known = message.cache["redacted_summary"] = redactor, redactor.redact_json(summarize_message(message))
@@ -119,7 +119,7 @@ class Replay:
 
         A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
         """
-        sent = shorten_request(request, self.redactor)
+        sent = record_request(request, self.redactor)
         self.requests.append(sent)
         left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
         left = [index for index in left if index not in self._used_replies]
@@ -208,7 +208,7 @@ class RecordingModel:
         return getattr(self.model, name)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
-        reply, sent = Reply(), shorten_request(request, self.replay.redactor)
+        reply, sent = Reply(), record_request(request, self.replay.redactor)
         async for delta in self.model.stream(request):
             reply.feed(delta)
             yield delta

@@ -83,9 +83,14 @@ class EvalCaseResult(_ReportModel):
     def _set_verdict(self) -> Self:
         """Derive the verdict from the checks, also for a report of an earlier version. A baseline may change it."""
         if "verdict" not in self.model_fields_set and not self.passed:
-            failed = {check.name for check in self.checks if not check.passed}
-            self.verdict = "changed" if failed and failed <= REQUEST_CHECKS else "failed"
+            self.verdict = "changed" if self.has_only_changed_requests else "failed"
         return self
+
+    @property
+    def has_only_changed_requests(self) -> bool:
+        """Return True if the result fails, and only because its requests differ from the recorded ones."""
+        failed = {check.name for check in self.checks if not check.passed}
+        return not self.passed and bool(failed) and failed <= REQUEST_CHECKS
 
 
 class EvalCaseRow(_ReportModel):
@@ -212,7 +217,7 @@ def summarize_variant(name: str, agent: str, cases: Sequence[EvalCaseRow]) -> Ev
 def find_regressions(report: EvalReport, baseline: EvalReport | None = None) -> list[EvalRegression]:
     """Return the cases that fail, although they pass with the first variant or in a baseline report.
 
-    A case that fails in the baseline, too, is a known failure and not a regression. Neither is a changed request.
+    A known failure is not a regression. Neither is a changed request.
     """
     found, first = list[EvalRegression](), report.variants[0].name if report.variants else ""
     known = find_known_failures(report, baseline)
@@ -255,10 +260,19 @@ def list_changed_variants(report: EvalReport) -> set[str]:
 
 
 def find_known_failures(report: EvalReport, baseline: EvalReport | None) -> set[tuple[str, str]]:
-    """Return the cases and variants that fail in a report and in its baseline."""
+    """Return the cases and variants that fail in a report and in its baseline.
+
+    A result of the baseline with changed requests only is left out: its expectations were met.
+    """
     if baseline is None:
         return set()
-    return _select_results(report, passed=False) & _select_results(baseline, passed=False)
+    changed = {
+        (case.id, name)
+        for case in baseline.cases
+        for name, result in case.results.items()
+        if result.has_only_changed_requests
+    }
+    return _select_results(report, passed=False) & _select_results(baseline, passed=False) - changed
 
 
 def _select_results(report: EvalReport, *, passed: bool) -> set[tuple[str, str]]:

@@ -47,8 +47,8 @@ class EvalOptions:
 
     folder: Path = field(default_factory=Path)  # agents and modules are relative to it
     jobs: int = EVAL_JOBS  # cases that run at the same time
-    recordings: Recordings = field(default_factory=dict)  # recorded replies and results, by case and variant
-    record: bool = False  # call models and tools, and store their replies and results in `recordings`
+    recordings: Recordings = field(default_factory=dict)  # to replay, by case and variant; `record` changes this dict
+    record: bool = False  # call models and tools, and set the entries of `recordings`; `write_recordings` writes a file
     offline: bool = False  # call no model: a case without recorded replies fails
     redactor: TextRedactor = field(default_factory=TextRedactor)  # of recordings
     baseline: EvalReport | None = None  # an earlier report: cases that fail in it may fail again
@@ -132,25 +132,26 @@ class SuiteRunner:
             return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}", Decimal())
         try:
             async with asyncio.timeout(self.suite.timeout):
-                done = await self._perform(case, name, variant, replay)
+                transcript = await self._run_agent(case, name, variant, replay)
                 expected = self._expectations(case)
-                checks = score_transcript(done, expected)
+                checks = score_transcript(transcript, expected)
                 checks += score_recording(replay) if replay.replies or replay.missing else []
-                checks += await self._judge(case, name, done, expected)
-                checks += [await apply_scorer(scorer, self.scorers[scorer], done) for scorer in expected.scorers]
-                return build_case_result(done, checks)
+                checks += await self._judge(case, name, transcript, expected)
+                checks += [await apply_scorer(scorer, self.scorers[scorer], transcript) for scorer in expected.scorers]
+                return build_case_result(transcript, checks)
         except TimeoutError:
             return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
         except Exception as error:
             logger.exception("case %s failed with variant %s", case.id, name)
             return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
 
-    async def _perform(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
+    async def _run_agent(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
         changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
         if not replay.live_model:
             recorded = next((reply.model for reply in replay.replies if reply.model and variant.model is None), "")
+            # The real model would need its API key. This one also has the recorded name, which decides the price.
             changes["model"] = RecordedModel(replay, recorded or agent.model_name)
         recorded_tools = self.suite.tools_of(case) == "recorded"
         substitution = EvalSubstitution(replay, model=True, tools=recorded_tools)
@@ -169,7 +170,9 @@ class SuiteRunner:
             self._store_recording(case, name, replay)
         return build_transcript(case.id, input, stream.result)
 
-    async def _judge(self, case: EvalCase, name: str, done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
+    async def _judge(
+        self, case: EvalCase, name: str, transcript: EvalTranscript, expected: Expectations
+    ) -> list[EvalCheck]:
         if expected.judge is None:
             return []
         recording = self.options.recordings.get((case.id, name))
@@ -180,7 +183,7 @@ class SuiteRunner:
             ]
         redactor = self.options.redactor
         replay = Replay(replies, compared=self.suite.requests, live_model=not replies, redactor=redactor)
-        checks = [await judge_transcript(done, expected.judge, self.suite.judge, replay)]
+        checks = [await judge_transcript(transcript, expected.judge, self.suite.judge, replay)]
         if replies:
             checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(replay)]
         if recording is not None and (case.id, name) in self.recorded:  # a failed run leaves the old recording
@@ -209,11 +212,11 @@ class SuiteRunner:
         """Return the report of the results so far, in the order of the suite."""
         rows = list[EvalCaseRow]()
         for case in self.suite.cases:
-            done = {
+            results = {
                 name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results
             }
             text = shorten_text(case.build_input()[-1].text)
-            rows.append(EvalCaseRow(id=case.id, input=text, thread=case.thread, results=done))
+            rows.append(EvalCaseRow(id=case.id, input=text, thread=case.thread, results=results))
         report = EvalReport(
             suite=self.suite.name,
             partial=self.partial,
@@ -227,8 +230,8 @@ class SuiteRunner:
 
 def _fail_case(case: EvalCase, check: str, problem: str, price: Decimal | None = None) -> EvalCaseResult:
     """Return the result of a case that was not started, not finished or not scored."""
-    done = EvalTranscript(case.id, case.build_input(), reason=problem, price=price)
-    return build_case_result(done, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
+    transcript = EvalTranscript(case.id, case.build_input(), reason=problem, price=price)
+    return build_case_result(transcript, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
 
 
 def _answer_question(answers: Answer | Mapping[str, Answer], question: Question) -> bool | Block:

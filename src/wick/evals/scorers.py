@@ -32,13 +32,14 @@ class Score:
 Scorer = Callable[[EvalTranscript], "Score | float | bool | Awaitable[Score | float | bool]"]
 
 
-def score_transcript(done: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
+def score_transcript(transcript: EvalTranscript, expected: Expectations) -> list[EvalCheck]:
     """Return a check for each expectation that needs no model and no code of the user."""
-    wrong = [] if done.outcome == expected.outcome else [f"{done.outcome} ({done.reason}), not {expected.outcome}"]
+    outcome = transcript.outcome
+    wrong = [] if outcome == expected.outcome else [f"{outcome} ({transcript.reason}), not {expected.outcome}"]
     checks = [_make_check("outcome", wrong)]
     if expected.text is not None:
-        checks.append(_make_check("text", _find_text_problems(done.text, expected.text)))
-    return [*checks, *_check_calls(done, expected), *_check_limits(done, expected)]
+        checks.append(_make_check("text", _find_text_problems(transcript.text, expected.text)))
+    return [*checks, *_check_calls(transcript, expected), *_check_limits(transcript, expected)]
 
 
 def score_recording(replay: Replay) -> list[EvalCheck]:
@@ -73,8 +74,8 @@ def _shorten(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
-    names = [call.tool for call in done.calls]
+def _check_calls(transcript: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
+    names = [call.tool for call in transcript.calls]
     if expected.calls is not None:
         wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
         yield _make_check("calls", wrong)
@@ -86,17 +87,21 @@ def _check_calls(done: EvalTranscript, expected: Expectations) -> Iterator[EvalC
     if expected.not_called:
         yield _make_check("not_called", [f"{name} was called" for name in expected.not_called if name in names])
     for item in expected.arguments:
-        yield _make_check(f"arguments of {item.tool}", _find_argument_problem(done.calls, item))
+        yield _make_check(f"arguments of {item.tool}", _find_argument_problem(transcript.calls, item))
     for output in expected.outputs:
-        problems = [_find_text_problems(call.output, output) for call in done.calls if call.tool == output.tool]
+        problems = [_find_text_problems(call.output, output) for call in transcript.calls if call.tool == output.tool]
         wrong = [] if [] in problems else problems[-1] if problems else [f"{output.tool} was not called"]
         yield _make_check(f"output of {output.tool}", wrong)
     if expected.blocked is not None:
-        yield _compare_tools("blocked", [call for call in done.calls if call.decision == "blocked"], expected.blocked)
+        yield _compare_tools(
+            "blocked", [call for call in transcript.calls if call.decision == "blocked"], expected.blocked
+        )
     if expected.asked is not None:
-        yield _compare_tools("asked", [call for call in done.calls if call.asked], expected.asked)
+        yield _compare_tools("asked", [call for call in transcript.calls if call.asked], expected.asked)
     if expected.invalid is not None:
-        yield _compare_tools("invalid", [call for call in done.calls if call.decision == "invalid"], expected.invalid)
+        yield _compare_tools(
+            "invalid", [call for call in transcript.calls if call.decision == "invalid"], expected.invalid
+        )
 
 
 def _list_difference(names: Sequence[str], expected: Sequence[str]) -> str:
@@ -134,11 +139,11 @@ def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequenc
     return _make_check(name, problems)
 
 
-def _check_limits(done: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
-    tokens, price = done.usage.total_tokens, done.price
+def _check_limits(transcript: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
+    tokens, price = transcript.usage.total_tokens, transcript.price
     if expected.max_steps is not None:
-        over = done.steps > expected.max_steps
-        yield _make_check("max_steps", [f"{done.steps} steps, more than {expected.max_steps}"] if over else [])
+        over = transcript.steps > expected.max_steps
+        yield _make_check("max_steps", [f"{transcript.steps} steps, more than {expected.max_steps}"] if over else [])
     if expected.max_tokens is not None:
         over = tokens > expected.max_tokens
         yield _make_check("max_tokens", [f"{tokens:,} tokens, more than {expected.max_tokens:,}"] if over else [])
@@ -152,10 +157,10 @@ def _check_limits(done: EvalTranscript, expected: Expectations) -> Iterator[Eval
 # -- custom scorers ---------------------------------------------------------------------------------------------------
 
 
-async def apply_scorer(name: str, scorer: Scorer, done: EvalTranscript) -> EvalCheck:
+async def apply_scorer(name: str, scorer: Scorer, transcript: EvalTranscript) -> EvalCheck:
     """Return the check of a custom scorer, which may be async. An exception is a failed check."""
     try:
-        given = scorer(done)
+        given = scorer(transcript)
         value: object = await given if isawaitable(given) else given
         score = Score(value) if isinstance(value, int | float) else value
         if not isinstance(score, Score) or not 0 <= score.value <= 1:

@@ -1,4 +1,4 @@
-"""Test cases that every backend passes. Subclass `BackendCases` with a fixture `backend`."""
+"""Conformance tests for backends. Subclass `BackendCases` with a fixture `backend`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wick.testing.workspace_cases import WorkspaceCases, WorkspaceFiles, assert_
 OPERATIONS = {name: fn for name, fn in vars(Backend).items() if inspect.isfunction(fn) and not name.startswith("_")}
 
 
-TRIES: dict[str, Any] = {
+ATTEMPTS: dict[str, Any] = {
     "execute": lambda backend: backend.execute("true"),
     "background": lambda backend: backend.background("true"),
     "terminal": lambda backend: backend.terminal(),
@@ -23,7 +23,7 @@ TRIES: dict[str, Any] = {
 }
 
 
-class LifeCases(WorkspaceCases):
+class LifecycleCases(WorkspaceCases):
     """Test cases for the protocol, for start and stop, and for unsupported operations."""
 
     async def test_every_operation_follows_the_protocol(self, backend: Backend) -> None:
@@ -65,7 +65,7 @@ class LifeCases(WorkspaceCases):
         assert backend.status.state == "launched" and await files.get("a.txt") == b"a"
 
     async def test_unsupported_operations_are_refused(self, backend: Backend) -> None:
-        for operation, attempt in TRIES.items():
+        for operation, attempt in ATTEMPTS.items():
             if not self.supports(operation):
                 await assert_refused("unsupported", attempt(backend))
                 continue
@@ -81,7 +81,7 @@ class LifeCases(WorkspaceCases):
         assert [job for job in await backend.jobs() if job["running"]] == []
 
 
-class BackendCases(FileCases, CommandCases, LifeCases):
+class BackendCases(FileCases, CommandCases, LifecycleCases):
     """Test cases for a backend: files, searches, paths, commands, jobs, a terminal, start and stop.
 
         class TestAcmeBackend(BackendCases):

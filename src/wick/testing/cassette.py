@@ -22,6 +22,7 @@ from wick.testing.cassette_format import (
     VERSION,
     Json,
     RecordedReply,
+    compress_request,
     decode_events,
     dump_yaml,
     encode_deltas,
@@ -29,11 +30,10 @@ from wick.testing.cassette_format import (
     list_rows,
     load_yaml,
     read_reply,
-    shorten_request,
     summarize_request,
 )
 
-Recording = bool | Literal["all"]
+RecordMode = bool | Literal["all"]
 
 _DIFF_LINES, _DIFF_CHARS = 24, 160
 _HEADER = """\
@@ -46,7 +46,7 @@ _HEADER = """\
 class CassetteSession:
     """The options of a test runner for cassettes. `cassettes` collects those of one test."""
 
-    record: Recording = False
+    record: RecordMode = False
     test: str = ""  # the id of the current test
     cassettes: list[Cassette] | None = None
 
@@ -113,7 +113,7 @@ class Cassette:
         self,
         path: str | os.PathLike[str],
         model: str | Mapping[str, Any] | Model | None = None,
-        record: Recording = False,
+        record: RecordMode = False,
         *,
         replace: Mapping[str, str] | None = None,
     ) -> None:
@@ -300,7 +300,7 @@ class Cassette:
 
     def _write_reply(self, place: int) -> str:
         reply = self._replies[place]
-        request = shorten_request(reply, self._replies[:place])
+        request = compress_request(reply, self._replies[:place])
         text = self._rows[reply.number] = dump_yaml(
             [{"number": reply.number, "request": request, "reply": reply.events}]
         )

@@ -261,8 +261,8 @@ def read_reply(row: Any, earlier: dict[int, RecordedReply]) -> RecordedReply:
     return reply
 
 
-def shorten_request(reply: RecordedReply, earlier: Sequence[RecordedReply]) -> Json:
-    """Return a request as it is written: without the parts that an earlier request has, to which it refers."""
+def compress_request(reply: RecordedReply, earlier: Sequence[RecordedReply]) -> Json:
+    """Return a request without the parts that an earlier one has, to which it refers: the inverse of expand_request."""
     request, messages = reply.request, reply.request["messages"]
     prefixes = [other for other in earlier if messages[: len(other.request["messages"])] == other.request["messages"]]
     if prefixes and messages:

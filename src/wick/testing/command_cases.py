@@ -13,7 +13,7 @@ from wick.testing.workspace_cases import WorkspaceCases, WorkspaceFiles, assert_
 
 async def wait_for_end(backend: Backend, id: str) -> Any:
     """The job, once it has ended."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             (job,) = [job for job in await backend.jobs() if job["id"] == id]
             if not job["running"]:
@@ -23,7 +23,7 @@ async def wait_for_end(backend: Backend, id: str) -> Any:
 
 async def read_until(terminal: Terminal, wanted: bytes) -> bytes:
     seen = b""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while wanted not in seen:
             data = await terminal.read()
             assert data, f"the terminal ended after {seen!r}"
@@ -31,7 +31,7 @@ async def read_until(terminal: Terminal, wanted: bytes) -> bytes:
     return seen
 
 
-SOON = 60.0  # seconds: an event that did not happen by then does not happen
+TIMEOUT_SECONDS = 60.0  # an event that did not happen by then does not happen
 
 
 EXECUTED = {
@@ -143,7 +143,7 @@ class CommandCases(WorkspaceCases):
 
         command = "echo one; while ! test -e go; do sleep 0.02; done; echo two; echo oops >&2"
         running = asyncio.create_task(backend.execute(command, on_output=hear))
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await came.wait()
         assert not running.done() and heard == [("stdout", b"one\n")]
         await backend.write("go", "")
@@ -161,7 +161,7 @@ class CommandCases(WorkspaceCases):
 
     @needs("execute")
     async def test_an_exit_code_like_a_timeout_is_returned(self, backend: Backend) -> None:
-        done = await backend.execute("sleep 0.1; exit 124", timeout=SOON)
+        done = await backend.execute("sleep 0.1; exit 124", timeout=TIMEOUT_SECONDS)
         assert (done["exit_code"], done["error"]) == (124, "")
 
     @needs("execute")
@@ -198,7 +198,7 @@ class CommandCases(WorkspaceCases):
         assert job["running"] and job["exit_code"] == -1 and job["error"] == "" and "go" in job["command"]
         assert job["id"] in [each["id"] for each in await backend.jobs()]
 
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (first := await backend.job_output(job["id"]))["output"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert [*first] == ["id", "output", "offset", "next_offset", "running", "exit_code"]
@@ -231,7 +231,7 @@ class CommandCases(WorkspaceCases):
         await terminal.write(b"stty size; echo again-$((1 + 1))\n")
         assert b"40 120" in await read_until(terminal, b"again-2")
         await terminal.write(b"exit\n")
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while await terminal.read():
                 pass
         assert await terminal.read() == b""

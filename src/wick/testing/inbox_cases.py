@@ -29,13 +29,13 @@ class InboxCases(LeasedThreadCases):
     """Test cases for inbox messages and questions."""
 
     async def test_messages_are_queued_in_order(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         said = [{"role": "user", "content": f"{n}\0"} for n in range(5)]
         assert [await store.enqueue("ada", "t", message) for message in said] == [1, 2, 3, 4, 5]
         queue = await store.inbox("ada", "t")
         assert [item.data for item in queue] == said
         assert {item.kind for item in queue} == {"message"} and all(item.at > 1_600_000_000 for item in queue)
-        await own_rows.append(text_entry(1, "user", "0"), text_entry(2, "user", "2"), took=[1, 3])
+        await writer.append(text_entry(1, "user", "0"), text_entry(2, "user", "2"), took=[1, 3])
         assert [item.position for item in await store.inbox("ada", "t")] == [2, 4, 5]
         assert (await store.head("ada", "t")).queued == 3
         assert await store.enqueue("ada", "t", said[0]) == 6  # a position is never used twice
@@ -58,12 +58,12 @@ class InboxCases(LeasedThreadCases):
         assert (await store.head("ada", "t")).queued == 3
 
     async def test_an_idempotency_key_queues_once(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
         assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
         assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
         assert await store.enqueue("ada", "t", {"n": 4}) == 4
-        await own_rows.append(make_entry(1), took=[1, 2, 3, 4])
+        await writer.append(make_entry(1), took=[1, 2, 3, 4])
         assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was delivered
         assert (await store.head("ada", "t")).queued == 0 and list(await store.inbox("ada", "t")) == []
         await store.create("ada", "another")
@@ -99,38 +99,38 @@ class InboxCases(LeasedThreadCases):
             await store.describe("ada", "t", meta={"x": object()})
 
     async def test_a_dequeued_message_cannot_be_dequeued_again(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
-        await own_rows.append(make_entry(1), took=[1, 1])
+        await writer.append(make_entry(1), took=[1, 1])
         for position in (1, 2):
             with self.assert_refused("conflict", f"nothing is queued at {position}"):
-                await own_rows.append(make_entry(2), took=[position])
+                await writer.append(make_entry(2), took=[position])
         with self.assert_refused("invalid"):
-            await own_rows.append(make_entry(2), took=[-1])
+            await writer.append(make_entry(2), took=[-1])
         assert entry_numbers(await read_entries(store)) == [1]
 
     async def test_a_message_stays_queued_if_the_append_is_refused(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         await store.enqueue("ada", "t", {"n": 1})
         with self.assert_refused("conflict"):
-            await own_rows.append(make_entry(6), took=[1], expect=5)
+            await writer.append(make_entry(6), took=[1], expect=5)
         with self.assert_refused("fenced"):
-            await own_rows.append(make_entry(1), took=[1], fence=own_rows.lease.fence + 1)
+            await writer.append(make_entry(1), took=[1], fence=writer.lease.fence + 1)
         assert len(await store.inbox("ada", "t")) == 1
 
     @pytest.mark.parametrize("said", [5, "text", {"x": object()}, {"x": float("nan")}, {1: 2}])
     async def test_queued_messages_are_json(self, store: Store, said: Any) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         with self.assert_refused("invalid", "JSON data"):
             await store.enqueue("ada", "t", said)
-        await own_rows.log("asked", id="q")
+        await writer.log("asked", id="q")
         with self.assert_refused("invalid", "JSON data"):
             await store.answer("ada", "t", "q", said)
         assert (await store.head("ada", "t")).asking == 1
 
     async def test_the_first_answer_counts(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q", question="May I?")
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q", question="May I?")
         assert (await store.head("ada", "t")).asking == 1
         position = await store.answer("ada", "t", "q", {"allowed": True})
         with self.assert_refused("conflict", "has been answered"):
@@ -138,14 +138,14 @@ class InboxCases(LeasedThreadCases):
         assert (await store.head("ada", "t")).asking == 0
         (item,) = await store.inbox("ada", "t")
         assert (item.position, item.kind, item.data) == (position, "answer", {"allowed": True, "id": "q"})
-        await own_rows.append(make_entry(2, "answered", id="q", allowed=True), took=[position])
+        await writer.append(make_entry(2, "answered", id="q", allowed=True), took=[position])
         with self.assert_refused("conflict"):
             await store.answer("ada", "t", "q", {"allowed": False})
         assert (await store.head("ada", "t")).queued == 0
 
     async def test_one_of_two_concurrent_answers_counts(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q")
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q")
         tries = [lambda n=n: store.answer("ada", "t", "q", {"n": n}) for n in range(10)]
         assert sorted(await asyncio.gather(*map(append_outcome, tries))) == ["conflict"] * 9 + ["ok"]
         assert len(await store.inbox("ada", "t")) == 1
@@ -158,71 +158,71 @@ class InboxCases(LeasedThreadCases):
         assert await store.inbox("ada", "t") == []
 
     async def test_the_holders_answer_counts_if_first(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q")
-        await own_rows.log("answered", id="q", allowed=False)
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q")
+        await writer.log("answered", id="q", allowed=False)
         with self.assert_refused("conflict"):
             await store.answer("ada", "t", "q", {"allowed": True})
         assert (await store.head("ada", "t")).asking == 0
 
     async def test_the_holders_answer_is_refused_if_second(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q")
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q")
         await store.answer("ada", "t", "q", {"allowed": True})
         with self.assert_refused("conflict", "has been answered"):
-            await own_rows.append(make_entry(2), make_entry(3, "answered", id="q", allowed=False))
+            await writer.append(make_entry(2), make_entry(3, "answered", id="q", allowed=False))
         assert entry_numbers(await read_entries(store)) == [1]
 
     async def test_an_answer_is_dequeued_before_an_earlier_message(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q")
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q")
         await store.enqueue("ada", "t", {"role": "user", "content": "By the way."})
         await store.answer("ada", "t", "q", {"allowed": True})
-        await own_rows.append(make_entry(2, "answered", id="q", allowed=True), took=[2])
+        await writer.append(make_entry(2, "answered", id="q", allowed=True), took=[2])
         assert [item.kind for item in await store.inbox("ada", "t")] == ["message"]
 
     @pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
     async def test_a_closed_question_cannot_be_answered(self, store: Store, end: dict[str, Any]) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("run_start", run="r")
-        await own_rows.log("asked", id="q")
-        await own_rows.append(make_entry(3, **end))
+        writer = await hold_thread(store)
+        await writer.log("run_start", run="r")
+        await writer.log("asked", id="q")
+        await writer.append(make_entry(3, **end))
         assert (await store.head("ada", "t")).asking == 0
         with self.assert_refused("conflict", "no longer asked"):
             await store.answer("ada", "t", "q", {"allowed": True})
 
     @pytest.mark.parametrize("end", ENDS, ids=lambda end: end["kind"])
     async def test_a_repeated_question_is_open_again(self, store: Store, end: dict[str, Any]) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("asked", id="q")
-        await own_rows.append(make_entry(2, **end), make_entry(3, "asked", id="q"))
+        writer = await hold_thread(store)
+        await writer.log("asked", id="q")
+        await writer.append(make_entry(2, **end), make_entry(3, "asked", id="q"))
         assert (await store.head("ada", "t")).asking == 1
         position = await store.answer("ada", "t", "q", {"allowed": True})
-        await own_rows.append(make_entry(4, **end), make_entry(5, "asked", id="q"))
+        await writer.append(make_entry(4, **end), make_entry(5, "asked", id="q"))
         with self.assert_refused("conflict", "has been answered"):  # the first one still counts
             await store.answer("ada", "t", "q", {"allowed": False})
         assert (await store.head("ada", "t")).asking == 0
-        await own_rows.append(
+        await writer.append(
             make_entry(6, "answered", id="q", allowed=True), make_entry(7, "asked", id="q"), took=[position]
         )
         head = await store.head("ada", "t")
         assert (head.asking, head.queued) == (1, 0)
 
     async def test_a_question_outlives_an_interruption(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("run_start", run="r")
-        await own_rows.append(make_entry(2, "asked", id="q"), make_entry(3, "run_end", run="r", outcome="interrupted"))
+        writer = await hold_thread(store)
+        await writer.log("run_start", run="r")
+        await writer.append(make_entry(2, "asked", id="q"), make_entry(3, "run_end", run="r", outcome="interrupted"))
         head = await store.head("ada", "t")
         assert (head.run, head.asking) == ("r", 1)
         await store.answer("ada", "t", "q", {"allowed": True})
 
     async def test_head_has_the_open_run(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("run_start", run="r1")
+        writer = await hold_thread(store)
+        await writer.log("run_start", run="r1")
         assert (await store.head("ada", "t")).run == "r1"
-        await own_rows.append(
+        await writer.append(
             make_entry(2, "run_end", run="r1", outcome="completed"), make_entry(3, "run_start", run="r2")
         )
         assert (await store.head("ada", "t")).run == "r2"
-        await own_rows.log("run_end", run="r2", outcome="failed")
+        await writer.log("run_end", run="r2", outcome="failed")
         assert (await store.head("ada", "t")).run == ""

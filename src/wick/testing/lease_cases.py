@@ -24,25 +24,25 @@ class LeaseCases(LeasedThreadCases):
     """Test cases for leases."""
 
     async def test_one_holder_at_a_time(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         assert (await store.head("ada", "t")).leased
         with self.assert_refused("conflict", "held by me for another"):
             await store.lease("ada", "t", "other", 60)
         with self.assert_refused("conflict"):
             await store.lease("ada", "t", "me", 60)
-        await store.release("ada", "t", own_rows.lease.fence)
+        await store.release("ada", "t", writer.lease.fence)
         assert not (await store.head("ada", "t")).leased
         other = await store.lease("ada", "t", "other", 60)
-        assert other.holder == "other" and other.fence > own_rows.lease.fence
+        assert other.holder == "other" and other.fence > writer.lease.fence
 
     async def test_a_released_lease_cannot_write(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await store.release("ada", "t", own_rows.lease.fence)
+        writer = await hold_thread(store)
+        await store.release("ada", "t", writer.lease.fence)
         with self.assert_refused("fenced", "cannot be written: its lease has expired"):
-            await own_rows.append(make_entry(1))
+            await writer.append(make_entry(1))
         with self.assert_refused("fenced"):
-            await store.renew("ada", "t", own_rows.lease.fence, 60)
-        await store.release("ada", "t", own_rows.lease.fence)  # nothing to release
+            await store.renew("ada", "t", writer.lease.fence, 60)
+        await store.release("ada", "t", writer.lease.fence)  # nothing to release
         assert await read_entries(store) == []
 
     async def test_writing_needs_a_lease(self, store: Store) -> None:
@@ -106,11 +106,11 @@ class LeaseCases(LeasedThreadCases):
 
     async def test_concurrent_appends_never_interleave(self, store: Store) -> None:
         """Concurrent appends of one holder are a bug of the caller; the log stays consistent."""
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
 
         def append(n: int) -> Any:
             pair = [make_entry(1, "event", n=n), make_entry(2, "event", n=n)]
-            return store.append("ada", "t", pair, expect=0, fence=own_rows.lease.fence)
+            return store.append("ada", "t", pair, expect=0, fence=writer.lease.fence)
 
         tries = [partial(append, n) for n in range(10)]
         outcomes = await asyncio.gather(*map(append_outcome, tries))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -31,14 +31,13 @@ def make_entries(first: int, last: int) -> list[dict[str, Any]]:
 
 @dataclass
 class HeldLease:
-    """A leased thread with appends."""
+    """A leased thread, and its writer: each append continues at the last entry."""
 
     store: Store
     lease: Lease
     id: str = "t"
     owner: str = "ada"
     last: int = 0
-    took: list[int] = field(default_factory=list)
 
     async def append(self, *rows: dict[str, Any], **options: Any) -> int:
         given = {"expect": self.last, "fence": self.lease.fence} | options

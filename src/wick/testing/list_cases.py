@@ -169,9 +169,9 @@ class ListCases(LeasedThreadCases):
             await store.search("ada", " \n")
 
     async def test_messages_since_the_last_search_are_found(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         for number in range(3):
-            await own_rows.say("user", f"needle {number}")
+            await writer.say("user", f"needle {number}")
             assert len(await store.search("ada", "needle")) == number + 1
         await store.fork("ada", "t", 2, "fork")
         assert len(await store.search("ada", "needle")) == 5
@@ -179,7 +179,7 @@ class ListCases(LeasedThreadCases):
         assert {hit.thread for hit in await store.search("ada", "needle")} == {"fork"}
 
     async def test_a_long_message_is_found_with_a_snippet(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.say("user", "x " * 5000 + "needle" + " y" * 5000)
+        writer = await hold_thread(store)
+        await writer.say("user", "x " * 5000 + "needle" + " y" * 5000)
         (hit,) = await store.search("ada", "needle")
         assert "x needle y" in hit.text and len(hit.text) < 200 and hit.text[0] == hit.text[-1] == "…"

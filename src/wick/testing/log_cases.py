@@ -57,22 +57,22 @@ class LogCases(LeasedThreadCases):
     # -- the log --------------------------------------------------------------------------------------------------
 
     async def test_read_returns_written_entries(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         wanted = [make_entry(number, "event", [data]) for number, data in enumerate(DATA, 1)]
-        assert await own_rows.append(*wanted) == len(DATA)
+        assert await writer.append(*wanted) == len(DATA)
         found = await read_entries(store)
         assert found == wanted
         assert [repr(row) for row in found] == [repr(row) for row in wanted]  # 1.0 is not 1, -0.0 is not 0.0
 
     async def test_a_real_thread_round_trips(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         thread = Thread("t")
         agent = Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": "x"})), "Done.", "Bye."), tools=[])
         await agent.run("Go on.", thread=thread)
         await agent.run("And now?", thread=thread)
         thread.values["todos"] = ["tea"]
         for logged in thread.entries:
-            await own_rows.append(logged.to_json())
+            await writer.append(logged.to_json())
         again = Thread.from_json({"schema": 1, "id": "t", "entries": await read_entries(store)})
         assert again.messages == thread.messages and again.entries == thread.entries
         assert again.values["todos"] == ["tea"]
@@ -80,48 +80,48 @@ class LogCases(LeasedThreadCases):
 
     @pytest.mark.parametrize("bad", BAD, ids=repr)
     async def test_an_append_stores_all_entries_or_none(self, store: Store, bad: Any) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         with self.assert_refused("invalid", "thread t: entry 2 cannot be stored"):
-            await own_rows.append(make_entry(1), bad)
+            await writer.append(make_entry(1), bad)
         with self.assert_refused("invalid", "nothing to append"):
-            await own_rows.append()
+            await writer.append()
         assert await read_entries(store) == []
-        assert await own_rows.append(make_entry(1)) == 1
+        assert await writer.append(make_entry(1)) == 1
 
     async def test_a_writer_with_a_gap_is_refused(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(*make_entries(1, 3))
+        writer = await hold_thread(store)
+        await writer.append(*make_entries(1, 3))
         for expect in (0, 2, 4, 1000):
             with self.assert_refused("conflict", f"thread t is at entry 3, not at {expect}"):
-                await own_rows.append(make_entry(expect + 1), expect=expect)
+                await writer.append(make_entry(expect + 1), expect=expect)
         for odd in (-1, None, 2.0, 2**70):
             with self.assert_refused("invalid"):
-                await own_rows.append(make_entry(1), expect=odd)
+                await writer.append(make_entry(1), expect=odd)
         assert len(await read_entries(store)) == 3
 
     async def test_a_repeated_append_changes_nothing(self, store: Store) -> None:
         """After an unknown outcome a writer can safely append again."""
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         some = make_entries(1, 3)
-        assert await own_rows.append(*some) == 3
-        assert await own_rows.append(*some, expect=0) == 3
+        assert await writer.append(*some) == 3
+        assert await writer.append(*some, expect=0) == 3
         with self.assert_refused("conflict"):
-            await own_rows.append(*some[:2], expect=0)
+            await writer.append(*some[:2], expect=0)
         with self.assert_refused("conflict"):
-            await own_rows.append(*some[:2], {**some[2], "data": {"role": "user", "content": "other"}}, expect=0)
+            await writer.append(*some[:2], {**some[2], "data": {"role": "user", "content": "other"}}, expect=0)
         assert await read_entries(store) == some
 
     async def test_a_repeated_append_dequeues_once(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         position = await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
         row = text_entry(1, "user", "Hi.")
-        assert await own_rows.append(row, took=[position]) == 1
-        assert await own_rows.append(row, took=[position], expect=0) == 1
+        assert await writer.append(row, took=[position]) == 1
+        assert await writer.append(row, took=[position], expect=0) == 1
         assert await store.inbox("ada", "t") == [] and (await store.head("ada", "t")).queued == 0
 
     async def test_read_returns_a_range(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(*make_entries(1, 10))
+        writer = await hold_thread(store)
+        await writer.append(*make_entries(1, 10))
         assert entry_numbers(await read_entries(store, after=7)) == [8, 9, 10]
         assert entry_numbers(await read_entries(store, after=2, limit=3)) == [3, 4, 5]
         assert (
@@ -134,28 +134,28 @@ class LogCases(LeasedThreadCases):
             await read_entries(store, after=-1)
 
     async def test_a_long_thread_is_read_in_batches(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(*make_entries(1, 2 * rows.BATCH_ROWS + 1))
+        writer = await hold_thread(store)
+        await writer.append(*make_entries(1, 2 * rows.BATCH_ROWS + 1))
         sizes = [len(batch) async for batch in store.read("ada", "t")]
         assert sum(sizes) == 2 * rows.BATCH_ROWS + 1 and max(sizes) <= rows.BATCH_ROWS
 
     async def test_large_entries_are_read_a_few_at_a_time(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         for seq in range(1, 8):
-            await own_rows.append(make_entry(seq, "event", {"x": "y" * (rows.BATCH_BYTES // 2)}))
+            await writer.append(make_entry(seq, "event", {"x": "y" * (rows.BATCH_BYTES // 2)}))
         sizes = [len(batch) async for batch in store.read("ada", "t")]
         assert sum(sizes) == 7 and max(sizes) <= 2
 
     # -- blobs ----------------------------------------------------------------------------------------------------
 
     async def test_blobs_are_stored_once_and_forked(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         data = bytes(range(256)) * 10
         name = await store.put_blob("ada", "t", data)
         assert len(name) == 64 and name == await store.put_blob("ada", "t", data)
         assert await store.get_blob("ada", "t", name) == data
         assert await store.get_blob("ada", "t", await store.put_blob("ada", "t", b"")) == b""
-        await own_rows.append(make_entry(1))
+        await writer.append(make_entry(1))
         await store.fork("ada", "t", 1, "f")
         await store.delete("ada", "t")
         assert await store.get_blob("ada", "f", name) == data
@@ -176,16 +176,14 @@ class LogCases(LeasedThreadCases):
     # -- loops, cancelling, closing -------------------------------------------------------------------------------
 
     async def test_a_cancelled_append_can_be_repeated(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         for round in range(10):
-            row = make_entry(own_rows.last + 1)
-            task = asyncio.ensure_future(
-                store.append("ada", "t", [row], expect=own_rows.last, fence=own_rows.lease.fence)
-            )
+            row = make_entry(writer.last + 1)
+            task = asyncio.ensure_future(store.append("ada", "t", [row], expect=writer.last, fence=writer.lease.fence))
             await asyncio.sleep(0.0005 * round)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            assert await own_rows.append(row) == round + 1  # a retry is safe after any outcome
+            assert await writer.append(row) == round + 1  # a retry is safe after any outcome
         assert entry_numbers(await read_entries(store)) == [*range(1, 11)]
 
     async def test_a_closed_store_opens_again(self, store: Store) -> None:

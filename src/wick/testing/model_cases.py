@@ -1,4 +1,4 @@
-"""Test cases that every model passes. Subclass `ModelCases` with a fixture `model`."""
+"""Conformance tests for models. Subclass `ModelCases` with a fixture `model`."""
 
 from __future__ import annotations
 

@@ -18,21 +18,7 @@ from wick.models import scripted
 from wick.protocols import Model
 from wick.testing.cassette import Cassette, session
 
-pytest.register_assert_rewrite(
-    "wick.testing.backend_cases",
-    "wick.testing.command_cases",
-    "wick.testing.file_cases",
-    "wick.testing.inbox_cases",
-    "wick.testing.lease_cases",
-    "wick.testing.leased_thread_cases",
-    "wick.testing.list_cases",
-    "wick.testing.log_cases",
-    "wick.testing.model_cases",
-    "wick.testing.store_cases",
-    "wick.testing.thread_cases",
-    "wick.testing.watch_cases",
-    "wick.testing.workspace_cases",
-)
+pytest.register_assert_rewrite(*(f"wick.testing.{path.stem}" for path in Path(__file__).parent.glob("*_cases.py")))
 
 _FOLDER = "cassettes"  # beside the test
 

@@ -1,4 +1,4 @@
-"""Test cases that every store passes. Subclass `StoreCases` with a fixture `store`."""
+"""Conformance tests for stores. Subclass `StoreCases` with a fixture `store`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wick.testing.thread_cases import ThreadCases
 from wick.testing.watch_cases import WatchCases
 
 # Attempts with another owner's id; every method of a store with an owner must be listed here.
-TRIES: dict[str, Any] = {
+ATTEMPTS: dict[str, Any] = {
     "append": lambda store, fence: store.append("eve", "t", [make_entry(2)], expect=1, fence=fence),
     "read": lambda store, fence: read_entries(store, "t", "eve"),
     "head": lambda store, fence: store.head("eve", "t"),
@@ -51,16 +51,16 @@ class OwnerCases(LeasedThreadCases):
     async def test_every_method_with_an_owner_is_tried(self) -> None:
         methods = {name for name, method in vars(Store).items() if inspect.isfunction(method) and name[0] != "_"}
         owned = {name for name in methods if "owner" in inspect.signature(getattr(Store, name)).parameters}
-        assert owned == set(TRIES) and methods - owned == {"unfinished", "renew_all", "close"}
+        assert owned == set(ATTEMPTS) and methods - owned == {"unfinished", "renew_all", "close"}
 
     async def test_threads_of_other_owners_are_not_found(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(make_entry(1, "asked", id="q"))
+        writer = await hold_thread(store)
+        await writer.append(make_entry(1, "asked", id="q"))
         before = await store.head("ada", "t")
-        for attempt in TRIES.values():
+        for attempt in ATTEMPTS.values():
             if attempt is not None:
                 with self.assert_refused("not_found", "there is no thread 't'"):
-                    await attempt(store, own_rows.lease.fence)
+                    await attempt(store, writer.lease.fence)
         assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
         assert list(await store.expire(0, owner="eve")) == [] and await store.count("eve") == 0
         assert await store.head("ada", "t") == before

@@ -109,25 +109,25 @@ class ThreadCases(LeasedThreadCases):
         assert (await store.head("ada", "named")).title == "Mine"
 
     async def test_a_deleted_thread_is_not_found(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(*make_entries(1, 3))
+        writer = await hold_thread(store)
+        await writer.append(*make_entries(1, 3))
         await store.put_blob("ada", "t", b"data")
         await store.delete("ada", "t")
         with self.assert_refused("not_found", "there is no thread 't'"):
             await store.head("ada", "t")
         with self.assert_refused("not_found"):
-            await own_rows.append(make_entry(4))
+            await writer.append(make_entry(4))
         with self.assert_refused("not_found"):
             await store.delete("ada", "t")
         assert (await store.list("ada")).threads == ()
 
     async def test_the_lease_of_a_deleted_thread_cannot_write_to_its_successor(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         await store.delete("ada", "t")
         again = await hold_thread(store)
-        assert again.lease.fence > own_rows.lease.fence
+        assert again.lease.fence > writer.lease.fence
         with self.assert_refused("fenced"):
-            await own_rows.append(make_entry(1))
+            await writer.append(make_entry(1))
         assert await read_entries(store) == []
 
     # -- forks ----------------------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class ThreadCases(LeasedThreadCases):
         assert len(await read_entries(store, "f")) == 4
 
     async def test_a_fork_has_a_name_and_an_end(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.append(*make_entries(1, 2))
+        writer = await hold_thread(store)
+        await writer.append(*make_entries(1, 2))
         for at in (-1, 3, None, 1.0, True):
             with self.assert_refused("invalid", "they go from 1 to 2"):
                 await store.fork("ada", "t", at, "f")  # type: ignore[arg-type]
@@ -161,11 +161,11 @@ class ThreadCases(LeasedThreadCases):
         assert (made.last, made.title, made.meta) == (0, "Anew", {"x": 1})
 
     async def test_a_fork_has_the_open_questions_of_its_thread(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
-        await own_rows.log("run_start", run="r")
-        await own_rows.log("asked", id="q")
-        await own_rows.log("answered", id="q", allowed=True)
-        await own_rows.log("run_end", run="r", outcome="completed")
+        writer = await hold_thread(store)
+        await writer.log("run_start", run="r")
+        await writer.log("asked", id="q")
+        await writer.log("answered", id="q", allowed=True)
+        await writer.log("run_end", run="r", outcome="completed")
         await store.enqueue("ada", "t", {"n": 1})
         open_, over = await store.fork("ada", "t", 2, "open"), await store.fork("ada", "t", 4, "over")
         assert (open_.run, open_.asking, open_.queued) == ("r", 1, 0)

@@ -18,10 +18,10 @@ class WatchCases(LeasedThreadCases):
     """Test cases for watchers."""
 
     async def test_a_watcher_is_notified_of_changes(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
             assert await anext(news) == News(0, 0)
-            await own_rows.append(*make_entries(1, 2))
+            await writer.append(*make_entries(1, 2))
             assert await anext(news) == News(2, 0)
             await store.enqueue("ada", "t", {"n": 1})
             await store.enqueue("ada", "t", {"n": 2})
@@ -36,7 +36,7 @@ class WatchCases(LeasedThreadCases):
                 await anext(news)
 
     async def test_a_watcher_gets_only_changes_of_its_thread(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
         other = await hold_thread(store, "other")
         async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
             await anext(news)
@@ -44,7 +44,7 @@ class WatchCases(LeasedThreadCases):
             await other.append(make_entry(1))
             await asyncio.sleep(0.1)
             assert not waiting.done()
-            await own_rows.append(make_entry(1))
+            await writer.append(make_entry(1))
             assert await waiting == News(1, 0)
 
     async def test_closing_ends_watchers(self, store: Store) -> None:
@@ -55,7 +55,7 @@ class WatchCases(LeasedThreadCases):
             assert await anext(news, None) is None
 
     async def test_many_watchers_are_notified(self, store: Store) -> None:
-        own_rows = await hold_thread(store)
+        writer = await hold_thread(store)
 
         async def last() -> int:
             async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
@@ -66,5 +66,5 @@ class WatchCases(LeasedThreadCases):
 
         watching = [asyncio.ensure_future(last()) for _ in range(20)]
         for seq in range(1, 21):
-            await own_rows.append(make_entry(seq))
+            await writer.append(make_entry(seq))
         assert await asyncio.gather(*watching) == [20] * 20

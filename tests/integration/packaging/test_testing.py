@@ -205,3 +205,18 @@ print("pytest" in sys.modules, "yaml" in sys.modules)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "None False False\nFalse False\n"
+
+
+def test_failed_assertions_of_cases_show_the_compared_values(tmp_path: Path) -> None:
+    """pytest rewrites the assertions of every module with cases."""
+    modules = sorted(path.stem for path in (ROOT / "src/wick/testing").glob("*_cases.py"))
+    source = f"""
+import pytest
+from importlib import import_module
+
+@pytest.mark.parametrize("name", {modules})
+def test_rewritten(name):
+    assert "@pytest_ar" in vars(import_module(f"wick.testing.{{name}}"))
+"""
+    became, printed = outcomes(tmp_path, source)
+    assert became == {f"test_rewritten[{name}]": "PASSED" for name in modules}, printed

@@ -15,12 +15,12 @@ from conformance.backends import (
     supports,
 )
 from wick.protocols import Terminal
-from wick.testing.backend_cases import LifeCases
+from wick.testing.backend_cases import LifecycleCases
 
 pytestmark = [in_module_loop, on_every_kind]
 
 
-class TestLife(OnPlaces, LifeCases):
+class TestLifecycle(OnPlaces, LifecycleCases):
     pytestmark = in_module_loop
 
 

@@ -19,7 +19,7 @@ from conformance.backends import (
     still,
 )
 from wick import constants
-from wick.testing.command_cases import SOON, CommandCases, read_until, wait_for_end
+from wick.testing.command_cases import TIMEOUT_SECONDS, CommandCases, read_until, wait_for_end
 
 # Killing and separating processes differs with the sandbox: those cases are marked `on_every_host`.
 pytestmark = [in_module_loop, pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec")]
@@ -31,7 +31,7 @@ class TestCommands(OnPlaces, CommandCases):
 
 async def until(true: Any) -> None:
     """Wait for something to be so."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not true():
             await asyncio.sleep(0.02)
 
@@ -97,7 +97,7 @@ async def test_output_that_just_fits_is_whole(place: HostFolder) -> None:
 async def test_the_time_limit(place: HostFolder) -> None:
     start = time.monotonic()
     done = await place.backend.execute(f"echo so far; {BEATS}", timeout=4.5)
-    assert time.monotonic() - start < SOON
+    assert time.monotonic() - start < TIMEOUT_SECONDS
     assert (done["exit_code"], done["stdout"]) == (124, "so far\n")
     assert done["error"].startswith("the command was stopped after 4.5 s, its time limit")
     await still(place)
@@ -123,7 +123,7 @@ async def test_cancelling_ends_the_command(place: HostFolder) -> None:
 
 @on_every_host
 async def test_a_child_in_the_background_ends_with_the_command(place: HostFolder) -> None:
-    done = await asyncio.wait_for(place.backend.execute(f"({BEATS}) & echo done"), SOON)
+    done = await asyncio.wait_for(place.backend.execute(f"({BEATS}) & echo done"), TIMEOUT_SECONDS)
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
     await still(place)
 
@@ -131,7 +131,7 @@ async def test_a_child_in_the_background_ends_with_the_command(place: HostFolder
 @on_every_host
 async def test_a_detached_child_ends_with_the_command(place: HostFolder) -> None:
     command = f"setsid sh -c '{BEATS}' >/dev/null 2>&1 </dev/null & sleep 0.2; echo done"
-    done = await asyncio.wait_for(place.backend.execute(command), SOON)
+    done = await asyncio.wait_for(place.backend.execute(command), TIMEOUT_SECONDS)
     assert done["stdout"] == "done\n"
     await still(place)
 
@@ -252,7 +252,7 @@ async def test_closing_a_terminal_kills_its_processes(place: HostFolder) -> None
     await terminal.close()
     await terminal.close()
     await still(place)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while await terminal.read():
             pass
 

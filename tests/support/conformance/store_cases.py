@@ -29,13 +29,13 @@ class TestStore(StoreCases):
 
 
 async def test_writes_during_a_read(store: Store) -> None:
-    own_rows = await hold_thread(store)
-    await own_rows.append(*make_entries(1, rows.BATCH_ROWS))
+    writer = await hold_thread(store)
+    await writer.append(*make_entries(1, rows.BATCH_ROWS))
     async with aclosing(store.read("ada", "t")) as batches:  # type: ignore[type-var]
         assert len(await anext(batches)) == rows.BATCH_ROWS
-        await own_rows.append(*make_entries(rows.BATCH_ROWS + 1, rows.BATCH_ROWS + 2))
+        await writer.append(*make_entries(rows.BATCH_ROWS + 1, rows.BATCH_ROWS + 2))
         assert len(await anext(batches)) == 2
-        await own_rows.append(make_entry(rows.BATCH_ROWS + 3))
+        await writer.append(make_entry(rows.BATCH_ROWS + 3))
         await store.delete("ada", "t")
         await store.create("ada", "t")
         if await append_outcome(lambda: anext(batches, None)) != "not_found":

@@ -14,7 +14,7 @@ from conformance.backends import CANNOT, DOCKER, KINDS, KINDS_BY_CASE, LOCAL, PR
 MODULES = {
     file_cases: file_cases.TestFiles,
     command_cases: command_cases.TestCommands,
-    backend_cases: backend_cases.TestLife,
+    backend_cases: backend_cases.TestLifecycle,
 }
 CASES = [
     (module, name)

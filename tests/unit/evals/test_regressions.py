@@ -134,6 +134,22 @@ async def test_a_changed_request_is_not_a_regression() -> None:
     assert count_verdicts(after) == {"changed": 1, "regressed": 1}
 
 
+@pytest.mark.parametrize("verdict", ["changed", "known_failure"])  # a second run with the baseline gave the latter
+async def test_a_failure_after_a_changed_request_is_not_known(verdict: Any) -> None:
+    recordings = await record()
+    eval_shop.planted = change_prompt(Random(1))  # type: ignore[attr-defined]
+    suite = make_suite(variants={"base": "eval_shop:planted"})
+    before = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings))
+    for row in before.cases:
+        row.results["base"].verdict = verdict
+    options = EvalOptions(folder=FOLDER, recordings=recordings, baseline=before)
+    assert count_verdicts(await run_suite(suite, options)) == {"changed": 2}
+    eval_shop.planted = eval_shop.planted.without_hooks("check_amount")  # type: ignore[attr-defined]
+    after = await run_suite(suite, options)
+    assert find_known_failures(after, before) == set()
+    assert count_verdicts(after) == {"changed": 1, "failed": 1}
+
+
 async def test_verdicts_of_a_report_of_an_earlier_version_are_derived(tmp_path: Path) -> None:
     report = await run_suite(make_suite(), EvalOptions(folder=FOLDER, recordings=await record(tools="real")))
     data = report.model_dump()

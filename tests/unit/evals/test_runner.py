@@ -12,7 +12,7 @@ import pytest
 
 import eval_shop
 from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cases
-from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, guard, tool
+from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, evals, guard, tool
 from wick.capabilities.subagents import Subagents
 from wick.errors import ConfigError, ModelError
 from wick.evals.recording_file import Recording, Recordings, read_recordings, recordings_path, write_recordings
@@ -403,6 +403,20 @@ async def test_secrets_are_redacted_in_recordings_that_still_replay(
     assert key not in text and "letmein" not in text and "The key is [secret]." in text
     report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
     assert failed_checks(report, "leaks") == {}
+
+
+async def test_a_program_records_and_replays_with_the_public_names(tmp_path: Path) -> None:
+    eval_shop.planted = Agent(FunctionModel(lambda request: "Hello."))  # type: ignore[attr-defined]
+    suite = make_suite({"id": "hello", "input": "Hello!"}, variants={"base": "eval_shop:planted"})
+    path = evals.recordings_path(str(tmp_path / "shop.yaml"))
+    options = evals.EvalOptions(folder=FOLDER, recordings=evals.read_recordings(path), record=True)
+    await evals.run_suite(suite, options)
+    assert not path.exists()  # the run changes the dict, and writes no file
+    evals.write_recordings(path, options.recordings, suite)
+    eval_shop.planted = Agent("openai:no-such-model")  # type: ignore[attr-defined]
+    recordings = evals.read_recordings(path)
+    report = await evals.run_suite(suite, evals.EvalOptions(folder=FOLDER, recordings=recordings, offline=True))
+    assert (report.failed, report.cases[0].results["base"].text) == (0, "Hello.")
 
 
 def test_an_interrupted_write_leaves_the_old_recordings(tmp_path: Path) -> None:
