@@ -370,15 +370,29 @@ class SqliteReaders:
             return await self.read(work)
         try:
             link.check()
+        except StoreError:  # the file was replaced
+            link.close()
+            return await self.read(work)
+        try:
             link.db.execute("PRAGMA busy_timeout = 0")
             found = work(link.db)
-            link.db.execute(f"PRAGMA busy_timeout = {int(self._file.busy_seconds * 1000)}")
-        except (StoreError, *SQLITE_ERRORS) as error:
+        except StoreError as error:  # such as `not_found`
+            clear_frames(error.__traceback__)
+            self._keep_patient_connection(link)
+            raise
+        except BaseException as error:
             clear_frames(error.__traceback__)
             link.close()
-            return await self.read(work)  # reports the error
-        self._keep_connection(link)
+            if isinstance(error, SQLITE_ERRORS):
+                return await self.read(work)  # reports the error
+            raise
+        self._keep_patient_connection(link)
         return found
+
+    def _keep_patient_connection(self, link: SqliteConnection) -> None:
+        """Return a connection to the pool that waits for locks again."""
+        link.db.execute(f"PRAGMA busy_timeout = {int(self._file.busy_seconds * 1000)}")
+        self._keep_connection(link)
 
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, for a consistent snapshot."""

@@ -145,8 +145,10 @@ async def test_a_row_is_read_in_a_thread_if_the_event_loop_would_have_to_wait(pa
 
     assert [await readers.read_row(work), await readers.read_row(work)] == [1, 1]
     assert threads[:2] == [threading.main_thread()] * 2 and threads[2] is not threading.main_thread()
+    kept = [*store._readers.idle]
     with assert_refused("not_found"):
         await store.head("ada", "other")
+    assert [*store._readers.idle] == kept  # a thread that does not exist costs no connection
     await store.close()
 
 
