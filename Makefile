@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-integration test-full soak lint lint_python lint_ui fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node known_group dist clean
+.PHONY: help test test-integration test-full soak lint lint_python lint_ui fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node modules_if_node known_group dist clean
 
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
@@ -7,9 +7,11 @@ python := .venv/bin/python
 # Stamps of the environment: it has what serving needs; it also has what wick is built and tested with.
 served := .venv/.serve
 ready := .venv/.ready
+# The same for the web interface: what it is built with; also what it is checked and tested with.
+bundler := ui/node_modules/.build
 modules := ui/node_modules/.ready
 page := src/wick/server/ui/index.html
-page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') $(wildcard ui/*.html ui/*.ts ui/tsconfig.json)
+page_sources := $(shell find ui/src ui/public -type f ! -name '*.test.*') ui/index.html ui/vite.config.ts ui/tsconfig.json
 cores := $(shell getconf _NPROCESSORS_ONLN)
 groups := sandbox containers postgres models server browser packaging cluster faults
 integration := $(if $(GROUP),$(patsubst tests/integration/faults,tests/faults,$(GROUP:%=tests/integration/%)),tests/integration tests/faults)
@@ -23,13 +25,13 @@ help: ## show this list
 test: $(ready) ## run the unit tests: a few minutes on two cores
 	$(python) -m pytest -q $(in_process) tests/unit
 
-test-integration: known_group $(ready) ui_if_node ## run the integration tests, or GROUP=sandbox, containers, postgres, server …
+test-integration: known_group $(ready) modules_if_node ui_if_node ## run the integration tests, or GROUP=sandbox, containers, postgres, server …
 	$(python) -m pytest -q $(across_processes) $(integration)
 
 known_group:
 	@$(if $(filter-out $(groups),$(GROUP)),echo "there is no group $(GROUP); the groups are $(groups)" >&2; exit 2)
 
-test-full: $(ready) ui_if_node ## run all tests with many more generated examples (slow)
+test-full: $(ready) modules_if_node ui_if_node ## run all tests with many more generated examples (slow)
 	WICK_FULL=1 $(python) -m pytest -q $(across_processes)
 
 soak: $(ready) ## soak the server for an hour, or for MINUTES, while something breaks every other second
@@ -96,6 +98,9 @@ ui-dev: ## the web interface on :3000, anew with each change, before a server on
 ui_if_node:
 	@{ scripts/find-node && $(MAKE) --silent --no-print-directory $(page); } || echo "the web interface was not built; the server shows its small page"
 
+modules_if_node:
+	@if scripts/find-node 2>/dev/null; then $(MAKE) --silent --no-print-directory $(modules) || true; fi
+
 serve: $(served) ui_if_node ## start the server; ARGS="--port 9000 agents.yaml" is passed on
 	@$(python) -m wick.cli serve $(ARGS)
 
@@ -116,13 +121,20 @@ $(ready): pyproject.toml
 	@scripts/get-packages dev
 	@touch $(served) $@
 
-$(modules): ui/package.json ui/package-lock.json
-	@echo "installing what the web interface is built with into ui/node_modules"
-	@# not `npm ci`: a registry may lack parts for other systems
-	@cd ui && npm install --no-save --no-audit --no-fund --no-update-notifier --loglevel=error
+# not `npm ci`: a registry may lack parts for other systems
+npm_install := npm install --no-save --no-audit --no-fund --no-update-notifier --loglevel=error
+
+$(bundler): ui/package.json ui/package-lock.json
+	@echo "installing the packages of the web interface into ui/node_modules: 320 packages, 330 MB"
+	@cd ui && $(npm_install) --omit=dev
 	@touch $@
 
-$(page): $(modules) $(page_sources)
+$(modules): ui/package.json ui/package-lock.json
+	@echo "installing the packages and the tools of the web interface into ui/node_modules: 550 packages, 480 MB"
+	@cd ui && $(npm_install)
+	@touch $(bundler) $@
+
+$(page): ui/package.json ui/package-lock.json $(page_sources) | $(bundler)
 	@echo "building the web interface"
 	@cd ui && node_modules/.bin/vite build --logLevel warn
 	@touch $@

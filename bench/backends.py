@@ -1,7 +1,7 @@
-"""What a command and a file cost: how long one takes, and how many can be had in a second.
+"""Measure commands and file operations of backends: the time of one, and the throughput per second.
 
-Beside wick's backends, in the same rounds: `sh -c` by asyncio's subprocess, the `docker exec` command, and the exec of
-the Engine's API. See bench/README.md.
+wick's backends are compared in the same rounds with `sh -c` by asyncio's subprocess, the `docker exec` command, and the
+exec of the Engine's API. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOCAL, BUBBLEWRAP = "Local, no sandbox", "Local, bubblewrap"
 BY_EXEC, BY_DAEMON = "Docker by exec", "Docker by daemon"
 OPEN = "open() and os.replace()"
 
-# What we aim for.
+# Goals.
 DAEMON_MS, DAEMON_TIMES, BUBBLEWRAP_MS = 2.0, 30.0, 6.0
 
 Run = Callable[[], Awaitable[object]]
@@ -61,7 +61,7 @@ def program(*command: str) -> Run:
 
 
 def by_engine(session: aiohttp.ClientSession, container: str) -> Run:
-    """Make an exec, start it, read to its end, and ask how it ended."""
+    """Return a function that creates an exec, starts it, reads its output to the end, and inspects its exit code."""
     base = "http://engine"
     wanted = {"Cmd": ["sh", "-c", COMMAND], "AttachStdout": True, "AttachStderr": True}
 
@@ -86,7 +86,7 @@ def by_backend(backend: Backend) -> Run:
 
 # -- the ways to a file ---------------------------------------------------------------------------------------------
 
-Files = dict[str, Callable[[int], Run]]  # by what is done; the size is given
+Files = dict[str, Callable[[int], Run]]  # by operation; the argument is the size
 
 
 def by_open(folder: Path) -> Files:
@@ -122,7 +122,7 @@ def files_of(backend: Backend) -> Files:
     return {"read": read, "write": write}
 
 
-# -- what is compared -----------------------------------------------------------------------------------------------
+# -- the compared backends ------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -176,7 +176,7 @@ async def _docker(found: Ways, stack: AsyncExitStack) -> None:
 
 @dataclass
 class Times:
-    """How long each took, and how many there were in a second, in each round."""
+    """The milliseconds of each call, and the calls per second of each round."""
 
     ms: list[float] = field(default_factory=list)
     per_second: list[float] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Times:
 
 
 async def batch(run: Run, count: int, in_flight: int, times: Times) -> None:
-    """Some of them, so many at a time."""
+    """Run a function `count` times, with `in_flight` concurrent calls."""
     todo = iter(range(count))
 
     async def work() -> None:
@@ -201,7 +201,7 @@ async def batch(run: Run, count: int, in_flight: int, times: Times) -> None:
 
 
 async def _count(run: Run, in_flight: int, seconds: float) -> int:
-    """How many to run in one round: as many as take about this long, and at least one for each in flight."""
+    """Return the number of calls in a round: as many as take about this long, and at least one for each in flight."""
     warm = Times()
     await batch(run, 3, 1, warm)
     return max(in_flight, 5, min(500, int(seconds * 1_000 / median(warm.ms))))
@@ -211,7 +211,7 @@ Key = tuple[Any, ...]
 
 
 async def measure(cases: dict[Key, tuple[Run, int]], rounds: int, seconds: float) -> dict[Key, Times]:
-    """The cases take turns, each round in another order, so that a slow moment is everyone's."""
+    """Measure all cases in each round, in a different order each time, so that noise affects all of them."""
     counts = {key: await _count(run, in_flight, seconds) for key, (run, in_flight) in cases.items()}
     times = {key: Times() for key in cases}
     for number in range(rounds):
@@ -293,23 +293,23 @@ def goals(rows: Rows) -> Rows:
     ]
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(rows: Rows) -> None:
     group = groups(rows)
     for title, key in {
-        "a command: ms, the median, by how many are in flight": "p50_ms",
-        "a command: ms, 99 of 100 take no longer": "p99_ms",
-        "commands in a second": "per_second",
-        "how many times as fast as the docker exec command": "ratio",
+        "a command: median ms, by commands in flight": "p50_ms",
+        "a command: p99 ms, by commands in flight": "p99_ms",
+        "commands per second": "per_second",
+        "times as fast as the docker exec command": "ratio",
     }.items():
         table(title, ("", *map(str, IN_FLIGHT)), _by(group["command"], key))
     columns = [f"{operation} {size}" for operation in ("read", "write") for size in SIZES]
-    table("a file: ms, the median", ("", *columns), _by(group["file"], "p50_ms"))
-    table("a file: ms, 99 of 100 take no longer", ("", *columns), _by(group["file"], "p99_ms"))
+    table("a file: median ms", ("", *columns), _by(group["file"], "p50_ms"))
+    table("a file: p99 ms", ("", *columns), _by(group["file"], "p99_ms"))
     table(f"a file: times {OPEN}", ("", *columns), _by(group["file"], "ratio"))
-    table("goals", ("", "is", "goal", ""), map(_told, group["goal"]))
+    table("goals", ("", "figure", "goal", ""), map(_goal_line, group["goal"]))
 
 
 def _by(rows: Rows, key: str) -> list[list[object]]:
@@ -317,7 +317,7 @@ def _by(rows: Rows, key: str) -> list[list[object]]:
     return [[case, *(row[key] for row in rows if row["case"] == case)] for case in cases]
 
 
-def _told(row: dict[str, Any]) -> list[object]:
+def _goal_line(row: dict[str, Any]) -> list[object]:
     sign = "≤" if row["most"] else "≥"
     return [row["case"], row["figure"], f"{sign} {row['goal']:g}", "met" if row["met"] else "MISSED"]
 

@@ -1,4 +1,4 @@
-"""Measure a cluster of wick servers on this machine, while something breaks: the goals G1, G3, G5, G6 and G7.
+"""Measure a cluster of wick servers on this machine, under faults: the goals G1 to G8.
 
     sudo .venv/bin/python bench/cluster.py g1 --short
 
@@ -27,15 +27,27 @@ from cluster.namespaces import INSIDE, CannotIsolate, check_privileges, run_in_p
 # Per goal: runs, rounds and seconds of the full form and of the short one.
 SIZES = {
     "g1": ((200, 300, 0.0), (12, 2, 0.0)),
+    "g2-nats": ((60, 0, 10.0), (9, 0, 3.0)),
+    "g2-postgres": ((60, 0, 10.0), (9, 0, 3.0)),
     "g3": ((0, 0, 20.0), (0, 0, 5.0)),
     "g5": ((200, 0, 0.0), (40, 0, 0.0)),
     "g6-nats": ((200, 0, 30.0), (9, 0, 3.0)),
     "g6-postgres": ((200, 0, 30.0), (9, 0, 3.0)),
     "g6-cut": ((200, 0, 45.0), (9, 0, 6.0)),
     "g7": ((60, 3, 0.0), (9, 1, 0.0)),
+    "g8": ((0, 30, 0.0), (0, 4, 0.0)),
+    "upgrade": ((60, 9, 0.0), (9, 2, 0.0)),
     "all": ((60, 3, 10.0), (9, 2, 3.0)),  # G1, G6 and G7 in one cluster
 }
+USES_NATS = {"live": "{nats}"}
+SETTINGS = {  # of the servers, unless --settings has others
+    "g2-nats": USES_NATS,
+    "g2-postgres": {"live": "postgres"},
+    "g6-nats": USES_NATS,
+    "all": USES_NATS,
+}
 FAULTS = {"g6-nats": goals.stop_nats, "g6-postgres": goals.stop_postgres, "g6-cut": goals.cut_off_server}
+OLDER = "48179f7a"  # the commit that `upgrade` starts with
 SHARE = 0.2  # of a core for each server in G3, so that four servers, Postgres and the clients fit on two cores
 
 
@@ -49,8 +61,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--share", type=float, help="the share of a core of each server")
     parser.add_argument("--servers", type=int, help="G3: only this number of servers")
     parser.add_argument("--source", type=Path, default=goals.ROOT, help="the checkout whose wick is measured")
+    parser.add_argument("--older", default=OLDER, help="upgrade: the older version, a checkout or a commit")
     parser.add_argument(
-        "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is an address"
+        "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is the address of NATS"
     )
     parser.add_argument("--budget", type=json.loads, default={}, help="G5: more options of the budget, as JSON")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -71,11 +84,14 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         rounds,
         seconds,
         arguments.share or (SHARE if arguments.goal == "g3" else 0.0),
-        arguments.settings,
+        SETTINGS.get(arguments.goal, {}) | arguments.settings,
         arguments.budget,
+        arguments.older,
     )
     if arguments.goal == "g1":
         return await goals.measure_failover(options)
+    if arguments.goal in ("g2-nats", "g2-postgres"):
+        return await goals.measure_deltas(options)
     if arguments.goal == "g3":
         figures = await goals.measure_scaling(options, arguments.servers)
         return [goals.Figure(name, value) for name, value in figures.items()]
@@ -83,6 +99,10 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         return await goals.measure_budget(options)
     if arguments.goal == "all":
         return await goals.measure_all_faults(options)
+    if arguments.goal == "g8":
+        return await goals.measure_moved_files(options)
+    if arguments.goal == "upgrade":
+        return await goals.measure_upgrade(options)
     if arguments.goal == "g7":
         return await goals.measure_rolling_restart(options)
     return await goals.measure_outage(options, FAULTS[arguments.goal](options.seconds))

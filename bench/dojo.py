@@ -1,6 +1,6 @@
-"""AgentDojo against wick, with a scripted model that obeys every injection: the program of bench/dojo/.
+"""Run AgentDojo against wick, with a scripted model that obeys every injection: the program of bench/dojo/.
 
-    python bench/dojo.py            # about two minutes; the first time it makes an environment with uv
+    python bench/dojo.py            # about two minutes; the first time it creates an environment with uv
 
 See bench/README.md.
 """
@@ -15,11 +15,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent / "dojo"
 ENVIRONMENT, PINS = HERE / ".env", HERE / "pins.txt"
-SECONDS = 900  # the longest that the installation may take
+SECONDS = 900  # time limit of the installation
 
 
 def prepare() -> str:
-    """Create the environment, unless it is there with the current pins. Return the reason if that fails."""
+    """Create the environment, unless it exists with the current pins. Return an error, or an empty string."""
     ready = ENVIRONMENT / "ready"
     if ready.exists() and ready.read_text() == PINS.read_text():
         return ""

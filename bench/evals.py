@@ -21,7 +21,7 @@ from wick import Agent, Block, ToolUse, guard, tool
 from wick.evals import EvalOptions, EvalSuite, run_suite
 from wick.evals.html_report import render_html
 
-GOAL = 1_000  # cases in a minute
+GOAL = 1_000  # cases per minute
 
 
 @tool
@@ -45,7 +45,7 @@ agent = Agent("openai:none", system="You are support.", tools=[lookup, refund], 
 
 
 def make_case(number: int, history: int) -> dict[str, Any]:
-    """A case with three recorded replies, two recorded results, and the messages of an earlier conversation."""
+    """Return a case with three recorded replies, two recorded results, and the messages of an earlier conversation."""
     roles = ("user", "assistant")
     earlier = [{"role": roles[at % 2], "content": f"message {at} of case {number}"} for at in range(history)]
     return {
@@ -62,7 +62,7 @@ def make_case(number: int, history: int) -> dict[str, Any]:
     }
 
 
-async def measured(cases: int, jobs: int, history: int) -> dict[str, Any]:
+async def measure_suite(cases: int, jobs: int, history: int) -> dict[str, Any]:
     rows = [make_case(number, history) for number in range(cases)]
     suite = EvalSuite.model_validate({"name": "bench", "variants": {"base": "evals:agent"}, "cases": rows})
     start = perf_counter()
@@ -84,12 +84,12 @@ def run(quick: bool) -> Rows:
     sys.modules.setdefault("evals", sys.modules[__name__])
     cases = 100 if quick else 1_000
     kinds = [(1, 0), (8, 0), (64, 0), (8, 100)]
-    return [asyncio.run(measured(cases, jobs, history)) for jobs, history in kinds]
+    return [asyncio.run(measure_suite(cases, jobs, history)) for jobs, history in kinds]
 
 
 def tell(rows: Rows) -> None:
     lines = [[row["case"], row["cases"], row["seconds"], row["per_minute"]] for row in rows]
-    table(f"cases with recorded replies (goal {GOAL:,} in a minute)", ("", "cases", "s", "a minute"), lines)
+    table(f"cases with recorded replies (goal {GOAL:,} in a minute)", ("", "cases", "s", "per minute"), lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a hook program costs: started for each call, or kept and asked over its pipes.
+"""Measure calls of hook programs: started for each call, or long-running with requests over pipes.
 
 The floor, in the same rounds, is a line to a process and a line back over two bare pipes. See bench/README.md.
 """
@@ -44,7 +44,7 @@ CALL = {
 
 BARE = "a bare pipe"
 SH, PYTHON, PYTHON_WICK = "sh, started each time", "Python, started each time", "wick.program, started each time"
-KEPT, KEPT_WICK = "Python, kept", "wick.program, kept"
+KEPT, KEPT_WICK = "Python, long-running", "wick.program, long-running"
 GOAL_MS = 0.3
 
 ANSWER = """
@@ -77,7 +77,7 @@ hook.main()
 # -- the programs ---------------------------------------------------------------------------------------------------
 
 
-def written(folder: Path, name: str, text: str) -> str:
+def write_program(folder: Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text(text)
     path.chmod(0o755)
@@ -88,13 +88,13 @@ def programs(folder: Path) -> dict[str, str]:
     python = f"#!{sys.executable} -IS\n"
     shutil.copy(wick.program.__file__, folder / "program.py")
     return {
-        SH: written(folder, "sh", "#!/bin/sh\nread -r call\necho '{}'\n"),
-        PYTHON: written(folder, "python", python + ANSWER),
-        PYTHON_WICK: written(folder, "wick", f"#!{sys.executable} -S\n{PROGRAM}"),
+        SH: write_program(folder, "sh", "#!/bin/sh\nread -r call\necho '{}'\n"),
+        PYTHON: write_program(folder, "python", python + ANSWER),
+        PYTHON_WICK: write_program(folder, "wick", f"#!{sys.executable} -S\n{PROGRAM}"),
     }
 
 
-def started(runner: Runner, path: str) -> Run:
+def start_each_time(runner: Runner, path: str) -> Run:
     stdin = json.dumps({**CALL, "event": "before_tool_call", "tool_name": "bash", "tool_input": CALL["args"]}).encode()
 
     async def run() -> None:
@@ -104,7 +104,7 @@ def started(runner: Runner, path: str) -> Run:
     return run
 
 
-def kept(serving: ProgramWorker) -> Run:
+def ask_worker(serving: ProgramWorker) -> Run:
     async def run() -> None:
         assert await serving.ask(CALL, timeout=60) == {}
 
@@ -112,7 +112,7 @@ def kept(serving: ProgramWorker) -> Run:
 
 
 class Pipes:
-    """The floor: what is written comes back, in order, and nobody looks at it."""
+    """The floor: a process returns each line in order, and the lines are not parsed."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -148,15 +148,15 @@ async def ways() -> AsyncIterator[dict[str, Run]]:
         stack.callback(bare.close)
         found: dict[str, Run] = {BARE: bare.run}
         paths = programs(folder)
-        found |= {name: started(runner, path) for name, path in paths.items()}
+        found |= {name: start_each_time(runner, path) for name, path in paths.items()}
         for name, path in {KEPT: paths[PYTHON], KEPT_WICK: paths[PYTHON_WICK]}.items():
             serving = ProgramWorker([path, "serve"], runner)
             stack.push_async_callback(serving.close)
-            found[name] = kept(serving)
+            found[name] = ask_worker(serving)
         yield found
 
 
-# -- measuring and telling ------------------------------------------------------------------------------------------
+# -- measuring and reporting ----------------------------------------------------------------------------------------
 
 
 async def figures(quick: bool) -> Rows:
@@ -187,16 +187,16 @@ def goal(rows: Rows, name: str) -> dict[str, Any]:
 def tell(rows: Rows) -> None:
     group = groups(rows)
     for title, key in {
-        "a call: ms, the median, by how many are in flight": "p50_ms",
-        "a call: ms, 99 of 100 take no longer": "p99_ms",
-        "calls in a second": "per_second",
+        "a call: median ms, by calls in flight": "p50_ms",
+        "a call: p99 ms, by calls in flight": "p99_ms",
+        "calls per second": "per_second",
         "a call: times the bare pipe": "ratio",
     }.items():
         cases = dict.fromkeys(row["case"] for row in group["call"])
         lines = [[case, *(row[key] for row in group["call"] if row["case"] == case)] for case in cases]
         table(title, ("", *map(str, IN_FLIGHT)), lines)
     goals = [[f"{row['case']}: ms", row["figure"], f"≤ {row['goal']:g}", _met(row)] for row in group["goal"]]
-    table("goals, at one in flight", ("", "is", "goal", ""), goals)
+    table("goals, at one in flight", ("", "figure", "goal", ""), goals)
 
 
 def _met(row: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""What wick itself costs, in CPU time: per step, per ring, per streamed delta, per agent and per import.
+"""Measure the cost of wick itself, in CPU time: per step, per ring, per streamed delta, per agent and per import.
 
-Beside each figure stands a floor, measured in the same rounds: a loop written by hand, with plain dicts,
-no hooks and no checks, that asks the same model and uses the same tool. See bench/README.md.
+Each figure has a floor, measured in the same rounds: a hand-written loop with plain dicts, no hooks and no checks,
+which calls the same model and the same tool. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -20,28 +20,44 @@ from typing import Any
 
 from measure import Prepare, Row, Rows, Samples, by_length, compare, groups, main, measure, pick, share, table
 
-from wick import Agent, Hook, Message, ModelCall, Thread, ToolUse, after, assistant, before, guard, tool, user, wrap
+from wick import (
+    Agent,
+    Capability,
+    Hook,
+    Message,
+    ModelCall,
+    Thread,
+    ToolUse,
+    after,
+    assistant,
+    before,
+    guard,
+    tool,
+    user,
+    wrap,
+)
+from wick.capabilities.information_flow import InformationFlow
 from wick.hooks import Next
 from wick.protocols import CallArgs, CallStart, Delta, Finish, TextDelta, Usage
 
-LENGTHS = (20, 200, 2_000)  # messages that are in the thread when the run begins
-STEPS = 10  # that use a tool, in one run
-RINGS = 10  # of the same kind, to see what one costs
+LENGTHS = (20, 200, 2_000)  # messages in the thread when the run starts
+STEPS = 10  # steps with a tool use, in one run
+RINGS = 10  # of the same kind; the cost of one is a tenth of theirs
 DELTAS = 2_000  # in one reply
 AGENTS = 1_000
 
-# What we aim for: microseconds of our own, beyond the floor.
+# Goals: microseconds beyond the floor.
 STEP_GOAL, DELTA_GOAL, AGENT_GOAL, AGENT_BYTES_GOAL = 150.0, 5.0, 200.0, 20_000
 
 
-# -- what is run ----------------------------------------------------------------------------------------------------
+# -- the workload ---------------------------------------------------------------------------------------------------
 
 
 Replies = list[tuple[Delta, ...]]
 
 
 class Prepared:
-    """A model with ready-made replies, given round and round. If `live`, each delta has its own turn of the loop."""
+    """A model that cycles through ready-made replies. If `live`, it yields to the event loop before each delta."""
 
     name = "prepared"
 
@@ -77,10 +93,11 @@ async def forecast(city: str, days: int = 1) -> str:
 
 
 weather = tool(forecast, name="weather")
+declared = tool(forecast, name="weather", effect="read", returns="untrusted")
 
 
 async def look(op: Any) -> None:
-    """A hook that has nothing to say."""
+    """A hook that returns None."""
 
 
 async def around(op: Any, next: Next[Any]) -> Any:
@@ -88,7 +105,7 @@ async def around(op: Any, next: Next[Any]) -> Any:
 
 
 def look_now(op: Any) -> None:
-    """A hook that is no coroutine."""
+    """A hook that is a plain function, not a coroutine."""
 
 
 def _hooks(kind: str, operation: Any, count: int) -> list[Hook]:
@@ -115,7 +132,7 @@ KINDS = ("before", "wrap", "after", "guard", "guard, not async")
 
 
 async def bare_loop(model: Prepared, messages: list[dict[str, Any]], tools: dict[str, Any]) -> None:
-    """The least that an agent does."""
+    """Run the minimal loop of an agent."""
     while True:
         reply = await _bare_reply(model, messages)
         messages.append(reply)
@@ -143,7 +160,7 @@ async def _bare_use(call: dict[str, Any], tools: dict[str, Any]) -> dict[str, An
 
 
 async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, str]]:
-    """The least that shows a reply as it arrives."""
+    """Yield the events of a reply with the minimal streaming loop."""
     text: list[str] = []
     async for delta in model.stream([*messages]):
         if isinstance(delta, TextDelta):
@@ -152,15 +169,15 @@ async def bare_stream(model: Prepared, messages: list[dict[str, Any]]) -> AsyncI
     messages.append({"role": "assistant", "content": "".join(text)})
 
 
-# -- what is measured -----------------------------------------------------------------------------------------------
+# -- the measured cases ---------------------------------------------------------------------------------------------
 
 
-def _past(length: int) -> list[Message]:
+def _create_history(length: int) -> list[Message]:
     said = [(user(f"What about day {day}? " * 5), assistant(f"Sunny on day {day}. " * 5)) for day in range(length // 2)]
     return [message for pair in said for message in pair]
 
 
-_PASTS = {length: _past(length) for length in (0, *LENGTHS)}
+_PASTS = {length: _create_history(length) for length in (0, *LENGTHS)}
 
 
 def _thread(length: int) -> Thread:
@@ -169,8 +186,8 @@ def _thread(length: int) -> Thread:
     return thread
 
 
-def _wick(hooks: Sequence[Hook], replies: Replies, length: int = 0) -> Prepare:
-    agent = Agent(Prepared(replies), tools=[weather], hooks=hooks)
+def _wick(hooks: Sequence[Hook | Capability], replies: Replies, length: int = 0, used: Any = weather) -> Prepare:
+    agent = Agent(Prepared(replies), tools=[used], hooks=hooks)
     return lambda: agent.run(_QUESTION, thread=_thread(length))
 
 
@@ -199,7 +216,7 @@ async def _read(events: AsyncIterator[object]) -> None:
 
 
 async def steps(rounds: int) -> list[Row]:
-    """What a step costs with none, a few and many hooks, and what one more ring of each kind costs."""
+    """Measure a step with none, a few and many hooks, and one more ring of each kind."""
     rings = {_ring(kind, op): _hooks(kind, op, RINGS) for op in (ToolUse, ModelCall) for kind in KINDS}
     cost = await _step_costs(CROWDS | rings, rounds)
     rows = []
@@ -218,7 +235,7 @@ async def steps(rounds: int) -> list[Row]:
 
 
 async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tuple[str, int]]:
-    """A step's cost for each crowd of hooks, and for the bare loop, at each length of the thread."""
+    """Return the cost of a step for each set of hooks, and for the bare loop, at each length of the thread."""
     cases: dict[tuple[str, int, str], Prepare] = {}
     for length, (kind, replies) in product(LENGTHS, {"work": WORK, "rest": REST}.items()):
         cases["bare", length, kind] = _bare(replies, length)
@@ -230,7 +247,7 @@ async def _step_costs(crowds: dict[str, list[Hook]], rounds: int) -> Samples[tup
 
 
 def _growth(costs: list[list[float]]) -> list[float]:
-    """What a step costs more for a thousand messages more."""
+    """Return the cost that 1,000 more messages add to a step."""
     return share(costs[-1], costs[0], LENGTHS[-1] - LENGTHS[0], 1_000)
 
 
@@ -243,11 +260,30 @@ def _goal(crowd: str) -> float | None:
     return STEP_GOAL if crowd == "a few hooks" else None
 
 
+# -- information flow -----------------------------------------------------------------------------------------------
+
+
+async def flow(rounds: int) -> list[Row]:
+    """What a step costs with `InformationFlow`, after text of others was read, beside one without it."""
+    hooks: dict[str, list[Hook | Capability]] = {"with": [InformationFlow()], "without": []}
+    cases = {
+        (name, length, kind): _wick(hooks[name], replies, length, declared)
+        for name, length, (kind, replies) in product(hooks, LENGTHS, {"work": WORK, "rest": REST}.items())
+    }
+    spent = await measure(cases, rounds)
+    cost = {
+        (name, length): share(spent[name, length, "work"], spent[name, length, "rest"], STEPS)
+        for name, length in product(hooks, LENGTHS)
+    }
+    case = "InformationFlow"
+    return [compare("flow", case, cost["with", n], cost["without", n], messages=n) for n in LENGTHS]
+
+
 # -- deltas ---------------------------------------------------------------------------------------------------------
 
 
 async def deltas(rounds: int) -> list[Row]:
-    """What a piece of a reply costs: unseen, read at the end of a burst, and read as each one comes."""
+    """Measure a delta of a reply: without a reader, read in one burst, and read one at a time."""
     cases = {
         "run()": (_wick((), ESSAY), _bare(ESSAY)),
         "stream(), in one burst": (_wick_stream(False), _bare_stream(False)),
@@ -271,7 +307,7 @@ async def lookup(query: str, limit: int = 5) -> str:
 
 
 async def remember(key: str, value: str) -> str:
-    """Keep something for later."""
+    """Store a value for later."""
     return value
 
 
@@ -298,7 +334,7 @@ MAKERS: dict[str, Callable[[], Agent]] = {
 
 
 def agents(count: int, rounds: int, bare_step: float) -> Rows:
-    """What an agent with three tools and three hooks costs to make and to keep; its rings come with its first run."""
+    """Measure the CPU and memory of an agent with three tools and three hooks. Its rings come with the first run."""
     samples: Samples[str] = {name: [] for name in MAKERS}
     for _ in range(rounds):
         for name, make in MAKERS.items():
@@ -325,7 +361,7 @@ def _bytes(make: Callable[[], Agent], count: int) -> int:
 
 # -- imports --------------------------------------------------------------------------------------------------------
 
-# `import pydantic` alone loads next to nothing: its names are fetched when they are first used.
+# `import pydantic` alone loads almost nothing: its names are imported on first use.
 IMPORTS = {
     "import pydantic": "import pydantic",
     "pydantic, in use": "from pydantic import BaseModel, TypeAdapter",
@@ -337,7 +373,7 @@ def rss():
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # no /proc here: the most it ever was
+    except OSError:  # no /proc on this system: the peak
         import resource
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 size, start = rss(), time.process_time()
@@ -347,11 +383,11 @@ print((time.process_time() - start) * 1000, rss() - size)
 
 
 def imports(rounds: int) -> Rows:
-    """What an import costs in a new process, beyond the bare interpreter."""
+    """Measure each import in a new process, beyond the bare interpreter."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in IMPORTS}
     for number in range(-1, rounds):
         for name, code in IMPORTS.items():
-            cost = _imported(code)
+            cost = _measure_import(code)
             if number >= 0:  # the first round writes the bytecode
                 found[name].append(cost)
     ms = {name: median(cost[0] for cost in costs) for name, costs in found.items()}
@@ -364,29 +400,30 @@ def imports(rounds: int) -> Rows:
     ]  # fmt: skip
 
 
-def _imported(code: str) -> tuple[float, float]:
+def _measure_import(code: str) -> tuple[float, float]:
     probe = subprocess.run([sys.executable, "-c", _PROBE, code], capture_output=True, text=True, check=True)
     ms, size = probe.stdout.split()
     return float(ms), float(size)
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(rows: Rows) -> None:
     group = groups(rows)
     costs = ("us", "floor_us", "own_us", "ratio", "goal_us")
-    heads = ("µs", "floor", "our own", "ratio", "goal, our own")
-    table("a step: one reply, one tool used", ("", "messages", *heads), pick(group["step"], "messages", *costs))
-    table("more for a step, by 1,000 messages more in the thread", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
+    heads = ("µs", "floor", "beyond it", "ratio", "goal, beyond it")
+    table("a step: one reply, one tool use", ("", "messages", *heads), pick(group["step"], "messages", *costs))
+    table("cost that 1,000 more messages add to a step", ("", *heads[:3]), pick(group["growth"], *costs[:3]))
+    table("a step with information flow", ("", "messages", *heads[:4]), pick(group["flow"], "messages", *costs[:4]))
     lengths = [f"{length:,}" for length in LENGTHS]
     table(
-        "one more ring, in µs, by messages; and as a part of a bare step",
+        "one more ring, in µs, by messages; and as a share of a bare step",
         ("", *lengths, *lengths),
         ([case, *by_length(group["ring"], case, "us"), *by_length(group["ring"], case, "ratio")]
          for case in dict.fromkeys(row["case"] for row in group["ring"])),
     )  # fmt: skip
-    table("a delta: a piece of a reply", ("", *heads), pick(group["delta"], *costs))
+    table("a delta of a reply", ("", *heads), pick(group["delta"], *costs))
     table(
         "an agent with 3 tools and 3 hooks",
         ("", "µs", "goal", "bytes", "goal", "in bare steps"),
@@ -395,13 +432,13 @@ def tell(rows: Rows) -> None:
     table("an import, beyond Python itself", ("", "ms", "MB", "ratio"), pick(group["import"], "ms", "rss_mb", "ratio"))
 
 
-# -- all of it ------------------------------------------------------------------------------------------------------
+# -- the program ----------------------------------------------------------------------------------------------------
 
 
 def run(quick: bool) -> Rows:
     rounds = 5 if quick else 31
     with asyncio.Runner() as runner:
-        found = runner.run(steps(rounds)) + runner.run(deltas(rounds))
+        found = runner.run(steps(rounds)) + runner.run(flow(rounds)) + runner.run(deltas(rounds))
     bare_step = next(row.floor_us for row in found if row.group == "step")
     rows = [row.to_json() for row in found]
     rows += agents(AGENTS // 10 if quick else AGENTS, min(rounds, 7), bare_step)

@@ -1,10 +1,10 @@
-"""A user with many threads: lists, searches, deletes and new threads over HTTP, beside a user with none.
+"""Measure a user with many threads: lists, searches, deletes and new threads over HTTP, compared with a new user.
 
     python bench/many_threads.py            # 100,000 threads: about 3 minutes
     python bench/many_threads.py --quick    # 5,000 threads
 
 The threads are written by SQL into the database of a server that is not running. The server then indexes them for
-searches; the time until that is done is a figure, too. See bench/README.md.
+searches; the time of that is also measured. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ THREADS, NEW, AT_ONCE = 100_000, 10_000, 500
 TOKENS = {"many": "a-token-of-a-user-with-many-threads", "few": "a-token-of-a-user-with-few-threads"}
 WORDS = "The quick brown fox jumps over the lazy dog, and then it thinks about what it has done."
 
-# The goals, in milliseconds, times and megabytes.
+# Goals: milliseconds, times and megabytes.
 LIST_MS, SEARCH_MS, DELETE_MS, FIRST_SEARCH_MS, TIMES_NEW, MORE_MB = 5.0, 20.0, 5.0, 100.0, 1.2, 64.0
 
 
@@ -121,7 +121,7 @@ class Caller:
         await self.ask("POST", "/agents/brief/invoke", json={"messages": [{"role": "user", "content": "hello"}]})
 
     async def start_threads(self, count: int) -> float:
-        """Return the seconds in which so many runs in new threads, all at once, have ended."""
+        """Run concurrent requests in new threads, and return the seconds until all have ended."""
         began = perf_counter()
         await asyncio.gather(*(self.start_thread() for _ in range(count)))
         return perf_counter() - began
@@ -134,7 +134,7 @@ async def repeat(caller: Caller, times: int, path: str) -> list[float]:
     return [(await caller.ask("GET", path))[0] for _ in range(times)]
 
 
-async def measured(folder: Path, owner: str, server: Served, threads: int, new: int, at_once: int) -> Rows:
+async def measure_requests(folder: Path, owner: str, server: Served, threads: int, new: int, at_once: int) -> Rows:
     path, found = folder / "threads.db", Rows()
 
     def note(case: str, samples: list[float], goal: float | None) -> None:
@@ -145,7 +145,7 @@ async def measured(folder: Path, owner: str, server: Served, threads: int, new: 
         for user in (many, few):
             await user.start_thread()
         began = perf_counter()
-        await many.ask("GET", "/threads/search?q=anything")  # the server looks for messages to index
+        await many.ask("GET", "/threads/search?q=anything")  # the server starts indexing
         await asyncio.to_thread(wait_indexed, path)
         found.append({"group": "index", "case": f"{threads:,} threads", "seconds": perf_counter() - began})
         for user in (few, many):
@@ -168,14 +168,14 @@ async def measured(folder: Path, owner: str, server: Served, threads: int, new: 
         await few.start_threads(at_once)  # warm up
         before, seconds = server.megabytes, {"few": list[float](), "many": list[float]()}
         for number in range(4):
-            for user in (few, many) if number % 2 else (many, few):  # the writer indexes the threads of the one before
+            for user in (few, many) if number % 2 else (many, few):  # the writer indexes the previous user's threads
                 seconds[user.name].append(await user.start_threads(at_once))
         for name, samples in seconds.items():
             note(f"{at_once} new threads at once, {name}", [one * 1000 for one in samples], None)
         times = median(seconds["many"]) / median(seconds["few"])
         found.append({"group": "growth", "case": "new threads at once, times a new user", "figure": times,
                       "goal": TIMES_NEW})  # fmt: skip
-        found.append({"group": "growth", "case": "MB more meanwhile", "figure": server.megabytes - before,
+        found.append({"group": "growth", "case": "additional MB", "figure": server.megabytes - before,
                       "goal": MORE_MB})  # fmt: skip
     finally:
         await many.close()
@@ -186,7 +186,7 @@ async def measured(folder: Path, owner: str, server: Served, threads: int, new: 
 def tell(rows: Rows) -> None:
     found = groups(rows)
     measure.table("the search index", ("", "seconds"), measure.pick(found["index"], "seconds"))
-    heads = ("requests", "p50 ms", "longest", "goal")
+    heads = ("requests", "p50 ms", "slowest", "goal")
     measure.table("", heads, measure.pick(found["requests"], "ms", "worst_ms", "goal"))
     measure.table("growth", ("", "figure", "goal"), measure.pick(found["growth"], "figure", "goal"))
 
@@ -200,7 +200,7 @@ def run(quick: bool) -> Rows:
         add_threads(folder / "threads.db", owner, 5_000 if quick else THREADS, "early")
         with served(folder) as server:
             sizes = (5_000, 500, 50) if quick else (THREADS, NEW, AT_ONCE)
-            return asyncio.run(measured(folder, owner, server, *sizes))
+            return asyncio.run(measure_requests(folder, owner, server, *sizes))
     finally:
         shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""How the benchmarks measure, compare and tell: CPU time, in rounds where all cases take turns."""
+"""Shared code of the benchmarks: CPU time of cases in rounds, comparison with a floor, tables and reports."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from time import perf_counter, process_time_ns
 from typing import Any, TypeVar
 
 Key = TypeVar("Key")
-Prepare = Callable[[], Awaitable[object]]  # makes ready what is not measured, and returns what is
+Prepare = Callable[[], Awaitable[object]]  # sets up a case without being measured; the returned awaitable is measured
 Samples = dict[Key, list[float]]  # microseconds, one for each round
 
 
 async def measure(cases: dict[Key, Prepare], rounds: int) -> Samples[Key]:
-    """The CPU time of each case in each round. The cases take turns, so that a slow moment is everyone's.
+    """Return the CPU time of each case in each round. Each round runs all cases, so that noise affects all of them.
 
-    Each round has its own order, the same in every run: none always follows one that leaves the caches cold.
+    The order differs between rounds and is the same in every run. No case always follows one that leaves caches cold.
     """
     samples: Samples[Key] = {key: [] for key in cases}
     for number in range(-1, rounds):
@@ -39,13 +39,13 @@ async def measure(cases: dict[Key, Prepare], rounds: int) -> Samples[Key]:
 
 
 def share(more: list[float], less: list[float], count: int, times: int = 1) -> list[float]:
-    """What one costs, in each round: the difference that `count` of them make."""
+    """Return the cost of one unit in each round: the difference that `count` of them make, divided by `count`."""
     return [(a - b) / count * times for a, b in zip(more, less, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure, the floor beside it, and their ratio, or the ratio to another unit that the benchmark names."""
+    """One figure, its floor, and their ratio, or the ratio to another unit."""
 
     group: str
     case: str
@@ -71,11 +71,11 @@ def compare(
     return Row(group, case, median(cost), median(floor), ratio, **more)
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their heads: the first column is text, the others are numbers."""
+    """Print a table: the first column is text, the others are numbers."""
     cells = [[*heads], *([_shown(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     print(f"\n{title}")
@@ -111,15 +111,15 @@ Rows = list[dict[str, Any]]
 
 
 def main(about: str | None, name: str, run: Callable[[bool], Rows], tell: Callable[[Rows], None]) -> None:
-    """Run a benchmark as the command line asks, print its figures and write them down."""
+    """Run a benchmark with the options of the command line, print its figures and write them to a file."""
     options = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     results = Path(__file__).parent / "results" / f"{name}.json"
     options.add_argument("--quick", action="store_true", help="a few rounds, for a first impression")
-    options.add_argument("--json", type=Path, default=results, metavar="FILE", help="where the figures are written")
+    options.add_argument("--json", type=Path, default=results, metavar="FILE", help="write the figures to this file")
     chosen = options.parse_args()
     start = perf_counter()
     gc.collect()
-    gc.freeze()  # what was imported is not looked through again at each collection
+    gc.freeze()  # exclude imported modules from collections
     rows = run(chosen.quick)
     tell(rows)
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}

@@ -1,7 +1,7 @@
-"""What asking a model costs on our side, in CPU time over loopback: per call and per streamed delta.
+"""Measure the client-side cost of a model call, in CPU time over loopback: per call and per streamed delta.
 
-Beside wick's clients, in the same rounds: a bare aiohttp + orjson loop that encodes each message once, which is the
-floor; the same with httpx2; and the vendor's SDK. See bench/README.md.
+wick's clients are compared in the same rounds with a bare aiohttp + orjson loop that encodes each message once (the
+floor), the same loop on httpx2, and the vendor's SDK. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
 from wick.protocols import Request, TextDelta
 
-LENGTHS = (20, 100, 200)  # messages in the conversation when it goes on
-CALLS = 10  # one after the other, each with two messages more
-DELTAS = 200  # in one reply, beyond the one of a short reply
+LENGTHS = (20, 100, 200)  # messages in the conversation before the first call
+CALLS = 10  # consecutive calls, each with two more messages
+DELTAS = 200  # additional deltas of a long reply; a short reply has one
 
-# What we aim for: times the floor.
+# Goals: times the floor.
 CALL_GOAL, DELTA_GOAL = 1.3, 2.0
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- the conversation -----------------------------------------------------------------------------------------------
 
 SYSTEM = "You are an assistant for travellers. Look up what you do not know, and answer in short sentences. " * 10
 QUESTION = "What should I wear in Lisbon tomorrow, if I walk the whole day and eat outside in the evening?"
@@ -50,13 +50,13 @@ async def forecast(city: str, days: int = 1) -> str:
 
 @tool
 async def search(query: str, limit: int = 5) -> str:
-    """Search the web, and return the titles and the first lines of what was found."""
+    """Search the web, and return the titles and the first lines of the results."""
     return query
 
 
 @tool
 async def remember(key: str, value: str) -> str:
-    """Keep something for later conversations."""
+    """Store a value for later conversations."""
     return value
 
 
@@ -64,7 +64,7 @@ TOOLS = (forecast, search, remember)
 
 
 def _past(length: int) -> Iterator[Message]:
-    """A conversation in which every second question needs a tool."""
+    """Yield the messages of a conversation in which every second question needs a tool."""
     for number in range(length // 4):
         call = ToolCall(f"call_{number}", "forecast", {"city": "Lisbon", "days": number})
         yield user(QUESTION)
@@ -76,14 +76,14 @@ def _past(length: int) -> Iterator[Message]:
 PASTS = {length: list(_past(length)) for length in LENGTHS}
 
 
-# -- the ways to ask ------------------------------------------------------------------------------------------------
+# -- the clients ----------------------------------------------------------------------------------------------------
 
 Post = Callable[[str, bytes, "Format"], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a bare loop knows of a wire format: where to ask, and which texts some events hold."""
+    """A wire format of a bare loop: the path, and a function that extracts the texts of events."""
 
     path: str
     texts: Callable[[list[bytes]], list[str]]
@@ -138,11 +138,11 @@ def by_httpx2(client: httpx2.AsyncClient) -> Post:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to ask: how a conversation of some messages begins, and how it goes on by a question and its reply."""
+    """A client: `begin` creates a conversation of some messages; `go_on` adds a question and its reply."""
 
     begin: Callable[[int], Any]
     go_on: Callable[[Any], Awaitable[object]]
-    most: int = CALLS  # calls at a time; fewer where each takes long
+    most: int = CALLS  # consecutive calls; fewer for slow clients
 
     def talk(self, length: int, calls: int) -> Prepare:
         async def go_on(said: Any) -> None:
@@ -153,7 +153,7 @@ class Way:
 
 
 def bare(base: str, post: Post, format: Format, model: OpenAI | Anthropic) -> Way:
-    """The least that asks a model: each message is encoded once, and all else once for ever."""
+    """The minimal client: it encodes each message once, and everything else once in total."""
     url = base + format.path
     sent = {length: orjson.loads(model.body(Request(tuple(past), SYSTEM, TOOLS))) for length, past in PASTS.items()}
     pasts = {length: [*map(orjson.dumps, body["messages"])] for length, body in sent.items()}
@@ -185,7 +185,7 @@ def vendor(base: str, sdk: openai.AsyncOpenAI, model: OpenAI) -> Way:
 
 
 def client(model: OpenAI | Anthropic) -> Way:
-    """One of wick's clients, alone: it gets messages that others have made, and encodes those that are new."""
+    """One of wick's clients, alone: it gets existing message objects, and encodes the new ones."""
 
     def begin(length: int) -> tuple[list[Message], Iterator[Message]]:
         coming = [(user(QUESTION), assistant("Take a hat.")) for _ in range(CALLS)]
@@ -205,7 +205,7 @@ def client(model: OpenAI | Anthropic) -> Way:
 
 
 def whole(model: OpenAI) -> Way:
-    """A run of an agent: the client, the loop, the hooks every agent has, and the thread."""
+    """A run of an agent: the client, the loop, the hooks that every agent has, and the thread."""
     agent = Agent(model, system=SYSTEM, tools=TOOLS)
 
     def begin(length: int) -> Thread:
@@ -216,7 +216,7 @@ def whole(model: OpenAI) -> Way:
     return Way(begin, lambda thread: agent.run(QUESTION, thread=thread))
 
 
-# Each with its floor.
+# Each case with its floor.
 FLOOR, CLAUDE_FLOOR = "bare aiohttp + orjson", "Anthropic: bare aiohttp + orjson"
 CLIENT, CLAUDE_CLIENT = "wick's client", "Anthropic: wick's client"
 FLOORS = {FLOOR: FLOOR, "bare httpx2 + orjson": FLOOR, "the vendor's SDK": FLOOR, CLIENT: FLOOR,
@@ -226,7 +226,7 @@ CLIENTS = (CLIENT, CLAUDE_CLIENT)
 
 @asynccontextmanager
 async def ways() -> AsyncIterator[Callable[[str], dict[str, Way]]]:
-    """All ways to ask at an address."""
+    """Yield a function that returns all clients for a base URL."""
     sdk = openai.AsyncOpenAI(api_key="key", base_url="http://127.0.0.1", max_retries=0)
     async with aiohttp.ClientSession() as session, httpx2.AsyncClient() as connections, sdk:
 
@@ -250,17 +250,17 @@ async def ways() -> AsyncIterator[Callable[[str], dict[str, Way]]]:
 
 @contextmanager
 def provider() -> Iterator[str]:
-    """The address of a provider in a process of its own."""
+    """Run the provider in a separate process, and yield its address."""
     command = [sys.executable, str(Path(__file__).parent / "provider.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        process.stdin.close()  # which ends it
+        process.stdin.close()  # the process exits at the end of its input
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
 
-Key = tuple[str, int, str, int]  # who asks, deltas in the reply, their pace, messages
+Key = tuple[str, int, str, int]  # client, deltas in the reply, their pace, messages
 KINDS = [(1, "burst", length, CALLS) for length in LENGTHS] + [
     (1 + DELTAS, "burst", LENGTHS[0], 3),
     (1, "live", LENGTHS[0], CALLS),
@@ -269,7 +269,7 @@ KINDS = [(1, "burst", length, CALLS) for length in LENGTHS] + [
 
 
 async def costs(address: str, rounds: int) -> Samples[Key]:
-    """Microseconds for a call, of every way and every kind."""
+    """Return the microseconds per call of every client in every kind of call."""
     cases: dict[Key, Prepare] = {}
     counts: dict[Key, int] = {}
     async with ways() as at:
@@ -283,7 +283,7 @@ async def costs(address: str, rounds: int) -> Samples[Key]:
 
 
 def calls(cost: Samples[Key]) -> Rows:
-    """What a call with a short reply costs at each length, and what a hundred messages more add to it."""
+    """Return the cost of a call with a short reply at each length, and the cost that 100 more messages add."""
 
     def growth(name: str) -> list[float]:
         short, long = cost[name, 1, "burst", LENGTHS[0]], cost[name, 1, "burst", LENGTHS[-1]]
@@ -301,7 +301,7 @@ def calls(cost: Samples[Key]) -> Rows:
 
 
 def deltas(cost: Samples[Key]) -> Rows:
-    """What one more delta of a reply costs, when they come in one burst and when each comes alone."""
+    """Return the cost of one more delta of a reply, in one burst and one at a time."""
 
     def one(name: str, pace: str) -> list[float]:
         return share(cost[name, 1 + DELTAS, pace, LENGTHS[0]], cost[name, 1, pace, LENGTHS[0]], DELTAS)
@@ -313,7 +313,7 @@ def deltas(cost: Samples[Key]) -> Rows:
     return rows
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(rows: Rows) -> None:
@@ -325,7 +325,7 @@ def tell(rows: Rows) -> None:
     paces = ["burst", "live"]
     _tell("a delta: CPU µs in one burst and each alone, and times the floor", group["delta"], "us", paces)
     table(
-        "more for a call, by 100 messages more: CPU µs",
+        "cost that 100 more messages add to a call: CPU µs",
         ("", "µs", "floor", "beyond it"),
         ([row["case"], row["us"], row["floor_us"], row["own_us"]] for row in group["growth"]),
     )

@@ -1,9 +1,9 @@
-"""What the same work costs with wick, with other frameworks, and written by hand: the programs of bench/peers/.
+"""Measure the same work with wick, with other frameworks, and written by hand: the programs of bench/peers/.
 
-    python bench/peers.py                       # all of them; the first time it makes an environment for each, with uv
+    python bench/peers.py                       # all; the first time it creates an environment for each, with uv
     python bench/peers.py --quick               # one round of small cases
-    python bench/peers.py --only wick,agno      # some; the floor is always there
-    python bench/peers.py --here                # with this Python's packages instead of the environments
+    python bench/peers.py --only wick,agno      # some; the floor always runs
+    python bench/peers.py --here                # the packages of this Python instead of the environments
 
 See bench/README.md.
 """
@@ -33,18 +33,18 @@ from measure import table
 
 HERE = Path(__file__).parent / "peers"
 ENVIRONMENTS, PINS = HERE / ".envs", HERE / "pins"
-SECONDS = 600  # the longest that one program may take
+SECONDS = 600  # time limit of one program
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A program of bench/peers/, and the environment it runs in."""
+    """A program of bench/peers/, and its environment."""
 
     name: str
     program: str
     environment: str = ""
-    own_prompt: bool = False  # its system prompt and its tools are its own
-    by_hand: bool = False  # no framework
+    own_prompt: bool = False  # it has its own system prompt and tools
+    by_hand: bool = False  # without a framework
 
     @property
     def home(self) -> Path:
@@ -75,7 +75,7 @@ OTHERS = [name for name, peer in PEERS.items() if not peer.by_hand and name not 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A scenario, how much of it, and how many requests it makes when it has had some runs."""
+    """A scenario and its size. `requests` computes the number of requests of some runs."""
 
     key: str
     scenario: str
@@ -108,7 +108,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def prepare(peer: Peer) -> str:
-    """Make the environment of a peer, unless it is there as its pins say; what went wrong, if anything."""
+    """Create the environment of a peer, unless it exists with the current pins. Return an error, or an empty string."""
     pins = PINS / f"{peer.home.name}.txt"
     ready = peer.home / "ready"
     if ready.exists() and ready.read_text() == pins.read_text():
@@ -116,7 +116,7 @@ def prepare(peer: Peer) -> str:
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if uv is None:
         return "uv is missing; install it with pip install uv"
-    print(f"making an environment for {peer.name} …", flush=True)
+    print(f"creating an environment for {peer.name} …", flush=True)
     install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(_python(peer))]
     commands = [
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(peer.home)],
@@ -127,7 +127,7 @@ def prepare(peer: Peer) -> str:
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         if done.returncode:
-            return "it does not install: " + _last(done.stderr)
+            return "the installation failed: " + _last(done.stderr)
     ready.write_text(pins.read_text())
     return ""
 
@@ -137,27 +137,27 @@ def _python(peer: Peer) -> Path:
 
 
 def _last(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it says nothing")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
-# -- doing the work -------------------------------------------------------------------------------------------------
+# -- running programs -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def provider() -> Iterator[str]:
-    """The address of the model, which is a process of its own."""
+    """Run the model in a separate process, and yield its address."""
     command = [sys.executable, str(HERE / "provider.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         try:
             yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
         finally:
-            process.stdin.close()  # which ends it
+            process.stdin.close()  # the process exits at the end of its input
 
 
 @dataclass(slots=True)
 class Bench:
-    """Runs programs and keeps what they say: figures by peer and case, and what the model was asked."""
+    """Runs programs, and stores their figures, the requests to the model, and errors, by peer and case."""
 
     address: str
     here: bool
@@ -179,22 +179,22 @@ class Bench:
         self.figures.setdefault(key, []).append(found)
         expected = case.requests(found.get("runs"))
         if asked["requests"] != expected:
-            self.errors[key] = f"it made {asked['requests']:,} requests instead of {expected:,}"
+            self.errors[key] = f"{asked['requests']:,} requests instead of {expected:,}"
         self.asked[key] = [one for one, _ in asked["conversations"]]
 
     def run(self, peer: Peer, case: Case, url: str) -> dict[str, Any] | str:
-        """What a program says, or what went wrong."""
+        """Run a program, and return its figures, or an error."""
         python = sys.executable if self.here else str(_python(peer))
         command = [python, str(HERE / f"with_{peer.program}.py"), case.scenario, url, str(case.count)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=_environment())
         except subprocess.TimeoutExpired:
-            return f"it took longer than {SECONDS} s"
+            return f"timeout after {SECONDS} s"
         return _last(done.stderr) if done.returncode else json.loads(_last(done.stdout))  # type: ignore[no-any-return]
 
 
 def _environment() -> dict[str, str]:
-    """No keys, no proxies and no settings of whoever runs this."""
+    """Return the environment variables of a program: without the keys, proxies and settings of the user."""
     kept = {
         name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "SYSTEMROOT")
     }
@@ -202,21 +202,21 @@ def _environment() -> dict[str, str]:
 
 
 def difference(own: Sequence[Any], floor: Sequence[Any], own_prompt: bool) -> str:
-    """In which way a program did not ask the model what the floor asked it."""
-    mine, theirs = _compared(own, own_prompt), _compared(floor, own_prompt)
+    """Describe the first difference between the requests of a program and those of the floor."""
+    mine, theirs = _comparable_parts(own, own_prompt), _comparable_parts(floor, own_prompt)
     if len(mine) != len(theirs):
-        return f"it holds {len(mine)} conversations instead of {len(theirs)}"
+        return f"{len(mine)} conversations instead of {len(theirs)}"
     for one, other in zip(mine, theirs, strict=True):
         if one["tools"] != other["tools"]:
             return f"its tools are {', '.join(one['tools'])}"
-        if unlike := _unlike(one["messages"], other["messages"]):
+        if unlike := _first_differences(one["messages"], other["messages"]):
             return unlike
         if len(one["messages"]) != len(other["messages"]):
             return f"a conversation has {len(one['messages'])} messages instead of {len(other['messages'])}"
     return ""
 
 
-def _compared(conversations: Sequence[Any], own_prompt: bool) -> list[dict[str, Any]]:
+def _comparable_parts(conversations: Sequence[Any], own_prompt: bool) -> list[dict[str, Any]]:
     if not own_prompt:
         return [*conversations]
     return [
@@ -225,8 +225,8 @@ def _compared(conversations: Sequence[Any], own_prompt: bool) -> list[dict[str, 
     ]
 
 
-def _unlike(own: Sequence[Any], floor: Sequence[Any]) -> str:
-    """The first message of each role that is another one."""
+def _first_differences(own: Sequence[Any], floor: Sequence[Any]) -> str:
+    """Describe the first message of each role that differs."""
     found: dict[str, str] = {}
     for said, meant in zip(own, floor, strict=False):
         if said != meant and meant[0] not in found:
@@ -237,7 +237,7 @@ def _unlike(own: Sequence[Any], floor: Sequence[Any]) -> str:
 
 
 def _short(message: Any, at: int) -> str:
-    """A message, from where it differs on."""
+    """Return a message from the position at which it differs."""
     role, text, calls, _ = message
     shown = repr(("…" if at else "") + text[at : at + 50] + ("…" if len(text) > at + 50 else ""))
     return f"{role} {shown}" + (f" with {len(calls)} calls" if calls else "")
@@ -247,17 +247,17 @@ def _short(message: Any, at: int) -> str:
 
 
 def report(bench: Bench, peers: Sequence[Peer], failed: Mapping[str, str], asked: Sequence[Case]) -> dict[str, Any]:
-    """What is written down of each peer: its versions, whether it did the same work, and its figures."""
-    return {peer.name: _told(bench, peer, asked) for peer in peers if peer.name not in failed} | {
+    """Return the report of each peer: its versions, the difference of its work, and its figures."""
+    return {peer.name: _report_peer(bench, peer, asked) for peer in peers if peer.name not in failed} | {
         name: {"error": error} for name, error in failed.items()
     }
 
 
-def _told(bench: Bench, peer: Peer, asked: Sequence[Case]) -> dict[str, Any]:
+def _report_peer(bench: Bench, peer: Peer, asked: Sequence[Case]) -> dict[str, Any]:
     imported = bench.figures.get((peer.name, "import"), [{"versions": {}}])[0]
     versions = imported["versions"]
     told: dict[str, Any] = {"version": next(iter(versions.values()), ""), "versions": versions}
-    told["different"] = next(filter(None, (_different(bench, peer, case) for case in asked)), "")
+    told["different"] = next(filter(None, (_describe_difference(bench, peer, case) for case in asked)), "")
     for case in asked:
         if error := bench.errors.get((peer.name, case.key)):
             told[case.key] = {"error": error}
@@ -266,12 +266,12 @@ def _told(bench: Bench, peer: Peer, asked: Sequence[Case]) -> dict[str, Any]:
     return told
 
 
-def _different(bench: Bench, peer: Peer, case: Case) -> str:
+def _describe_difference(bench: Bench, peer: Peer, case: Case) -> str:
     own, floor = bench.asked.get((peer.name, case.key)), bench.asked.get((FLOOR, case.key))
     return difference(own, floor, peer.own_prompt) if own is not None and floor is not None else ""
 
 
-RATIOS = {"us": False, "per_second": True, "per_cpu_second": True, "cpu_ms": False}  # whether more is better
+RATIOS = {"us": False, "per_second": True, "per_cpu_second": True, "cpu_ms": False}  # True if more is better
 
 
 def _medians(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
@@ -286,7 +286,7 @@ def _medians(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
     return found
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(peers: Mapping[str, Any], asked: Sequence[Case]) -> None:
@@ -303,7 +303,7 @@ def tell(peers: Mapping[str, Any], asked: Sequence[Case]) -> None:
         ],
     )
     _table(
-        "many runs at once, five steps each: in a second, in a second of CPU, and times the CPU of the floor",
+        "many concurrent runs, five steps each: per second, per second of CPU, and times the CPU of the floor",
         ["", "runs/s", "per CPU s", "×"],
         peers,
         lambda told: [_get(told, "many", name) for name in ("per_second", "per_cpu_second", "per_cpu_second_ratio")],
@@ -315,13 +315,13 @@ def tell(peers: Mapping[str, Any], asked: Sequence[Case]) -> None:
         lambda told: [_get(told, "delta", "us"), _get(told, "delta", "ratio")],
     )
     _table(
-        "imported, and ready (imported, an agent made, a first run): CPU ms and MB of the process",
+        "import, and ready (import, an agent, a first run): CPU ms and MB of the process",
         ["", "import", "MB", "ready", "MB"],
         peers,
         lambda told: [_get(told, case, name) for case in ("import", "ready") for name in ("cpu_ms", "rss_mb")],
     )
     _table(
-        "an agent made and kept: CPU µs and kB",
+        "an agent: CPU µs and kB",
         ["", "µs", "kB"],
         peers,
         lambda told: [_get(told, "agents", name) for name in ("us", "kb")],
@@ -344,7 +344,7 @@ def _over(one: float | None, other: float | None) -> float | None:
 
 
 def _remarks(peers: Mapping[str, Any]) -> None:
-    print("\nversions, and what is not as it should be")
+    print("\nversions, differences and errors")
     for name, told in peers.items():
         print(f"  {name}: {', '.join(f'{key} {value}' for key, value in told.get('versions', {}).items())}")
         if error := told.get("error"):
@@ -360,7 +360,7 @@ def _remarks(peers: Mapping[str, Any]) -> None:
 
 
 def goals(peers: Mapping[str, Any], asked: Sequence[Case]) -> list[dict[str, Any]]:
-    """What we aim for, and how far we are, as far as the peers that it speaks of were measured."""
+    """Return the goals with their figures; goals without measured peers are left out."""
     first, *_, last = [case.key for case in asked if case.scenario == "step"]
     wick, deep = peers.get(WICK, {}), peers.get(DEEP, {})
 
@@ -374,13 +374,13 @@ def goals(peers: Mapping[str, Any], asked: Sequence[Case]) -> list[dict[str, Any
     rows = [
         ("a step, times the floor", _get(wick, first, "ratio"), 1.6, True),
         ("the last step length, times the floor", _get(wick, last, "ratio"), 1.6, True),
-        ("the last step length by the first", _over(_get(wick, last, "us"), _get(wick, first, "us")), 1.15, True),
+        ("the last step length, times the first", _over(_get(wick, last, "us"), _get(wick, first, "us")), 1.15, True),
         ("a step, times less than the best peer", times(first, "us"), 15, False),
         ("the last step length, times less than the best peer", times(last, "us"), 100, False),
         ("a delta, times the floor", _get(wick, "delta", "ratio"), 2.5, True),
         ("a delta, times less than the best peer", times("delta", "us"), 12, False),
-        ("runs in a second", _get(wick, "many", "per_second"), 240, False),
-        ("runs in a second, times the best peer",
+        ("runs per second", _get(wick, "many", "per_second"), 240, False),
+        ("runs per second, times the best peer",
          _over(_get(wick, "many", "per_second"), best("many", "per_second", max)), 10, False),
         ("ready, times less CPU than the best peer", times("ready", "cpu_ms"), 3, False),
         ("ready, MB", _get(wick, "ready", "rss_mb"), 50, True),
@@ -405,11 +405,11 @@ def tell_goals(found: Sequence[Mapping[str, Any]]) -> None:
     table("goals", ["", "figure", "aim", ""], rows)
 
 
-# -- all of it ------------------------------------------------------------------------------------------------------
+# -- the program ----------------------------------------------------------------------------------------------------
 
 
-def measured(peers: Sequence[Peer], asked: Sequence[Case], rounds: int, here: bool) -> Bench:
-    """All programs, taking turns: each case of a round is every peer's turn, in another order each round."""
+def run_programs(peers: Sequence[Peer], asked: Sequence[Case], rounds: int, here: bool) -> Bench:
+    """Run all programs: in each round every case with every peer, in a different order each round."""
     with provider() as address:
         bench = Bench(address, here, {}, {}, {})
         for peer in peers:
@@ -422,7 +422,7 @@ def measured(peers: Sequence[Peer], asked: Sequence[Case], rounds: int, here: bo
     return bench
 
 
-def chosen(only: str) -> list[Peer]:
+def select_peers(only: str) -> list[Peer]:
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name not in [peer.program for peer in PEERS.values()]:
@@ -434,15 +434,15 @@ def chosen(only: str) -> list[Peer]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="one round of small cases")
-    options.add_argument("--here", action="store_true", help="with this Python's packages")
-    options.add_argument("--only", default="", metavar="NAMES", help="some programs, by the names of their files")
+    options.add_argument("--here", action="store_true", help="use the packages of this Python")
+    options.add_argument("--only", default="", metavar="NAMES", help="run only these programs, such as wick,agno")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--json", type=Path, default=HERE.parent / "results" / "peers.json", metavar="FILE")
     given = options.parse_args()
-    start, asked, peers = perf_counter(), cases(given.quick), chosen(given.only)
+    start, asked, peers = perf_counter(), cases(given.quick), select_peers(given.only)
     failed = {} if given.here else {peer.name: error for peer in peers if (error := prepare(peer))}
     rounds = 1 if given.quick else given.rounds
-    bench = measured([peer for peer in peers if peer.name not in failed], asked, rounds, given.here)
+    bench = run_programs([peer for peer in peers if peer.name not in failed], asked, rounds, given.here)
     told = report(bench, peers, failed, asked)
     tell(told, asked)
     found = {

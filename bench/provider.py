@@ -1,11 +1,10 @@
-"""A provider for the benchmarks: a process of its own that answers with ready-made bytes, so its work is not counted.
+"""A provider for the benchmarks: a separate process that returns ready-made bytes, so that its work is not counted.
 
-    POST /{deltas}/{pace}/v1/chat/completions      as OpenAI speaks
-    POST /{deltas}/{pace}/v1/messages              as Anthropic speaks
+    POST /{deltas}/{pace}/v1/chat/completions      OpenAI's wire format
+    POST /{deltas}/{pace}/v1/messages              Anthropic's wire format
 
-It prints its port, and ends when its input does. With the pace `burst`, a reply is written at once; with `live`,
-each event when the one before it has had the time to be read. Either way an event is a chunk of HTTP, as with the
-real ones.
+It prints its port, and exits at the end of its input. With the pace `burst`, a reply is written at once. With `live`,
+a pause between events lets the client read each one. In both cases an event is one HTTP chunk, as with the real APIs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _END = b"0\r\n\r\n"
 
 @cache
 def reply(path: str) -> list[bytes]:
-    """The chunks of the reply that a path asks for."""
+    """Return the chunks of the reply to a path."""
     _, deltas, _, _, *kind = path.split("/")
     events = _chat(int(deltas)) if kind == ["chat", "completions"] else _messages(int(deltas))
     return [b"%x\r\n%s\r\n" % (len(event), event) for event in events] + [_END]
@@ -71,7 +70,7 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 class Connection(StreamRequestHandler):
-    """One connection: questions and replies in turn, until the other side closes it."""
+    """One connection: requests and replies in turn, until the client closes it."""
 
     disable_nagle_algorithm = True
 

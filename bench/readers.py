@@ -1,10 +1,10 @@
-"""Many readers of streams, in a process of their own: they open streams, note when each event comes, and tell.
+"""Readers of streams, in a separate process: they open streams, record the time of each event, and print a summary.
 
     python bench/readers.py      reads {"port": 8000, "token": "…", "streams": 100, "words": "40 0.5", "seconds": 10}
 
-It prints `steady` when all streams are open and the time to measure begins, `over` when it ends, and then one line of
-JSON. With `"seconds": 0` all of it is measured, from the first question to the last end. A piece of text is the time at
-which it was made, so its age when it is read is how late it is.
+It prints `steady` when all streams are open and the measurement starts, `over` when it ends, and then one line of
+JSON. With `"seconds": 0` everything is measured, from the first request to the end of the last stream. The text of a
+delta is the time at which it was created, so its age when it is read is its lag.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 import uvloop
 
 STAMP = re.compile(rb'"delta":"(\d+) "')
-HEALTH_PAUSE = 0.05  # seconds between two questions how it is
+HEALTH_PAUSE = 0.05  # seconds between two requests of /health
 
 
 @dataclass
 class Tally:
-    """What all readers have seen while it counted."""
+    """The events of all readers; some are counted only while `counting` is set."""
 
     counting: bool = False
     events: int = 0
@@ -39,7 +39,7 @@ class Tally:
 
 
 class Reader(asyncio.Protocol):
-    """One stream: it asks, and notes what comes."""
+    """One stream: it sends a request, and records the events."""
 
     def __init__(self, question: bytes, tally: Tally, room: asyncio.Semaphore) -> None:
         self.question, self.tally, self.room = question, tally, room
@@ -77,7 +77,7 @@ class Reader(asyncio.Protocol):
 
 
 class Question(asyncio.Protocol):
-    """One short question on a connection of its own."""
+    """One short request on its own connection."""
 
     def __init__(self, question: bytes, answered: asyncio.Future[float]) -> None:
         self.question, self.answered, self.asked = question, answered, monotonic()
@@ -123,10 +123,10 @@ async def read(asked: dict[str, Any]) -> dict[str, Any]:
     tally.counting, seconds, spent = False, monotonic() - clock[0], process_time() - clock[1]
     health.cancel()
     print("over", flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)  # until the server has been looked at
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)  # until the server has been measured
     for one in opened:
         one.transport.close()
-    return told(tally, seconds, spent)
+    return summarize(tally, seconds, spent)
 
 
 def begin(tally: Tally) -> tuple[float, float]:
@@ -147,7 +147,7 @@ async def open_all(asked: dict[str, Any], tally: Tally) -> list[Reader]:
     return opened
 
 
-def told(tally: Tally, seconds: float, cpu: float) -> dict[str, Any]:
+def summarize(tally: Tally, seconds: float, cpu: float) -> dict[str, Any]:
     late = sorted(tally.late_us)
     return {
         "opened": tally.opened, "failed": tally.failed, "ended": tally.ended, "events": tally.events,

@@ -1,12 +1,12 @@
-"""A server for the benchmark, in a process of its own: wick's, or a bare one that sends the same bytes.
+"""A server for the benchmarks, in a separate process: wick, or a bare server that sends the same bytes.
 
     python bench/served.py wick FOLDER      POST /agents/ticker/stream, POST /agents/noting/invoke, GET /health,
-                                            POST /agents/writer/stream: "table 500" asks for a table of 500 rows
-    python bench/served.py bare             the same paths: Starlette's StreamingResponse, and nothing behind it
+                                            POST /agents/writer/stream: "table 500" requests a table of 500 rows
+    python bench/served.py bare             the same paths: only Starlette's StreamingResponse
 
-It prints its port, and ends when its input does. What is asked says what is sent: `{"messages": [{"role": "user",
-"content": "20 0.5"}]}` asks for 20 pieces of text, one each half second. Each piece is the time at which it was made,
-by the system's monotonic clock, which all processes share.
+It prints its port, and exits at the end of its input. The message defines the reply: `{"messages": [{"role": "user",
+"content": "20 0.5"}]}` requests 20 deltas, one each half second. The text of a delta is the time at which it was
+created, by the monotonic clock of the system, which all processes share.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def pieces(words: str) -> AsyncIterator[str]:
 
 
 class Ticker:
-    """A model that says what time it is, as often as it is told to."""
+    """A model that streams timestamps, with the count and the pause of the message."""
 
     name = "ticker"
 
@@ -64,10 +64,10 @@ def note(number: int) -> str:
 
 
 def noting(request: Request) -> Message:
-    """A model that notes as many numbers as it is told to, one at a time, and says something about each."""
+    """A model that calls `note` once per step, as often as the message requests, with some text for each number."""
     before = list(takewhile(lambda message: message.role != "user", reversed(request.messages)))
     number, asked = len(before) // 2, request.messages[-len(before) - 1].text
-    at = len(request.messages)  # so that nothing is said twice
+    at = len(request.messages)  # a different text in each entry
     words = f"Number **{at}** has a `square` of {at**2}, and more to it:\n\n- {at + 1}\n- {at + 2}\n"
     more = [ToolCall(f"call_{len(request.messages)}", "note", {"number": number})] if number < int(asked) else []
     return assistant(words * (number % 3 + 1), *more)
@@ -84,7 +84,7 @@ SECTION = (
 
 
 def document(kind: str, size: int) -> str:
-    """Markdown of a kind: `text` and `code` of so many bytes, or a `table` of so many rows."""
+    """Return Markdown: `text` or `code` of a number of bytes, or a `table` of a number of rows."""
     if kind == "table":
         rows = "".join(f"| {n} | name {n} | **{n * 7}** | `value_{n}` | some words of {n} |\n" for n in range(size))
         return "| id | name | sum | key | note |\n|---|---|---|---|---|\n" + rows
@@ -95,7 +95,7 @@ def document(kind: str, size: int) -> str:
 
 
 class Writer:
-    """A model that writes a long document, with the pace of a fast provider."""
+    """A model that writes a long document at the pace of a fast provider."""
 
     name = "writer"
 
@@ -140,7 +140,7 @@ async def health(request: HttpRequest) -> Response:
 
 
 class Bare(uvicorn.Server):
-    """Tells where it is once it is there."""
+    """A server that prints its port after the start."""
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)

@@ -1,10 +1,10 @@
-"""What serving costs: streams held at once, CPU for an event, memory for a stream and a thread, and how late it all is.
+"""Measure the cost of serving: concurrent streams, CPU per event, memory per stream and thread, and the lag of events.
 
     python bench/server.py            # about 4 minutes
     python bench/server.py --quick    # some seconds, with few streams
 
-Beside wick, in the same way: a bare Starlette StreamingResponse that sends the same bytes. The readers are a process
-of their own; their CPU is told apart. See bench/README.md.
+wick is compared with a bare Starlette StreamingResponse that sends the same bytes. The readers are a separate process,
+whose CPU is reported separately. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from served import TOKEN
 
 HERE = Path(__file__).parent
 PACE = 0.5  # seconds between two events of a stream
-SCHEDULED = 2  # which of a process's clocks: the time that it was given
+SCHEDULED = 2  # CPUCLOCK_SCHED: the clock of the CPU time of a process
 
-# What we aim for.
+# Goals.
 STREAMS, LATE_MS, TIMES_BARE, HELD_MB, HEALTH_MS = 2_000, 100.0, 3.0, 250.0, 100.0
 IDLE_MS, WAITING_MS = 2.0, 5.0
 
@@ -38,19 +38,19 @@ IDLE_MS, WAITING_MS = 2.0, 5.0
 
 
 class Served:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, kind: str, process: subprocess.Popen[str], port: int) -> None:
         self.kind, self.process, self.port = kind, process, port
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU that it has used, all of its threads together: Linux has a clock for every process."""
+        """Return the CPU seconds of all its threads so far. Linux has a clock for every process."""
         return clock_gettime((~self.process.pid << 3) | SCHEDULED)
 
     @property
     def megabytes(self) -> float:
-        """The memory that it holds."""
+        """Return its resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
@@ -76,11 +76,11 @@ def _port(output: IO[str]) -> int:
     for line in output:
         if found := re.search(r"^(\d+)$|http://[\w.]+:(\d+)", line):
             return int(found[1] or found[2])
-    raise RuntimeError("the server did not start; its log is beside the figures")
+    raise RuntimeError("the server did not start; see its log in the temporary folder")
 
 
 def readers(server: Served, **asked: Any) -> dict[str, Any]:
-    """What so many readers see of a server, and what it costs the server meanwhile."""
+    """Run readers, and return their measurements with the CPU and memory of the server."""
     process = subprocess.Popen([sys.executable, str(HERE / "readers.py")], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)  # fmt: skip
     said, heard = cast(IO[str], process.stdin), cast(IO[str], process.stdout)
@@ -99,34 +99,34 @@ def readers(server: Served, **asked: Any) -> dict[str, Any]:
 def _expect(heard: IO[str], word: str) -> None:
     line = heard.readline().strip()
     if line != word:
-        raise RuntimeError(f"the readers said {line!r}, not {word!r}")
+        raise RuntimeError(f"the readers sent {line!r} instead of {word!r}")
 
 
-# -- what is measured -----------------------------------------------------------------------------------------------
+# -- the measured cases ---------------------------------------------------------------------------------------------
 
 
 def streams(server: Served, count: int, seconds: float) -> dict[str, Any]:
-    """So many streams of two events a second."""
-    ramp = max(1.0, count / 60)  # what beginning costs is in the burst
+    """Measure concurrent streams of two events a second."""
+    ramp = max(1.0, count / 60)  # the cost of starting runs is measured by the burst
     pieces = int((ramp + seconds + 10) / PACE)
     seen = readers(server, streams=count, words=f"{pieces} {PACE}", ramp=ramp, seconds=seconds, settle=2.0)
     return _row("streams", server.kind, seen, streams=count, expected=round(count * seen["seconds"] / PACE))
 
 
 def burst(server: Served, count: int, pieces: int) -> dict[str, Any]:
-    """So many streams as fast as they go."""
+    """Measure concurrent streams without pauses."""
     seen = readers(server, streams=count, words=f"{pieces} 0", seconds=0)
     return _row("burst", server.kind, seen, streams=count, expected=count * pieces)
 
 
 def first(server: Served, count: int) -> dict[str, Any]:
-    """How soon the first event is there: one stream after the other."""
+    """Measure the time to the first event, one stream after the other."""
     took = [readers_once(server) for _ in range(count)]
     return {"group": "first event", "case": server.kind, "p50_ms": _part(took, 0.5), "p99_ms": _part(took, 0.99)}
 
 
 def readers_once(server: Served) -> float:
-    """Milliseconds from the question to the first event of a stream that begins at once."""
+    """Return the milliseconds from a request to the first event of a stream whose model does not wait."""
     import socket
 
     from readers import question
@@ -144,22 +144,22 @@ def readers_once(server: Served) -> float:
 
 
 def idle(server: Served, threads: int, streams: int) -> Rows:
-    """The memory of a server with so many threads that rest, and so many streams that wait."""
+    """Measure the memory of a server with idle threads and idle streams."""
     rows: Rows = []
-    readers(server, streams=20, words="1 0", seconds=0)  # all that is loaded on first use
+    readers(server, streams=20, words="1 0", seconds=0)  # load everything that is loaded on first use
     before = server.megabytes
-    readers(server, streams=threads, words="1 0", seconds=0, at_once=20)  # they are to rest, not to run
+    readers(server, streams=threads, words="1 0", seconds=0, at_once=20)  # idle threads, not runs, are measured
     rested = server.megabytes
-    rows.append(_memory("a thread that rests", threads, before, rested))
+    rows.append(_memory("an idle thread", threads, before, rested))
     seen = readers(server, streams=streams, words="1 30", ramp=streams / 500, seconds=2, settle=2.0)
-    rows.append(_memory("a stream that waits", streams, rested, seen["megabytes"]))
+    rows.append(_memory("an idle stream", streams, rested, seen["megabytes"]))
     both = f"{threads:,} threads and {streams:,} streams"
     return [*rows, {"group": "memory", "case": both, "count": 1, "megabytes": seen["megabytes"], "kb_each": None}]
 
 
 def waiting(server: Served, runs: int, seconds: float) -> Rows:
-    """The CPU of a server that does nothing, and of one with so many runs whose model does not answer yet."""
-    readers(server, streams=20, words="1 0", seconds=0)  # all that is loaded on first use
+    """Measure the CPU of an idle server, and of one with runs that wait for their model."""
+    readers(server, streams=20, words="1 0", seconds=0)  # load everything that is loaded on first use
     sleep(5)
     rows = [_busy("nothing", 0, server, seconds)]
     words = f"1 {int(runs / 100 + 3 * seconds + 30)}"  # the seconds until the model answers
@@ -193,7 +193,7 @@ def _part(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def goals(rows: Rows) -> Rows:
@@ -203,13 +203,13 @@ def goals(rows: Rows) -> Rows:
     bare = next(row for row in found["streams"] if row["case"] == "bare" and row["streams"] == most)
     held = wick["events"] / max(1, wick["expected"])
     return [
-        _goal(f"{most:,} streams: events that came in time, of all", held, 0.98, least=True),
-        _goal(f"{most:,} streams: p99 of how late an event is, ms", wick["late_p99_ms"], LATE_MS),
+        _goal(f"{most:,} streams: share of the expected events", held, 0.98, least=True),
+        _goal(f"{most:,} streams: p99 of the lag of events, ms", wick["late_p99_ms"], LATE_MS),
         _goal(f"{most:,} streams: p99 of /health, ms", wick["health_p99_ms"], HEALTH_MS),
-        _goal("CPU for an event, times the bare response", wick["us"] / bare["us"] if bare["us"] else 0.0, TIMES_BARE),
+        _goal("CPU per event, times the bare response", wick["us"] / bare["us"] if bare["us"] else 0.0, TIMES_BARE),
         _goal(f"MB with {found['memory'][-1]['case']}", found["memory"][-1]["megabytes"], HELD_MB),
-        _goal("idle: ms of CPU a second", found["idle"][0]["ms_per_second"], IDLE_MS),
-        _goal("waiting runs: ms of CPU a second more", _more(found["idle"]), WAITING_MS),
+        _goal("idle: ms of CPU per second", found["idle"][0]["ms_per_second"], IDLE_MS),
+        _goal("waiting runs: additional ms of CPU per second", _more(found["idle"]), WAITING_MS),
     ]
 
 
@@ -224,7 +224,7 @@ def _goal(case: str, figure: float, goal: float, *, least: bool = False) -> dict
 
 def tell(rows: Rows) -> None:
     found = groups(rows)
-    heads = ("", "streams", "events", "of", "busy", "µs", "readers' µs", "late p50", "p99 ms", "health p99", "MB")
+    heads = ("", "streams", "events", "of", "busy", "µs", "readers' µs", "lag p50", "p99 ms", "health p99", "MB")
     keys = (
         "streams",
         "events",
@@ -239,19 +239,19 @@ def tell(rows: Rows) -> None:
     )
     measure.table("two events a second on each stream", heads, measure.pick(found["streams"], *keys))
     keys = ("streams", "events", "per_core_second", "us", "reader_us", "health_p99_ms")
-    heads = ("", "streams", "events", "events a second and core", "µs", "readers' µs", "health p99 ms")
-    measure.table("as fast as it goes", heads, measure.pick(found["burst"], *keys))
+    heads = ("", "streams", "events", "events per core second", "µs", "readers' µs", "health p99 ms")
+    measure.table("streams without pauses", heads, measure.pick(found["burst"], *keys))
     measure.table("the first event", ("", "p50 ms", "p99 ms"), measure.pick(found["first event"], "p50_ms", "p99_ms"))
     measure.table(
-        "memory", ("", "how many", "MB", "kB each"), measure.pick(found["memory"], "count", "megabytes", "kb_each")
+        "memory", ("", "count", "MB", "kB each"), measure.pick(found["memory"], "count", "megabytes", "kb_each")
     )
-    heads = ("", "how many", "ms of CPU a second")
+    heads = ("", "count", "ms of CPU per second")
     measure.table("idle", heads, measure.pick(found["idle"], "count", "ms_per_second"))
     said = [[row["case"], row["figure"], row["goal"], "met" if row["met"] else "MISSED"] for row in found["goal"]]
     measure.table("goals", ("", "figure", "goal", ""), said)
 
 
-def measured(folder: Path, quick: bool) -> Rows:
+def measure_servers(folder: Path, quick: bool) -> Rows:
     rows: Rows = []
     for kind in ("bare", "wick"):
         with served(kind, folder) as server:
@@ -268,7 +268,7 @@ def measured(folder: Path, quick: bool) -> Rows:
 def run(quick: bool) -> Rows:
     folder = Path(tempfile.mkdtemp(prefix="wick-bench-"))
     try:
-        return measured(folder, quick)
+        return measure_servers(folder, quick)
     finally:
         shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""A conversation kept by other libraries, as their users would; run by threads.py in an environment that has them.
+"""A conversation stored by other libraries with their documented calls; threads.py runs this in their environment.
 
 python thread_peers.py FOLDER TURNS TEXT
 """
@@ -15,19 +15,19 @@ from time import perf_counter
 from typing import Any
 
 
-def written() -> int:
+def count_written_bytes() -> int:
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 
 
-def measured(case: str, work: Callable[[], object]) -> dict[str, Any]:
-    before, start = written(), perf_counter()
+def measure(case: str, work: Callable[[], object]) -> dict[str, Any]:
+    before, start = count_written_bytes(), perf_counter()
     work()
-    return {"case": case, "seconds": perf_counter() - start, "size": written() - before}
+    return {"case": case, "seconds": perf_counter() - start, "size": count_written_bytes() - before}
 
 
 def langgraph(folder: Path, turns: int, text: str) -> dict[str, Any]:
-    """A graph with one node, which saves its state with SqliteSaver after each step."""
+    """Measure a graph with one node, which saves its state with SqliteSaver after each step."""
     from langchain_core.messages import AIMessage, HumanMessage
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.graph import END, START, MessagesState, StateGraph
@@ -47,11 +47,11 @@ def langgraph(folder: Path, turns: int, text: str) -> dict[str, Any]:
         for turn in range(turns):
             app.invoke({"messages": [HumanMessage(f"{2 * turn + 1}: {text}")]}, config)
 
-    return measured("LangGraph, SqliteSaver", talk)
+    return measure("LangGraph, SqliteSaver", talk)
 
 
 def openai_agents(folder: Path, turns: int, text: str) -> dict[str, Any]:
-    """A session to which the two messages of each turn are added."""
+    """Measure a session with two new messages per turn."""
     from agents import SQLiteSession
 
     session = SQLiteSession("talk", folder / "agents.db")
@@ -61,7 +61,7 @@ def openai_agents(folder: Path, turns: int, text: str) -> dict[str, Any]:
             said = {"role": "user", "content": f"{2 * turn + 1}: {text}"}
             await session.add_items([said, {"role": "assistant", "content": f"{2 * turn + 2}: {text}"}])
 
-    found = measured("OpenAI Agents, SQLiteSession", lambda: asyncio.run(talk()))
+    found = measure("OpenAI Agents, SQLiteSession", lambda: asyncio.run(talk()))
     session.close()
     return found
 

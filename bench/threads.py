@@ -1,9 +1,9 @@
-"""What keeping threads costs: appending and loading as a thread grows, many writers at once, and other libraries.
+"""Measure the cost of storing threads: appending and loading as a thread grows, concurrent writers, other libraries.
 
-    python bench/threads.py            # about 3 minutes; the first time it also installs what it compares with
-    python bench/threads.py --quick    # a few seconds, and nothing is installed
+    python bench/threads.py            # about 3 minutes; the first time it also installs the other libraries
+    python bench/threads.py --quick    # a few seconds, without other libraries
 
-Times are wall time, since most of it is waiting for the disk. Bytes are what the process wrote, to whatever file.
+Times are wall time, since most of it is waiting for the disk. Bytes are those that the process wrote, to all files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wick.stores.sqlite import Sqlite
 PEERS = Path(__file__).parent / "thread_peers.py"
 PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "openai-agents")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it thinks about what it has done. " * 3
-FLAT, FLOOR, LESS = 1.5, 2.0, 10.0  # the goals: growth with length, times the bare loop, times less than a saver
+FLAT, FLOOR, LESS = 1.5, 2.0, 10.0  # goals: growth with length, times the bare loop, times fewer bytes than LangGraph
 
 
 def message(seq: int) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def message(seq: int) -> dict[str, Any]:
     return {"seq": seq, "kind": "message", "at": 1.7e9 + seq, "data": {"role": role, "content": f"{seq}: {TEXT}"}}
 
 
-def written() -> int:
-    """The bytes that this process has written so far; 0 where the system does not count them."""
+def count_written_bytes() -> int:
+    """Return the bytes that this process has written so far; 0 if the system does not count them."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:
@@ -49,11 +49,11 @@ def written() -> int:
     return int(next(line for line in lines if line.startswith("wchar")).split()[1])
 
 
-# -- two ways to keep a thread --------------------------------------------------------------------------------------
+# -- two ways to store a thread -------------------------------------------------------------------------------------
 
 
 class Bare:
-    """A loop written by hand with the same durability: one INSERT in a transaction of its own, and nothing else."""
+    """A hand-written loop with the same durability: one INSERT per transaction, and nothing else."""
 
     def __init__(self, folder: Path) -> None:
         self.db = sqlite3.connect(folder / "bare.db", isolation_level=None)
@@ -127,13 +127,13 @@ Way = Bare | Wick
 
 
 async def taking_turns(cases: dict[Any, Callable[[], Awaitable[object]]], rounds: int) -> dict[Any, list[Any]]:
-    """Seconds and bytes of each case in each round, in another order each time."""
+    """Return the seconds and bytes of each case in each round. The order of the cases differs between rounds."""
     samples: dict[Any, list[Any]] = {key: [] for key in cases}
     for number in range(rounds):
         for key in Random(number).sample([*cases], len(cases)):
-            before, start = written(), perf_counter()
+            before, start = count_written_bytes(), perf_counter()
             await cases[key]()
-            samples[key].append((perf_counter() - start, written() - before))
+            samples[key].append((perf_counter() - start, count_written_bytes() - before))
     return samples
 
 
@@ -142,7 +142,7 @@ def middle(samples: list[Any], which: int) -> float:
 
 
 async def by_length(ways: dict[str, Way], lengths: list[int], appends: int, rounds: int) -> Rows:
-    """What one append and one load cost in threads of these lengths."""
+    """Measure an append and a load in threads of these lengths."""
     for way in ways.values():
         for length in lengths:
             await way.fill(f"long {length}", length)
@@ -161,7 +161,7 @@ async def by_length(ways: dict[str, Way], lengths: list[int], appends: int, roun
 
 
 async def by_writers(ways: dict[str, Way], appends: int, rounds: int) -> Rows:
-    """How many appends are on disk after a second, with one writer and with 64 of as many threads."""
+    """Measure appends on disk per second, with one writer and with 64 writers of 64 threads."""
 
     async def together(way: Way, writers: int) -> None:
         await asyncio.gather(*(way.append(f"busy {n}", appends // writers) for n in range(writers)))
@@ -186,13 +186,13 @@ async def by_writers(ways: dict[str, Way], appends: int, rounds: int) -> Rows:
 
 
 async def conversation(folder: Path, turns: int) -> Rows:
-    """A whole conversation, two messages a turn, each turn on disk before the next begins."""
+    """Measure a conversation with two messages per turn. Each turn is on disk before the next starts."""
     way = Wick(folder)
     await way.fill("talk", 0)
-    before, start = written(), perf_counter()
+    before, start = count_written_bytes(), perf_counter()
     for _ in range(turns):
         await way._append("talk", 2)
-    row = _conversation("wick", turns, perf_counter() - start, written() - before)
+    row = _conversation("wick", turns, perf_counter() - start, count_written_bytes() - before)
     await way.close()
     return [row]
 
@@ -201,18 +201,18 @@ def _conversation(case: str, turns: int, seconds: float, size: int) -> dict[str,
     return {"group": "conversation", "case": case, "messages": 2 * turns, "seconds": seconds, "megabytes": size / 1e6}
 
 
-# -- others ---------------------------------------------------------------------------------------------------------
+# -- other libraries ------------------------------------------------------------------------------------------------
 
 
 def peers(folder: Path, turns: int) -> Rows:
-    """The same conversation in other libraries, which live in an environment of their own."""
+    """Measure the same conversation with other libraries, in their own environment."""
     try:
         python = _environment()
         command = [python, str(PEERS), str(folder), str(turns), TEXT]
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "stderr", None) or error
-        print(f"the others are not measured: {str(why).strip().splitlines()[-1]}", file=sys.stderr)
+        print(f"the other libraries are not measured: {str(why).strip().splitlines()[-1]}", file=sys.stderr)
         return []
     return [_conversation(turns=turns, **row) for row in json.loads(done.stdout)]
 
@@ -230,29 +230,29 @@ def _environment() -> str:
     return python
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- reporting ------------------------------------------------------------------------------------------------------
 
 
 def tell(rows: Rows) -> None:
     found = groups(rows)
-    for group, title in (("append", "one append: µs, bytes written"), ("load", "loading: µs an entry")):
+    for group, title in (("append", "an append: µs, bytes written"), ("load", "a load: µs per entry")):
         lines = [
             [f"{row['case']}, {row['entries']:,} entries", row["us"], row["bytes"], row["ratio"]]
             for row in found[group]
         ]
         table(f"{title}, and times the bare loop (goal {FLOOR:g})", ("", "µs", "bytes", "×"), lines)
     growth = [[group, _growth(found[group])] for group in ("append", "load")]
-    table(f"the longest thread beside the shortest but one: times the µs (goal {FLAT:g})", ("", "×"), growth)
+    table(f"growth from the second length to the longest: times the µs (goal {FLAT:g})", ("", "×"), growth)
     writers = [
         [f"{row['case']}, {row['writers']} writers", row["per_second"], row["bytes"], row["ratio"]]
         for row in found["writers"]
     ]
-    table("appends on disk in a second, and times the bare loop", ("", "/s", "bytes", "×"), writers)
+    table("appends on disk per second, and times the bare loop", ("", "/s", "bytes", "×"), writers)
     ours = found["conversation"][0]["megabytes"] or 1.0
     talk = [
         [r["case"], r["messages"], r["seconds"], r["megabytes"], r["megabytes"] / ours] for r in found["conversation"]
     ]
-    table(f"one conversation (goal: a saver writes {LESS:g} times as much)", ("", "messages", "s", "MB", "×"), talk)
+    table(f"one conversation (goal: LangGraph writes {LESS:g} times as much)", ("", "messages", "s", "MB", "×"), talk)
 
 
 def _growth(rows: Rows) -> float:
@@ -260,7 +260,7 @@ def _growth(rows: Rows) -> float:
     return float(ours[-1] / ours[-2])
 
 
-async def measured(folder: Path, quick: bool) -> Rows:
+async def measure_stores(folder: Path, quick: bool) -> Rows:
     ways: dict[str, Way] = {"bare sqlite3": Bare(folder), "wick": Wick(folder)}
     lengths = [10, 100, 1_000] if quick else [10, 1_000, 100_000]
     rows = await by_length(ways, lengths, 20 if quick else 100, 3 if quick else 11)
@@ -272,11 +272,11 @@ async def measured(folder: Path, quick: bool) -> Rows:
 
 
 def run(quick: bool) -> Rows:
-    results = Path(__file__).parent / "results"  # a real disk, which the folder for temporary files may not be
+    results = Path(__file__).parent / "results"  # on a real disk, unlike some folders for temporary files
     results.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=results))
     try:
-        rows = asyncio.run(measured(folder, quick))
+        rows = asyncio.run(measure_stores(folder, quick))
         return rows if quick else rows + peers(folder, 500)
     finally:
         shutil.rmtree(folder)

@@ -1,9 +1,9 @@
-"""Measures the first load of the web interface, the frames of a long reply, and scrolling, in this machine's Chromium.
+"""Measure the first load of the web interface, the frames of a long reply, and scrolling, in this machine's Chromium.
 
     make bench-ui                 # builds the interface first
     python bench/ui.py --quick    # with 200 entries
 
-The sizes are those of the files that a browser asked for, each compressed by gzip -9. See bench/README.md.
+The sizes are those of the files that the browser requested, each compressed by gzip -9. See bench/README.md.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from server import served
 
 BUILT = Path(__file__).parent.parent / "src" / "wick" / "server" / "ui"
 PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
-FIRST_LOAD_KB, SMOOTH_MS = 250.0, 33.0  # what we aim for: two frames of 60 a second
-SETTLED_MS = 1_200  # after which nothing more is loaded
-A_RUN = 100  # entries that one run of the agent makes
-LEAST_PIXELS = 100  # how high an entry is at least
-LEAST_FRAMES = 25  # also where there is not that much to scroll through
+FIRST_LOAD_KB, SMOOTH_MS = 250.0, 33.0  # goals; 33 ms are two frames at 60 per second
+SETTLED_MS = 1_200  # wait until everything is loaded
+A_RUN = 100  # entries that one run of the agent adds
+LEAST_PIXELS = 100  # minimal height of an entry
+LEAST_FRAMES = 25  # also in a short thread
 
 SCROLL = """async ([frames, pixels]) => {
   const box = document.querySelector('.chat-items')
@@ -92,7 +92,7 @@ def run(quick: bool) -> Rows:
 
 
 def talk(url: str, runs: int) -> tuple[str, int]:
-    """The id of a thread that is long, and how many entries a reader sees of it."""
+    """Create a long thread, and return its id and the number of its visible entries."""
     asked = {"thread_id": "long", "messages": [{"role": "user", "content": str(A_RUN - 2)}]}
     for _ in range(runs):
         _ask(f"{url}/agents/noting/invoke", asked)
@@ -114,7 +114,7 @@ def _ask(url: str, body: Any = None) -> Any:
 def browser() -> Iterator[Page]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        raise SystemExit("there is no Chromium here: apt-get install chromium")
+        raise SystemExit("Chromium is not installed; run apt-get install chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started.new_page(viewport={"width": 1280, "height": 800})
@@ -130,18 +130,18 @@ def loading(page: Page, url: str) -> Rows:
     page.press("#token", "Enter")
     page.wait_for_selector("#message")
     page.wait_for_timeout(SETTLED_MS)
-    rows = [_loaded("first load", "sign in and chat", asked)]
+    rows = [_measure_files("first load", "sign in and chat", asked)]
     for number, panel in enumerate(PANELS, 1):
         asked.clear()
         page.keyboard.press(f"Alt+{number}")
         page.wait_for_selector(f"aside[aria-label='{panel}']")
         page.wait_for_timeout(SETTLED_MS)
-        rows.append(_loaded("panel", panel.lower(), asked))
+        rows.append(_measure_files("panel", panel.lower(), asked))
     whole = [f"/{path.relative_to(BUILT)}" for path in BUILT.rglob("*") if path.is_file()]
-    return [*rows, _loaded("everything", "all files", whole)]
+    return [*rows, _measure_files("everything", "all files", whole)]
 
 
-def _loaded(group: str, case: str, paths: list[str]) -> dict[str, Any]:
+def _measure_files(group: str, case: str, paths: list[str]) -> dict[str, Any]:
     files = {BUILT / (path.strip("/") or "index.html") for path in paths}
     sizes = [file.read_bytes() for file in files if file.is_file()]
     zipped = sum(len(gzip.compress(data, 9)) for data in sizes)
@@ -180,20 +180,20 @@ def _ask_writer(page: Page, url: str, words: str) -> None:
 
 
 def scrolling(page: Page, url: str, thread: str, entries: int) -> Rows:
-    """Measure frames while the page scrolls up, slowly and fast; never as far as the first entry."""
+    """Measure frames while the page scrolls up, slowly and fast, without reaching the first entry."""
     page.goto("about:blank")
     page.goto(f"{url}/#thread={thread}")
     page.wait_for_selector(".chat-item")
     page.wait_for_timeout(SETTLED_MS)
     far = entries * LEAST_PIXELS
-    ways = (("by the wheel", 120, far // 4), ("in haste", 1_200, far // 2))
+    ways = (("slow", 120, far // 4), ("fast", 1_200, far // 2))
     return [
-        _scrolled(page, case, pixels, max(distance // pixels // 2, LEAST_FRAMES), entries)
+        _measure_scroll(page, case, pixels, max(distance // pixels // 2, LEAST_FRAMES), entries)
         for case, pixels, distance in ways
     ]
 
 
-def _scrolled(page: Page, case: str, pixels: int, frames: int, entries: int) -> dict[str, Any]:
+def _measure_scroll(page: Page, case: str, pixels: int, frames: int, entries: int) -> dict[str, Any]:
     found = page.evaluate(SCROLL, [frames, pixels])
     spent = processor_clock(page)
     times = [spent()]
@@ -205,7 +205,7 @@ def _scrolled(page: Page, case: str, pixels: int, frames: int, entries: int) -> 
 
 
 def _summarize(took: list[float], times: list[float]) -> dict[str, Any]:
-    took = took[5:]  # the first ones are those of the page that has just begun to move
+    took = took[5:]  # without the first frames of the movement
     cpu = [after - before for before, after in pairwise(times)]
     return {
         "frames": len(took),
@@ -219,7 +219,7 @@ def _summarize(took: list[float], times: list[float]) -> dict[str, Any]:
 
 
 def processor_clock(page: Page) -> Callable[[], float]:
-    """A clock of the main thread of the page: its time on the processor in ms, without that of others."""
+    """Return a clock of the CPU time of the page's main thread, in ms."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
@@ -233,10 +233,10 @@ def processor_clock(page: Page) -> Callable[[], float]:
 def tell(rows: Rows) -> None:
     by = groups(rows)
     sizes = [row for group in ("first load", "panel", "everything") for row in by[group]]
-    table("Loaded, kB", ("", "files", "plain", "gzip", "aim"), pick(sizes, "files", "kb", "gzip_kb", "goal_kb"))
-    heads = ("frames", "median", "95 %", "slowest", "CPU", "CPU, 95 %", "aim, 95 %")
+    table("Loaded, kB", ("", "files", "plain", "gzip", "goal"), pick(sizes, "files", "kb", "gzip_kb", "goal_kb"))
+    heads = ("frames", "median", "95 %", "slowest", "CPU", "CPU, 95 %", "goal, 95 %")
     keys = ("frames", "median_ms", "p95_ms", "slowest_ms", "cpu_median_ms", "cpu_p95_ms", "goal_ms")
-    table("Frames while a reply is written, ms", ("", *heads), pick(by["stream"], *keys))
+    table("Frames while a reply arrives, ms", ("", *heads), pick(by["stream"], *keys))
     scrolled = pick(by["scroll"], "entries", "drawn", *keys)
     table("Frames while scrolling, ms", ("", "entries", "drawn", *heads), scrolled)
 

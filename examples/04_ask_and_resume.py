@@ -17,7 +17,7 @@ def confirm(use: ToolUse) -> Ask:
     return Ask(f"Send {use.args['text']!r} to {use.args['to']}?")
 
 
-async def nobody_here(question: Question) -> Allow:
+async def pause_run(question: Question) -> Allow:
     raise Paused("waiting for Ada")  # not an error: the run is interrupted
 
 
@@ -28,7 +28,7 @@ async def ada_says(question: Question) -> Allow:
 
 call = ToolCall("1", "send", {"to": "all@example.org", "text": "We ship!"})
 thread = Thread()
-agent = Agent(Scripted(assistant("", call)), tools=[send], hooks=[confirm], ask=nobody_here)
+agent = Agent(Scripted(assistant("", call)), tools=[send], hooks=[confirm], ask=pause_run)
 result = agent.run_sync("Tell the others that we ship.", thread=thread)
 print("outcome:", result.outcome, "-", result.reason)
 

@@ -29,7 +29,7 @@ class Delegation(Capability):
 def careful(use: ToolUse) -> Ask | Block | None:
     if "deploy" in use.args["command"]:
         return Ask(f"{use.run.agent} wants to run {use.args['command']!r}. Agreed?")
-    return Block("no deletes, whoever asks") if "rm " in use.args["command"] else None
+    return Block("no deletes, also by subagents") if "rm " in use.args["command"] else None
 
 
 async def agree(question: Question) -> bool:
@@ -53,5 +53,5 @@ for message in child_model.requests[-1].messages:
 # prints:
 # asked: builder wants to run 'deploy'. Agreed?
 # The builder has shipped it.
-# the child reads: no deletes, whoever asks
+# the child reads: no deletes, also by subagents
 # the child reads: ran deploy

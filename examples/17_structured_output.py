@@ -12,7 +12,7 @@ class Line(BaseModel):
 
 
 class Invoice(BaseModel):
-    """What a customer has to pay."""
+    """An invoice of a customer."""
 
     number: int
     lines: list[Line]
@@ -22,7 +22,7 @@ class Invoice(BaseModel):
         return sum(line.euros for line in self.lines)
 
 
-# A model that answers with words first, then with a price that cannot be, then well.
+# A model whose first reply is text, the second has an invalid price, and the third is valid.
 model = Scripted(
     "Invoice 17: a pen for 2 euros.",
     ToolCall("1", "final_answer", {"number": 17, "lines": [{"what": "pen", "euros": -2}]}),

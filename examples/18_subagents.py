@@ -18,7 +18,7 @@ def publish(text: str) -> str:
     return f"published: {text}"
 
 
-@guard(ToolUse, match="publish")  # holds for everybody below, too
+@guard(ToolUse, match="publish")  # also applies to all subagents
 def ask_first(use: ToolUse) -> Ask:
     return Ask(f"{use.run.agent} wants to publish {use.args['text']!r}. Agreed?")
 

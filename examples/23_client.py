@@ -19,7 +19,7 @@ def add(a: int, b: int) -> int:
 
 
 def answer(request: Request) -> str | Message:
-    """What stands in for a model here."""
+    """Return the reply of a scripted model."""
     last = request.messages[-1]
     return f"It is {last.text}." if last.role == "tool" else assistant("", ToolCall("1", "add", {"a": 2, "b": 3}))
 

@@ -10,7 +10,7 @@ for day in range(1, 21):
 
 @before(ModelCall)
 def show(call: ModelCall) -> None:
-    """What is about to be asked, and why: a capability's own question has a purpose."""
+    """Print the purpose and the size of each model call. Calls of capabilities have a purpose."""
     print(f"{call.purpose or 'the answer'}: {len(call.messages)} messages, the first: {call.messages[0].text[:38]!r}")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Put the tables of the comparison into docs/comparison.md.
+"""Write the tables of the comparison to docs/comparison.md.
 
-    make comparison                  runs the programs of tests/comparison, and writes bench/results/comparison.json
-    python scripts/comparison.py     puts what is there into the page
+    make comparison                  run the programs of tests/comparison, and write bench/results/comparison.json
+    python scripts/comparison.py     write that record to the page
 
-The speeds are those of bench/numbers.json, which scripts/cost_numbers.py takes from what `make bench-peers` measured.
+The speeds are those of bench/numbers.json, which scripts/cost_numbers.py takes from the results of `make bench-peers`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ QUESTIONS = {
     "background": "A command leaves a child process running and exits. Does the agent wait for the child?",
     "output": "A command prints a gigabyte. Does the process take more than half of that in memory?",
 }
-SIGNS = {"held": "held", "leaked": "**leaked**", "no such thing": "–", "failed": "(failed)"}
+SIGNS = {"held": "held", "leaked": "**leaked**", "not applicable": "–", "failed": "(failed)"}
 
 
 def leaks(record: Mapping[str, Any]) -> str:
-    """The verdicts as a table, and below it what each rests on."""
-    rests_on = (_evidence(leak, asked, record["frameworks"]) for leak, asked in QUESTIONS.items())
-    return verdicts(record) + "".join(rests_on)
+    """Return the table of verdicts, and below it the evidence of each."""
+    evidence = (_evidence(leak, asked, record["frameworks"]) for leak, asked in QUESTIONS.items())
+    return verdicts(record) + "".join(evidence)
 
 
 def verdicts(record: Mapping[str, Any]) -> str:
-    """The verdicts as a table, each linked to what it rests on."""
+    """Return the table of verdicts, with a link to the evidence of each leak."""
     frameworks = record["frameworks"]
     rows = [
         (f"[{leak}](#{leak})", *(SIGNS[told["leaks"][leak]["verdict"]] for told in frameworks.values()))
@@ -59,7 +59,7 @@ def _evidence(leak: str, asked: str, frameworks: Mapping[str, Any]) -> str:
 
 
 def speeds(numbers: Mapping[str, Any]) -> str:
-    """What the same work costs, as far as it has been measured."""
+    """Return the tables of the speeds, with empty cells for missing measurements."""
     peers = numbers.get("peers", {})
     if not peers:
         return "Not measured yet: `make bench-peers` measures it.\n"
@@ -86,7 +86,7 @@ def speeds(numbers: Mapping[str, Any]) -> str:
 
 
 def _differing(peers: Mapping[str, Any]) -> str:
-    """Who did not do quite the same, and in which way."""
+    """Return the list of frameworks whose work was not exactly the same, with the difference."""
     odd = {name: told["different"].replace("\\n", " ") for name, told in peers.items() if told.get("different")}
     said = "".join(f"- {name}: {' '.join(why.split())}\n" for name, why in odd.items())
     return (
@@ -108,7 +108,7 @@ def _rest(told: Mapping[str, Any]) -> list[str]:
 
 
 def rendered(page: str, record: Mapping[str, Any], numbers: Mapping[str, Any]) -> str:
-    """A page with its tables made anew."""
+    """Return the page with new tables."""
     tables = {"leaks": leaks(record), "speeds": speeds(numbers)}
     for name, text in tables.items():
         page = re.sub(BLOCK.format(name), lambda found, text=text: f"{found[1]}{text}{found[2]}", page, flags=re.DOTALL)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Put the figures of the benchmarks into docs/costs.md.
+"""Write the figures of the benchmarks to docs/costs.md.
 
-    make bench                        measures, and writes bench/results/*.json, which are not kept
-    python scripts/cost_numbers.py    takes some figures into bench/numbers.json, which is kept, and into the page
+    make bench                        measure, and write bench/results/*.json, which are not committed
+    python scripts/cost_numbers.py    copy some figures to bench/numbers.json, which is committed, and to the page
 
-A benchmark that was not run here leaves its figures as they are. Quick runs do not count.
+Figures of benchmarks that were not run here are unchanged. Quick runs do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
        for count in (20, 200) for case in (OURS, FLOOR, SDK)},
     **{f"delta {case}": ("models", {"group": "delta", "case": case, "pace": "burst"}, "us")
        for case in (OURS, FLOOR, SDK)},
-    "program kept": ("executables", {"group": "call", "case": "Python, kept", "in_flight": 1}, "p50_ms"),
+    "program kept": ("executables", {"group": "call", "case": "Python, long-running", "in_flight": 1}, "p50_ms"),
     "program started": (
         "executables",
         {"group": "call", "case": "Python, started each time", "in_flight": 1},
@@ -46,7 +46,7 @@ HOW = "\nMeasured on {}, by `make bench` ([how](../bench/README.md)). Compare ra
 
 
 def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures that are kept, with those that were measured anew in their place."""
+    """Return the stored figures, updated with new measurements."""
     figures, machines = dict(kept.get("figures", {})), dict(kept.get("machines", {}))
     for name, (file, row, field) in PICKED.items():
         if found := _read(results / f"{file}.json"):
@@ -65,13 +65,13 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _peer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of one framework, and in which way it did not do quite the same."""
+    """Return the figures of one framework, and the difference of its work."""
     about = {"version": told.get("version", ""), "different": told.get("different", "")}
     return about | {key: told[key] for key in CASES if told.get(key)}
 
 
 def rendered(numbers: Mapping[str, Any]) -> str:
-    """The figures as they stand on the page."""
+    """Return the figures as text of the page."""
     figures = numbers["figures"]
     named = {name: figures.get(name) for name in PICKED}
     if None in named.values():
@@ -89,12 +89,12 @@ def rendered(numbers: Mapping[str, Any]) -> str:
 
 
 def starred(name: str, told: Mapping[str, Any]) -> str:
-    """A framework's name, with a star if it did not do quite the same work."""
+    """Return the name of a framework, with a star if its work was not exactly the same."""
     return f"{name} \\*" if told.get("different") else name
 
 
 def beside(case: Mapping[str, Any], field: str) -> str:
-    """A time, and how many times the floor it is."""
+    """Return a time, and its ratio to the floor."""
     if field not in case:
         return ""
     ratio = case.get("ratio", 0.0)

@@ -1,8 +1,8 @@
-"""What MkDocs is told about wick's pages, beyond mkdocs.yml.
+"""MkDocs hooks for the pages of wick, in addition to mkdocs.yml.
 
-- The reference is made from the source when the site is built: see reference.py.
-- A link to a file of the project that is no page, such as an example, leads to a page that shows the file.
-- `text output` is what a block of code prints.
+- The reference is generated from the source when the site is built: see reference.py.
+- A link to a project file that is not a page, such as an example, leads to a page that shows the file.
+- A `text output` block is the output of the code block before it.
 """
 
 from __future__ import annotations
@@ -100,20 +100,20 @@ def _prose(text: str, change: Any) -> str:
 
 
 def _outside(source: str, text: str) -> list[str]:
-    """The files of the project that a page links to and that are no pages."""
+    """Return the project files that a page links to and that are not pages."""
     targets = [_target(source, found[2]) for found in LINK.finditer(FENCE.sub("", text))]
     return [target for target in targets if target and not target.startswith("docs/") and target != "README.md"]
 
 
 def _target(source: str, link: str) -> str | None:
-    """The path in the project that a link leads to."""
+    """Return the path in the project of a link, or None for a URL."""
     if re.match(r"[a-z]+:", link):
         return None
     return posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
 
 
 def _place(path: str) -> str:
-    """Where the site has a file of the project."""
+    """Return the path of a project file in the site."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
@@ -122,7 +122,7 @@ def _place(path: str) -> str:
 
 
 def _source(uri: str) -> str:
-    """Where the project has a page of the site."""
+    """Return the path of a page of the site in the project."""
     return uri.removeprefix(f"{SHOWN}/") if uri.startswith(f"{SHOWN}/") else f"docs/{uri}"
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Write the results of the fault tests to docs/promises.md.
 
-    make test-full                  tries each promise in full; each test adds a line to bench/results/faults/
-    make soak                       an hour with many people and many faults; writes bench/results/soak.json
-    python scripts/promises.py      takes the last line of each into bench/promises.json, which is kept, and the page
+    make test-full                  test each promise in full; each test adds a line to bench/results/faults/
+    make soak                       an hour with many users and faults; writes bench/results/soak.json
+    python scripts/promises.py      copy the last line of each test to bench/promises.json, and update the page
 
-What was not tried here stays as it is.
+Results of tests that did not run here are unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROMISES = {
     "S5": "Bad input never breaks the server: no 5xx, no hang, no script execution, no outbound request.",
     "S6": "Stored bytes are only data: a flipped bit is an error or the same data, never executed code.",
 }
-OURS = ("promise", "what", "tried", "violated", "seconds", "at")  # of a line; what else is there was measured
+OURS = ("promise", "what", "tried", "violated", "seconds", "at")  # of a line; the other keys are figures
 SOAKED = ("minutes", "users", "most_streams", "streams_median", "tool_calls_per_second", "store", "faults", "turns",
           "untouched", "share", "touched", "through_kills", "checked_runs", "checked_threads", "effects", "reconnects",
           "answers", "terminal_lines", "lost", "duplicated", "invalid", "leaked", "refused", "ready_p50_ms",

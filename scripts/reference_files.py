@@ -89,7 +89,7 @@ def _default(schema: Schema) -> str:
 
 
 def _form(schema: Schema) -> str:
-    """What a value is, in words."""
+    """Return the type of a value in words."""
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_form(one) for one in schema["anyOf"] if one != {"type": "null"}))
     if "const" in schema:
@@ -106,7 +106,7 @@ def _form(schema: Schema) -> str:
 
 
 def _several(words: str) -> str:
-    """More than one of them: `a text` becomes `texts`."""
+    """Return the plural: `a text` becomes `texts`."""
     return re.sub(r"\ba (whole )?(text|map|number|list)\b", r"\1\2s", words)
 
 

@@ -1,4 +1,4 @@
-"""How the pages of the reference are written: signatures, docstrings and tables as Markdown."""
+"""Markdown of the reference pages: signatures, docstrings and tables."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def _folded(line: str) -> str:
 
 
 def doc(value: Any) -> str:
-    """What something says about itself."""
+    """Return the docstring of an object as Markdown."""
     said = inspect.getdoc(value) or ""
     if dataclasses.is_dataclass(value) and said.startswith(f"{getattr(value, '__name__', '')}("):
-        return ""  # what a data class says if nobody wrote anything
+        return ""  # the generated docstring of a data class
     return _indented(said) + "\n"
 
 
@@ -170,7 +170,7 @@ def _option_rows(text: str) -> Iterator[tuple[str, str]]:
 
 
 def explained(key: str) -> str:
-    """Where the guide explains a capability: its list of them says so."""
+    """Return a link to the guide page of a capability, from the list in the guide."""
     guide = (GUIDE / "capabilities.md").read_text("utf-8")
     found = re.search(rf"^\| \[`(\w+)`\]\(([^)]+)\) \| `{key}` \|", guide, re.MULTILINE)
     return f"[The guide](../guide/{found[2]}) explains it.\n" if found else ""

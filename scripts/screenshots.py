@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
 
 def prepare(api: ApiClient) -> None:
-    """What is there before anybody looks."""
+    """Create the files, threads and questions of the screenshots."""
     api.write("sales.csv", SALES)
     api.write("deck.md", DECK)
     api.write("totals.py", CODE)

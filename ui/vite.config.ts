@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 
 import react from "@vitejs/plugin-react";
-import { defineConfig } from "vitest/config";
+import { defineConfig } from "vite";
 
 const server = process.env.WICK_URL ?? "http://127.0.0.1:8000";
 const routes = [
@@ -16,14 +16,6 @@ const routes = [
   "/models",
   "/settings",
 ];
-
-const css = { include: /\.module\.css$/, modules: { classNameStrategy: "scoped" as const } }; // the names of the built page
-const common = {
-  css,
-  environment: "jsdom",
-  setupFiles: ["src/each.test-setup.ts"],
-  testTimeout: 20_000,
-};
 
 export default defineConfig({
   base: "./", // the page may be mounted below a path
@@ -47,13 +39,5 @@ export default defineConfig({
     proxy: Object.fromEntries(
       routes.map((route) => [route, { target: server, ws: true, changeOrigin: true, headers: { origin: server } }]),
     ), // the server listens to pages of its own alone
-  },
-  test: {
-    pool: "threads",
-    maxWorkers: 2,
-    projects: [
-      { extends: true, test: { name: "logic", include: ["src/**/*.test.ts"], ...common, isolate: false } }, // many files share a document: it takes long to make
-      { extends: true, test: { name: "drawn", include: ["src/**/*.test.tsx"], ...common } },
-    ],
   },
 });

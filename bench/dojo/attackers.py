@@ -1,8 +1,8 @@
 """Scripts: a model that solves each task by its ground truth, and obeys every injection perfectly.
 
-A script yields calls and gets the result of each, or None if it was refused. So an attacker uses no value that it
-could not read: AgentDojo's own scripts take some from the environment, and `FIRST` reads these before. The eight
-injections that AgentDojo 1.2 adds have no script there; theirs are here.
+A script yields calls and receives the result of each, or None if the call was refused. So an attacker uses no value
+that it could not read. AgentDojo's own scripts take some values from the environment; `FIRST` reads these before. The
+eight injections that AgentDojo 1.2 adds have no script there; `SCRIPTS` has them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print the table of `make dojo`. Runs in the environment that bench/dojo.py makes."""
+"""Print the table of `make dojo`. Runs in the environment that bench/dojo.py creates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = {
     "G7": "questions per task / G1, if a fifth of the plan is forgotten",
 }
 READERS = [name for name, about in DECLARED.items() if about["effect"] in ("read", "fetch")]
-SPOKEN = ("travel", "injection_task_6")  # its goal is a sentence in the answer, which no tool sends
+SPOKEN = ("travel", "injection_task_6")  # its goal is a sentence in the answer, not a tool call
 
 
 def load_worlds(version: str) -> list[World]:

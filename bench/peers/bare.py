@@ -1,4 +1,4 @@
-"""The least that does the work: a loop by hand that encodes each message once. It sees no errors."""
+"""The minimal program for the work: a hand-written loop that encodes each message once, without error handling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}
 
 
 class Reply:
-    """What a stream has said so far."""
+    """The content of a stream so far."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -44,7 +44,7 @@ class Reply:
 
 
 class Bare(Peer):
-    """A loop by hand; who has a library for HTTP says how it posts."""
+    """A hand-written loop; subclasses implement `post` with an HTTP library."""
 
     def __init__(self, url: str) -> None:
         self.url = url + "/chat/completions"

@@ -1,16 +1,16 @@
-"""What all programs here have in common: the work, how it is measured, and how it is told.
+"""Shared code of the programs of this folder: the work, its measurement, and the output.
 
-    python with_agno.py SCENARIO URL N        the last line it prints is JSON
+    python with_agno.py SCENARIO URL N        the last line of the output is JSON
 
-    import    load the framework (N is not used)
-    ready     load it, make an agent and answer once, with one use of a tool (N is not used)
-    step      one conversation in which the model uses a tool N times before it answers
-    many      N runs at once, with five uses of the tool each
-    delta     one reply of N words, each sent alone, shown as they come
-    agents    make N agents and keep them
+    import    import the framework (N is not used)
+    ready     import it, create an agent and answer once, with one tool use (N is not used)
+    step      one conversation with N tool uses before the answer
+    many      N concurrent runs, with five tool uses each
+    delta     one streamed reply of N words, each in its own delta
+    agents    create N agents and hold references to them
 
-CPU time is that of the whole process since its start, with all of its threads. Nothing is imported here that a small
-program would not have: what this file loads is taken off by measuring `contract.py` itself.
+CPU time is that of the whole process since its start, with all of its threads. This module imports only what a small
+program would; running `contract.py` itself measures its own share.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ RESULT = (
 )
 TOOL, DESCRIPTION = "forecast", "The weather forecast for a city."
 STEPS_OF_MANY = 5
-MOST_STEPS = 1_000  # the limit that every framework is given
+MOST_STEPS = 1_000  # the step limit of every framework
 
 ENOUGH_CPU, MOST_REPEATS = 1.0, 5  # a short case is repeated, and its median taken
 
 
 def words(count: int) -> list[str]:
-    """The words of the answer. No two that follow each other are the same, as some see an error in that."""
+    """Return the words of the answer. Consecutive words differ, because some frameworks reject repeated chunks."""
     return [(" sunny", " warm", " mild", " clear")[number % 4] for number in range(count)]
 
 
 def question(steps: int, length: int = 1) -> str:
-    """What the user asks; the provider reads in it how often to use the tool and how much to say."""
+    """Return the question of the user. The provider reads the number of tool uses and the answer's length from it."""
     return f"What should I wear in Lisbon? Look at {steps} forecasts and answer in {length} words."
 
 
@@ -50,7 +50,7 @@ async def forecast(city: str, days: int) -> str:
     return f"Day {days}: {RESULT}"
 
 
-# The same as JSON Schema, for those that want one.
+# The same as JSON Schema, for programs that need one.
 PARAMETERS = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
@@ -59,13 +59,13 @@ PARAMETERS = {
 
 
 class Peer:
-    """One framework at work. `agent` makes an agent; `run` and `stream` answer a question with it, to its text."""
+    """One framework. `agent` creates an agent; `run` and `stream` answer a question with it, and return the text."""
 
-    packages: tuple[str, ...] = ()  # whose versions are told
-    fresh = False  # an agent keeps its conversation, so each run has one of its own
+    packages: tuple[str, ...] = ()  # packages whose versions are reported
+    fresh = False  # True if an agent stores its conversation, so that each run needs a new agent
 
     def __init__(self, url: str) -> None:
-        """Make what all agents share: the client of the model, at an address that ends with /v1."""
+        """Create the model client that all agents share. The URL ends with /v1."""
 
     def agent(self) -> Any:
         return None
@@ -77,7 +77,7 @@ class Peer:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
 
 
 # -- measuring ------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def rss() -> int:
     try:
         with open("/proc/self/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # no /proc here: the most it ever was
+    except OSError:  # no /proc on this system: the peak
         return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -105,7 +105,7 @@ def middle(samples: list[float]) -> float:
 
 
 async def repeated(work: Callable[[], Awaitable[object]]) -> tuple[list[float], list[float]]:
-    """CPU and wall seconds of some work, in each of a few repetitions."""
+    """Repeat some work, and return the CPU seconds and the wall seconds of each repetition."""
     spent: list[float] = []
     passed: list[float] = []
     while not spent or (sum(spent) < ENOUGH_CPU and len(spent) < MOST_REPEATS):
@@ -118,7 +118,7 @@ async def repeated(work: Callable[[], Awaitable[object]]) -> tuple[list[float], 
 
 
 class Work:
-    """The scenarios, as one program does them."""
+    """The scenarios, run with one peer."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer, self.shared = peer, None if peer.fresh else peer.agent()
@@ -180,7 +180,7 @@ async def _do(kind: type[Peer], scenario: str, url: str, count: int) -> dict[str
 
 
 def main(kind: type[Peer]) -> None:
-    """Do what the command line asks for; everything that a program imports has been imported now."""
+    """Run the scenario of the command line. All imports of the program are complete at this point."""
     imported = so_far()
     scenario, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     if scenario == "import":
@@ -189,8 +189,8 @@ def main(kind: type[Peer]) -> None:
         import asyncio
 
         found = asyncio.run(_do(kind, scenario, url, count))
-    print(f"\n{json.dumps(found)}", flush=True)  # on a line of its own, whatever a framework has printed
-    os._exit(0)  # what a framework does at the exit of a process is no part of the work
+    print(f"\n{json.dumps(found)}", flush=True)  # on its own line, also after output of a framework
+    os._exit(0)  # skip exit handlers of frameworks, which are not part of the work
 
 
 def _versions(packages: tuple[str, ...]) -> dict[str, str]:

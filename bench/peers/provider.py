@@ -1,11 +1,11 @@
-"""The model of all programs here: it speaks OpenAI's Chat Completions, and remembers what it was asked.
+"""The model of the programs of this folder: it implements OpenAI's Chat Completions, and records its requests.
 
-    POST /{record}/v1/chat/completions    streamed or not, as asked
-    GET  /{record}                        the distinct requests of a record and how many there were of each; forgets it
+    POST /{record}/v1/chat/completions    a reply, streamed or in one piece
+    GET  /{record}                        the distinct requests of a record with their counts; deletes the record
 
-It uses the tool as often as the question says, then answers in as many words as the question says. It parses nothing
-while programs are measured: it looks for the question, and counts the results of tools in the bytes of a request. What
-it keeps is compared afterwards. It prints its port, and ends when its input does.
+The question contains the number of tool calls, and the number of words of the answer. Requests are not parsed while
+programs are measured: the model searches the bytes for the question and counts the tool results. Recorded requests are
+compared afterwards. The program prints its port, and exits at the end of its input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ASKED = re.compile(rb"Look at (\d+) forecasts and answer in (\d+) words")
 _STREAM = re.compile(rb'"stream": ?true')
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _MARK = RESULT[:18].encode()
-_ENDING = b"final_answer"  # a framework with a tool of this name wants its answer as a call of it
+_ENDING = b"final_answer"  # a framework with a tool of this name expects its answer as a call of it
 
 _SSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 _JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -35,11 +35,11 @@ _USAGE = {"prompt_tokens": 900, "completion_tokens": 20, "total_tokens": 920} | 
 }  # fmt: skip
 
 
-# -- what it says ---------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 def answer(body: bytes) -> bytes:
-    """The whole response to a request."""
+    """Return the complete response to a request."""
     found = _ASKED.search(body)
     if found is None:
         raise ValueError("the question of the benchmark is not in the request")
@@ -51,7 +51,7 @@ def answer(body: bytes) -> bytes:
 
 @lru_cache(1024)
 def whole(number: int | None, length: int, as_call: bool) -> bytes:
-    """A reply in one piece: a call of the tool, or the answer."""
+    """Return a reply in one piece: a tool call, or the answer."""
     message: dict[str, Any] = {"role": "assistant", "content": None if number is not None else "".join(words(length))}
     message["refusal"] = None
     if call := _call(number, length, as_call):
@@ -63,7 +63,7 @@ def whole(number: int | None, length: int, as_call: bool) -> bytes:
 
 @lru_cache(1024)
 def streamed(number: int | None, length: int, as_call: bool) -> bytes:
-    """The same as events, each a chunk of HTTP, all written at once."""
+    """Return the same reply as events, each an HTTP chunk, in one write."""
     call = _call(number, length, as_call)
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if call else "", "refusal": None}]
     if number is None:
@@ -102,14 +102,14 @@ def _head(kind: str) -> dict[str, Any]:
     return head | {"model": "gpt-4o-2024-08-06", "service_tier": "default", "system_fingerprint": "fp_07871e2ad8"}
 
 
-# -- what it was asked ----------------------------------------------------------------------------------------------
+# -- recorded requests ----------------------------------------------------------------------------------------------
 
 
 def transcript(bodies: list[bytes]) -> dict[str, Any]:
-    """How many requests there were, and the conversations that they end, each with its count.
+    """Return the number of requests, and the last request of each conversation with its count.
 
-    A request that only repeats the beginning of a longer one is no conversation of its own. Where requests do not
-    repeat each other, each is told.
+    A request that is the beginning of a longer one is not a conversation of its own. Requests that do not continue each
+    other are listed separately.
     """
     counts: Counter[str] = Counter()
     for body, count in Counter(bodies).items():
@@ -121,13 +121,13 @@ def transcript(bodies: list[bytes]) -> dict[str, Any]:
 
 
 def _begins(one: tuple[Any, int], longer: tuple[Any, int]) -> bool:
-    """Whether a request is the beginning of another, both were made as often, and one step is between them."""
+    """Return True if a request is the beginning of another, with the same count and one step less."""
     short, long = one[0]["messages"], longer[0]["messages"]
     return one[1] == longer[1] and long[: len(short)] == short and len(long) == len(short) + 2
 
 
 def _normal(body: dict[str, Any]) -> dict[str, Any]:
-    """What a request says, whichever way it is said."""
+    """Return a request in a form that does not depend on the notation of the client."""
     ids: dict[str, int] = {}
     messages = [_message(message, ids) for message in body["messages"]]
     return {"messages": messages, "tools": sorted(tool["function"]["name"] for tool in body.get("tools") or ())}
@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, records: dict[str, list[bytes]]) -> None:
         self.records = records
         self.pieces: list[bytes] = []
-        self.missing = 0  # bytes until the request is whole; 0 while its head is not
+        self.missing = 0  # bytes until the request is complete; 0 while its head is not
         self.have = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""The loop of `bare.py` on httpx2: only the library below it is another."""
+"""The loop of `bare.py` on httpx2."""
 
 from __future__ import annotations
 

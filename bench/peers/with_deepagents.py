@@ -1,6 +1,6 @@
 """deepagents: `create_deep_agent` with its defaults (tools for files and a subagent among them), over `ChatOpenAI`.
 
-Its system prompt and its tools are its own: of the conversation, what user, model and tools say is compared.
+It has its own system prompt and tools, so only the messages of the user, the model and the tools are compared.
 """
 
 from __future__ import annotations

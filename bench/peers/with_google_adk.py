@@ -1,4 +1,4 @@
-"""google-adk: `InMemoryRunner` with `LiteLlm`, which is its way to models that speak OpenAI's language.
+"""google-adk: `InMemoryRunner` with `LiteLlm`, its client for models with OpenAI's wire format.
 
 LiteLLM: https://google.github.io/adk-docs/agents/models/litellm/
 No limit of model calls, streaming: https://google.github.io/adk-docs/runtime/runconfig/

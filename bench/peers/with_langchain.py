@@ -1,7 +1,7 @@
 """LangChain: `create_agent`, which is a graph of LangGraph, with `ChatOpenAI` and no checkpointer.
 
 LangSmith's tracing is off unless its variables are set: https://docs.langchain.com/oss/python/langchain/observability
-The limit of steps:
+The step limit:
 https://reference.langchain.com/python/langchain-core/runnables/config/RunnableConfig/recursion_limit
 """
 

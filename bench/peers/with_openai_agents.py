@@ -1,7 +1,7 @@
 """openai-agents: `Runner.run` with the model of Chat Completions.
 
 Tracing off: https://openai.github.io/openai-agents-python/tracing/
-Chat Completions, and a client of one's own: https://openai.github.io/openai-agents-python/models/
+Chat Completions, and a custom client: https://openai.github.io/openai-agents-python/models/
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vendor's SDK alone: a loop written by hand around `openai.AsyncOpenAI`."""
+"""The vendor's SDK alone: a hand-written loop around `openai.AsyncOpenAI`."""
 
 from __future__ import annotations
 

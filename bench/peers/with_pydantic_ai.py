@@ -1,7 +1,7 @@
 """pydantic-ai: `Agent.run` with `OpenAIChatModel`.
 
-Not instrumented unless asked for: https://ai.pydantic.dev/logfire/
-The limit of requests: https://ai.pydantic.dev/agents/#usage-limits
+Not instrumented by default: https://ai.pydantic.dev/logfire/
+The request limit: https://ai.pydantic.dev/agents/#usage-limits
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """smolagents: `ToolCallingAgent` with `OpenAIModel`, in threads, since it has no async.
 
-It answers by a tool of its own, `final_answer`, and tells the model what tools returned as text: not the same work, but
-as near to it as it comes. Its long system prompt is replaced by ours.
-Nothing printed: https://huggingface.co/docs/smolagents/reference/agents
+It answers with its own tool `final_answer`, and sends tool results to the model as text: not exactly the same work, but
+the closest that it supports. Its long system prompt is replaced by that of the benchmark.
+Printing off: https://huggingface.co/docs/smolagents/reference/agents
 """
 
 from __future__ import annotations

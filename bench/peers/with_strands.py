@@ -1,7 +1,7 @@
 """strands-agents: `Agent.invoke_async` with `OpenAIModel`.
 
-An agent keeps its conversation and answers one question at a time, so each run has an agent of its own. One client for
-all, and replies in one piece where no text is shown (`stream=False`), stand in the documentation of `OpenAIModel`:
+An agent stores its conversation and runs one question at a time, so each run has its own agent. A shared client, and
+replies in one piece where no text is streamed (`stream=False`), are documented with `OpenAIModel`:
 https://strandsagents.com/docs/api/python/strands.models.openai/
 Nothing is printed and nothing trimmed: `callback_handler=None`, `NullConversationManager`.
 """

@@ -1,4 +1,4 @@
-"""wick: `Agent`, with the hooks every agent has (tracing, limits, retry) and the limit of steps raised."""
+"""wick: `Agent`, with the hooks that every agent has (tracing, limits, retry) and a raised step limit."""
 
 from __future__ import annotations
 

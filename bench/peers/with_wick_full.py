@@ -1,6 +1,6 @@
-"""wick with what an agent of `agents.yaml` has by itself (todos, files, summaries), and with skills and a subagent.
+"""wick with the default capabilities of an agent in `agents.yaml` (todos, files, summaries), skills and a subagent.
 
-Its system prompt and its tools are its own: of the conversation, what user, model and tools say is compared.
+It has its own system prompt and tools, so only the messages of the user, the model and the tools are compared.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ func main() {
 		var asked call
 		if err := json.Unmarshal(line, &asked); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1) // whoever cannot read a call has not agreed to it
+			os.Exit(1) // an invalid call is not allowed: exit, so that wick blocks it
 		}
 		used[asked.Run]++
 		said := answer{ID: asked.ID}

@@ -50,12 +50,16 @@ class Capability:
         """
         return ()
 
+    def instruction_paths(self) -> Iterable[str]:
+        """Return the paths of files and folders whose text it adds to requests as instructions."""
+        return ()
+
     def session(self, run: Run) -> AbstractAsyncContextManager[None]:
         """Return a context manager for a run, from before its start until its end is logged. It may open the thread."""
         return nullcontext()
 
 
-_RESERVED = ("name", "hooks", "tools", "foreign_tools", "session")
+_RESERVED = ("name", "hooks", "tools", "foreign_tools", "instruction_paths", "session")
 
 
 def check_capability(capability: Capability) -> None:

@@ -312,6 +312,9 @@ SECRET_LIVE_CHARS = 512  # of an incomplete word that live output buffers; longe
 CONFIG_BYTES = 1_000_000
 YAML_DEPTH = 20
 YAML_VALUES = 20_000  # keys and values
+RECORDING_BYTES = 500_000_000  # of a cassette, or of the recordings of a suite
+RECORDING_DEPTH = JSON_DEPTH + 20
+RECORDING_VALUES = 20_000_000  # parser events
 
 # persistent hook programs
 WARM_LINE_BYTES = 1_000_000  # longest line of output

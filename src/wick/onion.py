@@ -33,7 +33,7 @@ from wick.hook_checks import allowed_decisions
 from wick.hooks import Hook, Next, order_rings
 from wick.operations import OPERATIONS, Operation, ToolUse
 from wick.results import ResultSnapshot, name_type
-from wick.why import Why
+from wick.why import PASS_REASON, Why
 
 R = TypeVar("R")
 
@@ -424,6 +424,8 @@ def _record_why(
         verdict = type(answer).__name__.lower()
         field = "question" if isinstance(answer, Ask) else "message" if isinstance(answer, Continue) else "reason"
         reason = getattr(answer, field)
+    elif PASS_REASON in op.notes:
+        reason = str(op.notes.pop(PASS_REASON))
     ms = (perf_counter() - start) * 1000
     why = Why(hook.name, hook.position, verdict, reason, ms, changed, hook.shadow)
     op.why.append(why)

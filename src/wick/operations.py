@@ -37,7 +37,7 @@ from wick.results import ModelCallResults, ResultRules, RunResults, StepResults,
 from wick.results import Outcome as Outcome
 from wick.results import Output as Output
 from wick.results import Result as Result
-from wick.run_state import InboxScreen, RunState
+from wick.run_state import InboxScreen, RunProgress
 from wick.threads import Thread
 from wick.tools import Injected, Tool
 from wick.why import DispatchState, Why, diff_values
@@ -206,7 +206,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     make: type[Agent] = field(default=None, repr=False)  # type: ignore[assignment]  # to create child agents
     recipe: str = ""  # name of the recipe that its input comes from
     deps: DepsType = field(default=None, repr=False)  # type: ignore[assignment]  # as given to the run, never stored
-    progress: RunState = field(default_factory=RunState, repr=False)
+    progress: RunProgress = field(default_factory=RunProgress, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # of a sealed copy: the run that it was made from
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -56,6 +56,7 @@ class Report:
 
     threads: int = 0  # number of evaluated threads
     uses: int = 0  # number of evaluated tool uses
+    asked: int = 0  # number of those that the guards ask about now
     changes: list[Change] = field(default_factory=list)  # tool uses with a different verdict
     skipped: list[str] = field(default_factory=list)  # tool uses that could not be compared, with reasons
 
@@ -144,6 +145,7 @@ async def _compare_verdict(
     report.uses += 1
     refusal, asks = await consult_guards(run.guards(ToolUse), use.seal_recorded())
     now: Verdict = "block" if refusal is not None else "ask" if asks else "allow"
+    report.asked += now == "ask"
     reason = refusal.reason if refusal is not None else "; ".join(ask.question for ask in asks)
     if now == recorded:
         return None

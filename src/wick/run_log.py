@@ -57,7 +57,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     check_added_guards(run)
     await inbox.fetch(thread)
     if messages:
-        answer_lost_calls(thread, "the user went on")
+        answer_lost_calls(thread, "the user sent another message")
     elif not thread.messages and not inbox.queue:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older
@@ -102,7 +102,8 @@ async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continu
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
-        run.thread.add(*step.state.follow_ups)
+        for message in step.state.follow_ups:
+            run.thread.append("message", message, {"hook": message.name})
     else:
         await run.progress.inbox.fetch(run.thread)
         await _screen_inbox(run)

@@ -1,6 +1,6 @@
 """The mutable state of a run, shared by all of its copies.
 
-    RunState         how far the run has come
+    RunProgress         how far the run has come
     ├─ Inbox         messages that arrive while it runs
     ├─ Spending      tokens and charges
     ├─ Resumption    how it was resumed, and how it may be resumed later
@@ -178,7 +178,7 @@ class Extensions:
 
 
 @dataclass(eq=False, slots=True)
-class RunState:
+class RunProgress:
     """The progress of a run: its step, its Stop, its result, and four groups of state."""
 
     inbox: Inbox = field(default_factory=Inbox)

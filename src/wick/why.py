@@ -12,6 +12,8 @@ from wick.events import ChatModelStream, Emit, Event
 from wick.messages import Message, ToolResult
 from wick.protocols import Finish, Usage
 
+PASS_REASON = "pass_reason"  # in the notes of an operation: why the hook that runs lets it pass
+
 
 @dataclass(frozen=True, slots=True)
 class Why:

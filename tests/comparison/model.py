@@ -14,13 +14,13 @@ from typing import Any
 
 from peer import REQUEST_TOKENS
 
-LARGEST = 20_000_000  # a longer request is not read, only counted
+LARGEST = 20_000_000  # longer requests are counted, not parsed
 USAGE = {"prompt_tokens": REQUEST_TOKENS - 10, "completion_tokens": 10, "total_tokens": REQUEST_TOKENS}
 
 
 @dataclass
 class Asked:
-    """One request: its time, its length, and if it was valid."""
+    """One request: its time, its size, and its validity."""
 
     at: float
     size: int
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass
 class Record:
-    """Everything that one model was asked."""
+    """The requests to one model."""
 
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Record:
 
 @contextmanager
 def run_model() -> Iterator[Record]:
-    """A model on a port of its own."""
+    """Run a model on its own port."""
     record = Record()
 
     class Answering(BaseHTTPRequestHandler):
@@ -159,7 +159,7 @@ def _fault(messages: Sequence[Mapping[str, Any]]) -> str:
             break
         open_calls += [one["id"] for one in message.get("tool_calls") or ()]
     if open_calls:
-        return f"these tool_call_ids have no tool message behind them: {', '.join(open_calls)}"
+        return f"these tool_call_ids have no tool message after them: {', '.join(open_calls)}"
     return ""
 
 

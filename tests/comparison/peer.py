@@ -1,10 +1,9 @@
 """Code that the programs of this folder share. They run in the environments of bench/peers, so it imports nothing.
 
-    python with_agno.py LEAK URL FOLDER        what a framework does about one leak, with the model at URL
+    python with_agno.py LEAK URL FOLDER        run the scenario of one leak, with the model at URL
 
-A program does a deed with the framework's own mechanism, in the way its documentation shows, and says which one it
-took. It does not say what came of it: whoever started it looks at what happened in FOLDER,
-at the model and in the kernel.
+A program uses the framework's own mechanism as its documentation shows it, and prints the name of that mechanism. It
+does not judge the outcome: `judge.py` observes the effects in FOLDER, at the model and in the kernel.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def rewritten(command: str) -> str:
 
 
 class Peer:
-    """One framework. The methods named as the leaks are its programs; each answers with the mechanism that it took."""
+    """One framework. It has a method for each leak, with the same name, which returns the used mechanism."""
 
     package = ""
 
@@ -77,7 +76,7 @@ class Peer:
         return f"ran {command}"
 
     def fails(self, command: str) -> Any:
-        """A guard that passes the first command and then fails."""
+        """Run a guard that allows harmless commands and fails at others."""
         if not harmful(command):
             return None
         (self.folder / "failing").touch()
@@ -88,7 +87,7 @@ class Peer:
         return "garbage"
 
     async def pay(self) -> str:
-        """A slow tool: its process is killed after the payment and before the result."""
+        """Run a slow tool, whose process is killed after the payment and before the result."""
         self.ran("pay")
         await asyncio.sleep(60 if len((self.folder / "ran").read_text().split()) == 1 else 0)
         return "paid"
@@ -113,7 +112,7 @@ class Peer:
     # -- the commands -------------------------------------------------------------------------------------------------
 
     def bypasses(self) -> list[str]:
-        """Ways to delete a file with `rm`; each has a file of its own."""
+        """Return the ways to delete a file with `rm`; each has its own file."""
         return [way.format(f"victims/{number}") for number, way in enumerate(WAYS)]
 
     def flood(self) -> str:

@@ -1,4 +1,4 @@
-"""Runs every program here, prints a line for each, and keeps them in bench/results/comparison.json.
+"""Run all programs of this folder, print a line for each, and store them in bench/results/comparison.json.
 
 python tests/comparison/record.py                          # all, in the environments of bench/peers
 python tests/comparison/record.py --only wick,agno --leaks rewrite,shell
@@ -40,7 +40,7 @@ def verdicts(frameworks: list[str], leaks: list[str]) -> Iterator[Verdict]:
 
 
 def extras(peer: Peer) -> str:
-    """Return a folder with the documented extras of a framework, and an error if there was one."""
+    """Install the documented extras of a framework. Return an error, or an empty string."""
     pins = HERE / "extras" / f"{peer.program}.txt"
     folder = _extras(peer)
     if not pins.exists() or (folder / "ready").exists():
@@ -50,7 +50,7 @@ def extras(peer: Peer) -> str:
     command = [*install, "--target", str(folder), "--requirement", str(pins)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
-        return f"it does not install: {done.stderr.strip()[-200:]}"
+        return f"the installation failed: {done.stderr.strip()[-200:]}"
     (folder / "ready").touch()
     return ""
 
@@ -65,7 +65,7 @@ def _judged(peer: Peer, leak: str) -> Verdict:
 
 
 def keep(found: list[Verdict]) -> None:
-    """Put verdicts into the record, in the place of those that were there; several programs may do so at once."""
+    """Store verdicts in the record, in place of older ones. A lock protects it from other processes."""
     RECORD.parent.mkdir(exist_ok=True)
     with open(RECORD.parent / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -89,9 +89,9 @@ def _put(found: list[Verdict]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(FRAMEWORKS), help="frameworks, with commas between them")
-    parser.add_argument("--leaks", default=",".join(LEAKS), help="leaks, with commas between them")
-    parser.add_argument("--dry", action="store_true", help="print, and keep nothing")
+    parser.add_argument("--only", default=",".join(FRAMEWORKS), help="frameworks, separated by commas")
+    parser.add_argument("--leaks", default=",".join(LEAKS), help="leaks, separated by commas")
+    parser.add_argument("--dry", action="store_true", help="print, and store nothing")
     options = parser.parse_args()
     for one in verdicts(options.only.split(","), options.leaks.split(",")):
         print(one.line(), flush=True)

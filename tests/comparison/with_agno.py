@@ -59,7 +59,7 @@ class Agno(Peer):
 
     async def rewrite(self) -> str:
         self.mechanism = (
-            "tool_hooks: one that refuses, then one that passes on other arguments, which the tool does not get"
+            "tool_hooks: one that refuses, then one that forwards changed arguments, which the tool does not receive"
         )
         asked = plan(call("execute", command=HARMLESS), call("execute", command=HARMLESS_ALIAS))
         await self.agent(tools=[self.execute()], tool_hooks=[no_rm, expand]).arun(asked)
@@ -105,7 +105,7 @@ class Agno(Peer):
         raise NoSuchThing("tool_call_limit counts the calls of one run; there is no limit that runs share.")
 
     async def shell(self) -> str:
-        self.mechanism = 'CodingTools(allowed_commands=["touch", "echo", "true"]), which are run without a shell'
+        self.mechanism = 'CodingTools(allowed_commands=["touch", "echo", "true"]), which run without a shell'
         allowed = ["touch", "echo", "true"]
         tools = CodingTools(self.work, enable_run_shell=True, allowed_commands=allowed)
         commands = ("touch works", *self.bypasses())

@@ -22,9 +22,7 @@ class DeepAgents(LangChain):
         return create_deep_agent(self.model(), list(tools), middleware=list(middleware), **options)
 
     async def subagent(self) -> str:
-        self.mechanism = (
-            "interrupt_on of create_deep_agent, which subagents inherit (its middleware they do not); rejected"
-        )
+        self.mechanism = "interrupt_on of create_deep_agent, which subagents inherit, unlike its middleware; rejected"
         child = {"name": "child", "description": "Does things.", "system_prompt": "You do things."}
         task = plan(call("execute_command", command=HARMLESS), call("execute_command", command=HARMFUL))
         asked: Any = said(plan(call("task", description=task, subagent_type="child")))
@@ -42,7 +40,7 @@ class DeepAgents(LangChain):
         return self.mechanism
 
     async def shell(self) -> str:
-        raise NoSuchThing("Its permissions are about files; commands are approved by a user, or not at all.")
+        raise NoSuchThing("Its permissions apply to files; for commands there is only approval by a user.")
 
     async def in_shell(self, command: str) -> str:
         self.mechanism = "the tool execute of LocalShellBackend"

@@ -67,7 +67,7 @@ class GoogleADK(Peer):
         return self.mechanism
 
     async def subagent(self) -> str:
-        self.mechanism = "a plugin of the runner; the child is an AgentTool, which takes the plugins along"
+        self.mechanism = "a plugin of the runner; the child is an AgentTool, which inherits the plugins"
         child = AgentTool(self.agent(self.execute(), name="child", description="Does things."))
         task = plan(call("execute", command=HARMLESS), call("execute", command=HARMFUL))
         await self.run(self.runner(self.agent(child), NoRm("no_rm")), plan(call("child", request=task)))

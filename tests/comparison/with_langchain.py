@@ -64,18 +64,18 @@ class LangChain(Peer):
         return pay
 
     async def rewrite(self) -> str:
-        self.mechanism = "middleware with wrap_tool_call that refuses, then one that passes on other arguments"
+        self.mechanism = "middleware with wrap_tool_call that refuses, then one that forwards changed arguments"
         asked = plan(call("execute_command", command=HARMLESS), call("execute_command", command=HARMLESS_ALIAS))
         await self.agent([self.execute()], [NoRm(), Expand()]).ainvoke(said(asked))
         return self.mechanism
 
     async def subagent(self) -> str:
-        self.mechanism = "middleware of the agent above; its tool invokes the child, as documented for subagents"
+        self.mechanism = "middleware of the parent agent; its tool invokes the child, as documented for subagents"
         child = self.agent([self.execute()])
 
         @tool
         async def delegate(task: str) -> str:
-            """Let the child do something."""
+            """Delegate a task to the child."""
             return (await child.ainvoke(said(task)))["messages"][-1].text
 
         task = plan(call("execute_command", command=HARMLESS), call("execute_command", command=HARMFUL))
@@ -105,11 +105,11 @@ class LangChain(Peer):
     async def budget(self) -> str:
         raise NoSuchThing(
             "ModelCallLimitMiddleware counts the calls of a run or of a thread, in its state; "
-            "runs side by side share nothing."
+            "concurrent runs share nothing."
         )
 
     async def shell(self) -> str:
-        raise NoSuchThing("ShellToolMiddleware has policies for where a shell runs, none for which commands it runs.")
+        raise NoSuchThing("ShellToolMiddleware has policies for the environment of the shell, not for its commands.")
 
     async def cancelled(self) -> str:
         self.mechanism = "the task of ainvoke cancelled, then the next message on the same thread_id of a checkpointer"

@@ -64,7 +64,7 @@ class OpenAIAgents(Peer):
     async def rewrite(self) -> str:
         self.mechanism = (
             "tool_input_guardrail, then RunHooks.on_tool_start that sets context.tool_arguments; "
-            "nothing that it documents changes arguments"
+            "no documented hook changes arguments"
         )
         asked = plan(call("execute", command=HARMLESS), call("execute", command=HARMLESS_ALIAS))
         await Runner.run(self.agent(tools=[self.execute(no_rm)]), asked, hooks=Expand())
@@ -72,8 +72,8 @@ class OpenAIAgents(Peer):
 
     async def subagent(self) -> str:
         self.mechanism = (
-            "tool_input_guardrail on the tool of the agent above; the child, by as_tool, has a tool of its own "
-            "(one that it shared would bring its guardrail along)"
+            "tool_input_guardrail on the tool of the parent agent; the child, by as_tool, has its own tool "
+            "(a shared tool would include its guardrail)"
         )
         child = self.agent("child", tools=[self.execute()])
         agent = self.agent(tools=[self.execute(no_rm), child.as_tool("child", "Does things.")])
@@ -95,17 +95,15 @@ class OpenAIAgents(Peer):
 
     async def resume(self) -> str:
         raise NoSuchThing(
-            "A RunState is saved when a run waits for an approval, and a session keeps what was said; to go on after a "
-            "crash there are integrations with other systems (Temporal, Restate, DBOS)."
+            "A RunState is saved when a run waits for an approval, and a session stores the messages; resuming after a "
+            "crash needs an integration with another system (Temporal, Restate, DBOS)."
         )
 
     async def budget(self) -> str:
         raise NoSuchThing("max_turns limits one run; usage is counted, but there is no limit that runs share.")
 
     async def shell(self) -> str:
-        raise NoSuchThing(
-            "Its shell tools ask for an approval by a function of yours; there are no rules for commands."
-        )
+        raise NoSuchThing("Its shell tools can require approval by a callback; there are no rules for commands.")
 
     async def cancelled(self) -> str:
         @function_tool

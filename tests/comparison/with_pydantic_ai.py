@@ -53,18 +53,18 @@ class PydanticAI(Peer):
         return Tool(self.ran, name="execute", description="Run a command.")
 
     async def rewrite(self) -> str:
-        self.mechanism = "Hooks(before_tool_execute) that refuses, then a second Hooks that returns other arguments"
+        self.mechanism = "Hooks(before_tool_execute) that refuses, then a second Hooks that returns changed arguments"
         hooks = [Hooks(before_tool_execute=no_rm), Hooks(before_tool_execute=expand)]
         asked = plan(call("execute", command=HARMLESS), call("execute", command=HARMLESS_ALIAS))
         await self.agent(tools=[self.execute()], capabilities=hooks).run(asked)
         return self.mechanism
 
     async def subagent(self) -> str:
-        self.mechanism = "Hooks(before_tool_execute) of the agent above; its tool runs the child with usage=ctx.usage"
+        self.mechanism = "Hooks(before_tool_execute) of the parent agent; its tool runs the child with usage=ctx.usage"
         child = self.agent(tools=[self.execute()])
 
         async def delegate(ctx: RunContext, task: str) -> str:
-            """Let the child do something."""
+            """Delegate a task to the child."""
             return (await child.run(task, usage=ctx.usage)).output
 
         hooks = [Hooks(before_tool_execute=no_rm)]
@@ -85,19 +85,19 @@ class PydanticAI(Peer):
 
     async def resume(self) -> str:
         raise NoSuchThing(
-            "A conversation store keeps what was said; to go on after a crash there are integrations with other "
-            "systems (Temporal, DBOS, Prefect), which run a step that was cut off again."
+            "A conversation store saves the messages; resuming after a crash needs an integration with another "
+            "system (Temporal, DBOS, Prefect), which repeats an interrupted step."
         )
 
     async def budget(self) -> str:
-        self.mechanism = "one RunUsage given to all runs, with UsageLimits(total_tokens_limit=…)"
+        self.mechanism = "one RunUsage passed to all runs, with UsageLimits(total_tokens_limit=…)"
         usage, limits = RunUsage(), UsageLimits(total_tokens_limit=BUDGET_TOKENS)
         runs = (self.agent().run(plan(seconds=0.5), usage=usage, usage_limits=limits) for _ in range(RUNS_AT_ONCE))
         await asyncio.gather(*runs, return_exceptions=True)
         return self.mechanism
 
     async def shell(self) -> str:
-        raise NoSuchThing("A workspace runs whatever it is told; there are no rules for commands.")
+        raise NoSuchThing("A workspace runs every command; there are no rules for commands.")
 
     async def cancelled(self) -> str:
         self.mechanism = "the task of agent.run cancelled, then the messages of capture_run_messages as message_history"

@@ -1,4 +1,4 @@
-"""smolagents: `ToolCallingAgent`, which has step callbacks, managed agents and a memory, and no more.
+"""smolagents: `ToolCallingAgent`, which has only step callbacks, managed agents and a memory.
 
 https://huggingface.co/docs/smolagents/reference/agents and /tutorials/memory, /tutorials/secure_code_execution
 """
@@ -12,7 +12,7 @@ from peer import NoSuchThing, Peer, call, main, plan
 from rich.console import Console
 from smolagents import AgentLogger, LogLevel, OpenAIModel, Tool, ToolCallingAgent
 
-NO_GUARD = "Callbacks run after a step, when its tools have run; nothing stands before a tool and can refuse it."
+NO_GUARD = "Callbacks run after a step, when its tools have run; no hook runs before a tool and can refuse it."
 NO_SHELL = "It has no tool for commands; its code agents run Python."
 
 
@@ -29,7 +29,7 @@ class SmolAgents(Peer):
         raise NoSuchThing(NO_GUARD)
 
     async def resume(self) -> str:
-        raise NoSuchThing("The memory of an agent is in its process; there is no checkpoint to go on from.")
+        raise NoSuchThing("The memory of an agent is in its process; there is no checkpoint to resume from.")
 
     async def budget(self) -> str:
         raise NoSuchThing("max_steps limits one run; there is no limit that runs share.")

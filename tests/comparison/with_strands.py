@@ -66,14 +66,14 @@ class Strands(Peer):
         return self.mechanism
 
     async def subagent(self) -> str:
-        self.mechanism = "an intervention of the agent above; its vended tool subagent"
+        self.mechanism = "an intervention of the parent agent; its vended tool subagent"
         task = plan(call("execute", command=HARMLESS), call("execute", command=HARMFUL))
         asked = plan(call("subagent", task=task))
         await self.agent(NoRm(), tools=[self.execute(), subagent]).invoke_async(asked)
         return self.mechanism
 
     async def failing(self) -> str:
-        self.mechanism = "no hook programs; an intervention that fails, with on_error as it comes"
+        self.mechanism = "no hook programs; an intervention that fails, with the default on_error"
         peer = self
 
         class Failing(InterventionHandler):
@@ -98,7 +98,8 @@ class Strands(Peer):
 
     async def shell(self) -> str:
         raise NoSuchThing(
-            "Its shell tool has no rules for commands. Cedar policies, an extra that was not tried, look at tool calls."
+            "Its shell tool has no rules for commands. "
+            "Cedar policies, an extra that was not tested, apply to tool calls."
         )
 
     async def cancelled(self) -> str:

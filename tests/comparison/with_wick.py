@@ -69,12 +69,12 @@ class Wick(Peer):
 
         @tool
         async def delegate(task: str, run: Run) -> str:
-            """Let the child do something."""
+            """Delegate a task to the child."""
             return (await child.run(task, parent=run)).text
 
         task = plan(call("execute", command=HARMLESS), call("execute", command=HARMFUL))
         await Agent(self.model(), tools=[delegate], hooks=[no_rm]).run(plan(call("delegate", task=task)))
-        return "@guard(ToolUse) of the agent above; its tool runs a child that has a tool of its own"
+        return "@guard(ToolUse) of the parent agent; its tool runs a child with its own tool"
 
     async def failing(self) -> str:
         program = self.folder / "hooks" / "no_rm"
@@ -106,7 +106,7 @@ class Wick(Peer):
         rules = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
         agent = Agent(self.model(), hooks=[Filesystem(self.workspace()), rules], ask=lambda question: False)
         await agent.run(plan(*(call("execute", command=command) for command in ("touch works", *self.bypasses()))))
-        return 'Permissions(deny=["Bash(rm *)"], mode="bypassPermissions"); a user who is asked says no'
+        return 'Permissions(deny=["Bash(rm *)"], mode="bypassPermissions"); the user denies all questions'
 
     async def cancelled(self) -> str:
         agent, thread = Agent(self.model(), tools=[tool(self.pay)]), Thread()

@@ -1,7 +1,7 @@
 """Access matrix: every route of the app × credential × owner of the ids. Rows are generated from the routes.
 
-A route about which the matrix does not know enough is Violated: one without a role, with a variable of which nobody
-has said whose it is, or one that changes something of somebody's and has no body here that would do so.
+An incomplete row raises Violated: a route without a role, a path variable without a declared owner kind, or a route
+that changes private data and has no request body here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wick.server.auth.access_table import ACCESS, Access
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.records import Records
 
-UNKNOWN = "nobody-has-this"
+UNKNOWN = "unknown-id"
 SECRET = "hush"
 HOST = ("Host", "localhost")
 JSON = ("Content-Type", "application/json")
@@ -111,16 +111,16 @@ def rows(places: Iterable[tuple[str, str]], table: Iterable[tuple[str, str, Acce
 
 def _row(method: str, path: str, roles: Mapping[tuple[str, str], Access]) -> Row:
     if (method, path) not in roles:
-        raise Violated(f"{method} {path} is not in the matrix: nobody has said who may use it")
+        raise Violated(f"{method} {path} is not in the matrix: its role is not declared")
     kinds = tuple(_kind(path, at) for at in re.finditer(r"\{\w+\}", path))
     if kinds and method in ("POST", "PUT", "PATCH") and (method, path) not in BODIES:
-        raise Violated(f"{method} {path} is not in the matrix: it has no body there that would do something")
+        raise Violated(f"{method} {path} is not in the matrix: it has no request body")
     return Row(method, path, roles[method, path], kinds)
 
 
 def _kind(path: str, at: re.Match[str]) -> str:
     if path[: at.end()] not in WHOSE:
-        raise Violated(f"{path} is not in the matrix: nobody has said whose {at[0]} is")
+        raise Violated(f"{path} is not in the matrix: the kind of {at[0]} is not declared")
     return WHOSE[path[: at.end()]]
 
 
@@ -181,7 +181,7 @@ NO_CREDENTIAL: Mapping[str, Shown] = {
     "who was forwarded": Shown((HOST, ("X-Forwarded-User", "root"), ("X-User", "root"), ("Remote-User", "root"))),
     "a wrong cookie": Shown((HOST, ("Cookie", "wick_session_0=wrong"))),
     "a token in a cookie": Shown((HOST, ("Cookie", f"wick_session_0={ADMIN}; token={ADMIN}"))),
-    "a cookie that is none": Shown((HOST, ("Cookie", 'wick_session_0="\\400\\777; ;;='))),
+    "an invalid cookie": Shown((HOST, ("Cookie", 'wick_session_0="\\400\\777; ;;='))),
     "a token in a protocol": Shown((HOST, ("Sec-WebSocket-Protocol", f"bearer, {ADMIN}"))),
     "a token as a ticket": Shown((HOST,), query=f"ticket={ADMIN}"),
     "an empty ticket": Shown((HOST,), query="ticket="),
@@ -208,7 +208,7 @@ async def used_up(server: ServerProcess | InProcessServer, records: Records) -> 
     """Return credentials that were valid once or elsewhere: tickets and cookies of an admin."""
     async with open_client(server, "root") as root:
         used, expired, good = [await _ticket(root) for _ in range(3)]
-        async with open_client(server, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
+        async with open_client(server, "") as visitor, visitor.get(f"/auth/me?ticket={used}") as answer:
             assert answer.status == 200, "a ticket is good once"
     await _expire(records, expired)
     over, cookie = await _cookie(server, "root"), await _cookie(server, "root")
@@ -252,7 +252,7 @@ async def _cookie(server: ServerProcess | InProcessServer, user: str) -> str:
         return answer.headers["Set-Cookie"].partition(";")[0]
 
 
-async def neighbours(server: ServerProcess | InProcessServer) -> dict[str, tuple[Header, ...]]:
+async def other_users(server: ServerProcess | InProcessServer) -> dict[str, tuple[Header, ...]]:
     """Return other signed-in users, for every way to sign in; none is ada."""
     cookie = ("Cookie", await _cookie(server, "bob"))
     return {

@@ -100,11 +100,11 @@ class Canary:
             raise Violated(f"the canary was called {len(self.calls)} times: {self.calls[:5]}")
 
     def heard(self, seconds: float = 60.0) -> str:
-        """The next call, which is forgotten with that; waits for it."""
+        """Wait for the next call; remove and return it."""
         end = time.monotonic() + seconds
         while not self.calls:
             if time.monotonic() > end:
-                raise Violated(f"nobody called the canary within {seconds} s")
+                raise Violated(f"no call of the canary within {seconds} s")
             time.sleep(0.005)
         return self.calls.pop(0)
 

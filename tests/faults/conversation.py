@@ -1,4 +1,4 @@
-"""The conversation of three_turns.py in a process of its own: run, killed, run again, and looked at."""
+"""Run the conversation of three_turns.py in a separate process: run, kill, resume and inspect it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 600  # seconds: a machine that has no time for it breaks no promise
 
 
 def strace(folder: Path, *options: str) -> list[str]:
-    """The command that traces the writes to the database, and does something about them."""
+    """Return the command that traces, and optionally faults, the writes to the database."""
     traced()
     (folder / "db").mkdir(exist_ok=True)
     files = [f"-P{folder / 'db' / name}" for name in ("threads.db", "threads.db-wal")]
@@ -59,18 +59,18 @@ def killed_at(folder: Path, when: int, fault: str = "") -> tuple[list[str], bool
 
 
 def writes(folder: Path) -> list[int]:
-    """How often each thread wrote: those that opened, wrote and closed the database, in this order."""
+    """Return the number of writes of each thread: those that opened, wrote and closed the database, in this order."""
     lines = (folder / "trace").read_text().splitlines()
     return [*Counter(line.split()[0] for line in lines).values()]
 
 
 def most_writes(folder: Path) -> int:
-    """How often the thread that wrote most wrote."""
+    """Return the largest number of writes of one thread."""
     return max(writes(folder))
 
 
 def look(db: Path) -> Thread:
-    """The thread as it is in the database."""
+    """Return the thread from the database."""
     return asyncio.run(_load(db))
 
 

@@ -1,8 +1,8 @@
 """Disturbances of a server: each kind of bad input and fault, applied for a while.
 
-    KINDS["deep JSON"](scene)      does it until `scene.until`
+    KINDS["deep JSON"](scene)      apply it until `scene.until`
 
-Nothing here looks at the answers more than it must: whether everybody else is answered is looked at elsewhere.
+Responses are read only as far as necessary. The tests measure the responses to other clients.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from wick.server.server import Server
 
 @tool
 def nap(seconds: float) -> str:
-    "Sleep, and hold up whoever waits for it."
+    "Sleep, and block the thread."
     time.sleep(seconds)
     return "awake"
 
@@ -395,7 +395,7 @@ async def no_wickd(scene: Scene) -> None:
     await scene.over_and_over(one, 1)
 
 
-@kind("questions that nobody answers")
+@kind("unanswered questions")
 async def questions(scene: Scene) -> None:
     async def one() -> None:
         said = {"messages": [{"role": "user", "content": json.dumps(["execute", {"command": "rm -rf x"}])}]}
@@ -473,7 +473,7 @@ _looks("its runs", "/threads/LONG/runs")
 _looks("its calls", "/threads/LONG/calls/c1/why")
 _looks("replayed", "/replay", "POST", {"agent_id": "does", "thread_ids": ["LONG"], "rules": {"deny": ["Bash(echo *)"]}})
 _looks("forked", "/threads/LONG/fork", "POST", {})
-_looks("gone on with", "/agents/does/invoke", "POST", {"thread_id": "LONG", "messages": [{"content": '["ls", {}]'}]})
+_looks("continued", "/agents/does/invoke", "POST", {"thread_id": "LONG", "messages": [{"content": '["ls", {}]'}]})
 
 
 @kind("a store that is locked")

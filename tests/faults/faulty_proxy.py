@@ -52,16 +52,16 @@ class Proxy(Listener):
     def __init__(self, target: int, trouble: Trouble = FINE, times: int = 1) -> None:
         super().__init__()
         self.target, self.trouble, self.times = target, trouble, times
-        self.accepted = 0  # how many connections there were
-        self.carried = 0  # how many bytes of answers were let through
-        self.struck = 0  # how often there was trouble
+        self.accepted = 0  # accepted connections
+        self.carried = 0  # forwarded bytes of responses
+        self.struck = 0  # injected faults
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """Return the number of open connections."""
         return len(self._tasks)
 
-    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

@@ -41,7 +41,7 @@ COMMANDS = {
     "stuck": f"trap '' TERM; while :; do {LONG}; done",
     "printing": f"yes & setsid {LONG} & exit 0",
 }
-EVERYBODY = ("all killed", "the first one stopped")  # without a PID namespace of their own these would hit us all
+WHOLE_SYSTEM = ("all killed", "the first one stopped")  # without a PID namespace they affect all processes
 
 HOOKS = {
     "a session of its own": f"setsid {LONG} >/dev/null 2>&1 </dev/null & cat >/dev/null",
@@ -58,7 +58,7 @@ HOOKS = {
 
 
 def commands(sandbox: str) -> dict[str, str]:
-    return {name: text for name, text in COMMANDS.items() if sandbox == "bubblewrap" or name not in EVERYBODY}
+    return {name: text for name, text in COMMANDS.items() if sandbox == "bubblewrap" or name not in WHOLE_SYSTEM}
 
 
 class Tools:

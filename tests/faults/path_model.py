@@ -128,7 +128,7 @@ def content(path: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """Where a path leads: `out`, `there`, `missing`, or why nowhere; and the names that lead there without links."""
+    """The target of a path: `out`, `there`, `missing` or an error, and the names of the target without links."""
 
     where: str
     names: Names = ()

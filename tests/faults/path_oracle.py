@@ -163,7 +163,7 @@ async def try_paths(
     tally: Tally, ground: Ground, files: Any, paths: Iterable[str], operations: Iterable[str] = OPERATIONS
 ) -> None:
     """Try every operation on every path; a mismatch is a violation."""
-    count = legal = led_out = 0
+    count = legal = outside = 0
     for path in paths:
         count += 1
         for operation in operations:
@@ -172,7 +172,7 @@ async def try_paths(
             why = wrong(ground, operation, wanted, answer)
             tally.check(not why, f"{operation} {path[:200]!r}: {why}" if why else "")
             legal += wanted.outcome == "done"
-            led_out += wanted.found.where == "out"
+            outside += wanted.found.where == "out"
             if operation not in READS or why:
                 ground.restore(refused=isinstance(answer, BackendError) and not why)
-    tally.note(paths=count, legal=legal, led_out=led_out)
+    tally.note(paths=count, legal=legal, outside=outside)

@@ -234,7 +234,7 @@ class Flood:
             "half a piece": b"\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n" + text,
             "a huge piece": b"\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 20 + b"\r\n" + text,
             "both": b"\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            "a header that is none": b"\r\n" + noise + b"\r\nContent-Length: " + size + b"\r\n\r\n" + text,
+            "an invalid header": b"\r\n" + noise + b"\r\nContent-Length: " + size + b"\r\n\r\n" + text,
             "many headers": b"\r\n" + b"X-Y: z\r\n" * self.chance.randrange(3_000) + b"Content-Length: 0\r\n\r\n",
             "a long header": b"\r\nX: " + b"x" * self.chance.randrange(200_000) + b"\r\nContent-Length: 0\r\n\r\n",
             "continue": b"\r\nExpect: 100-continue\r\nContent-Length: " + size + b"\r\n\r\n" + text,

@@ -148,7 +148,7 @@ _CONTAINERS_OWN = (
     "system call adjtimex, system call clock_adjtime, system call openat2"
 )
 _WEAK = (
-    "the hosts users, the hosts passwords and keys, see processes of the host, signal everybody, become root, "
+    "the hosts users, the hosts passwords and keys, see processes of the host, signal all processes, become root, "
     "become the group of root, the first process is free, disks and memory, send a datagram, a datagram to the host, "
     "see interfaces, a socket with a path, sockets of services, the docker socket, queues and segments of the host, "
     "the name of the host, the limits of wick, the descriptors of wick, the program of wick, keys of others, "

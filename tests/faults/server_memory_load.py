@@ -429,10 +429,10 @@ KINDS: dict[str, Kind] = {
     "upload in a form": _body(
         "/agents/files/files/upload?path=a", "multipart/form-data; boundary=b", chunked=True, begin=FORM
     ),
-    "question": _body("/agents/short/stream", "application/json", chunked=True, begin=b'{"messages": [{"content": "'),
-    "uploads by everybody": many_uploads,
+    "JSON body": _body("/agents/short/stream", "application/json", chunked=True, begin=b'{"messages": [{"content": "'),
+    "uploads by all users": many_uploads,
     "terminal input": typed,
-    "terminal input that nobody takes": typed_in_vain,
+    "unread terminal input": typed_in_vain,
     "message to a terminal": one_message,
     "unread terminals": unread_terminals,
     "unread streams": unread_streams,

@@ -4,7 +4,7 @@
     python tests/faults/soak.py --minutes 3 --users 20
     python tests/faults/soak.py --store postgres --keep
 
-It shows a table while it goes on, and ends with a report. `--keep` writes that to bench/results/soak.json, and its
+It shows a live table, and ends with a report. `--keep` writes that to bench/results/soak.json, and its
 picture to docs/images/soak.svg. The exit code is 1 if anything was lost, duplicated, invalid, leaked or refused.
 """
 

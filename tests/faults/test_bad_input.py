@@ -180,7 +180,7 @@ async def healthy(server: ServerProcess, tally: Tally) -> None:
     tally.check(at < 0, f"the log has a traceback: {server.log[max(0, at - 600) : at + 4_000]}")
 
 
-def nobody_called(server: ServerProcess, bird: Canary, tally: Tally) -> None:
+def check_no_calls(server: ServerProcess, bird: Canary, tally: Tally) -> None:
     """Check that neither the canary nor a remote host was contacted."""
     with tally.trying("the canary"):
         bird.silent()
@@ -198,8 +198,8 @@ async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
         with Tally("S5", "generated requests") as tally:
             await flood(server, bird, REQUESTS, tally, chance, await known_names(server))
             await healthy(server, tally)
-            nobody_called(server, bird, tally)
-        with Tally("S5", "terminals that hear nonsense") as tally:
+            check_no_calls(server, bird, tally)
+        with Tally("S5", "terminals with invalid messages") as tally:
             await terminals(server, SOCKETS, tally, chance)
             await healthy(server, tally)
         assert server.stop() == 0

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
 def test_processes_end_after_cancel_or_time_limit(tmp_path: Path, sandbox: Any) -> None:
     kinds = [kind for kind in KINDS if sandbox == "none" or kind not in OF_NO_SANDBOX]
-    with Tally("R7", f"stopped in {sandbox}") as tally, watching() as watch:
+    with Tally("R7", f"commands stopped, sandbox {sandbox}") as tally, watching() as watch:
         backend = Local(tmp_path / sandbox, sandbox=sandbox)
         asyncio.run(stop_at_once(tally, Scene(watch, tmp_path, backend), kinds, ROUNDS))
 
@@ -59,7 +59,7 @@ Server(settings=os.environ["WICK_SETTINGS"]).register_agent("stuck", agent).star
 
 def test_processes_of_a_cancelled_server_run_end(tmp_path: Path) -> None:
     with (
-        Tally("R7", "cancelled at a server") as tally,
+        Tally("R7", "runs of a server cancelled") as tally,
         watching() as watch,
         run_server(tmp_path, script=SERVED, fresh=True) as server,
     ):

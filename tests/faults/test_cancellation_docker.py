@@ -41,7 +41,7 @@ async def stop(tally: Tally, folder: Path, server: str, image: str, kinds: Any, 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_container_processes_end_after_cancel_or_time_limit(tmp_path: Path, image: str) -> None:
-    with Tally("R7", f"stopped in a container of {image}") as tally, labelled() as server:
+    with Tally("R7", f"commands stopped, container {image}") as tally, labelled() as server:
         kinds = [kind for kind in (ALL if FULL else SAMPLED) if image == "python" or kind not in OF_WICKD]
         asyncio.run(stop(tally, tmp_path, server, image, kinds, ROUNDS, WITHIN))
 
@@ -49,6 +49,6 @@ def test_container_processes_end_after_cancel_or_time_limit(tmp_path: Path, imag
 @pytest.mark.long
 def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
-    tally = Tally("R7", "stopped in a container, planted", planted=True)
+    tally = Tally("R7", "commands stopped, container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match=LONG), tally:
         asyncio.run(stop(tally, tmp_path, server, "python", SAMPLED[:1], 1, 1.0))

@@ -1,6 +1,6 @@
-"""A conversation that is killed again and again, and taken up, loses nothing and does nothing twice.
+"""A conversation that is killed repeatedly and resumed loses nothing and repeats no effect.
 
-That it is killed at each of its writes is in test_durability.
+test_durability kills it at each of its writes.
 """
 
 from __future__ import annotations

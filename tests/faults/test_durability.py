@@ -37,9 +37,9 @@ LONG = 7200 if FULL else 300
 # -- each write -----------------------------------------------------------------------------------------------------
 
 
-# A write is counted by the thread that makes it, so the threads have to be met one by one: the one that makes the
-# database is the first to write so often, the one that writes it where it is there already, and the one that closes it
-# where the conversation is complete.
+# strace counts writes per thread, so each writing thread needs its own start state: no database for the thread that
+# writes the conversation, an empty database for the one that opens it, and a complete conversation for the one that
+# closes it.
 Points = dict[str, Sequence[int]]
 
 
@@ -49,13 +49,13 @@ def begin(place: Path, where: str) -> None:
     if where == "an empty database":
         (place / "db").mkdir()
         _look(place / "db")
-    elif where == "all is said":
+    elif where == "a complete conversation":
         (place / "db").mkdir()
         subprocess.run([*command(place), "unclosed"], capture_output=True, timeout=60, check=True)
 
 
 def die_at(folder: Path, points: Points, fault: str = "") -> None:
-    """Kill the conversation at these of its writes, and take it up again."""
+    """Kill the conversation at some of its writes, and resume it."""
     with Tally("R1", "crash points of three turns", planted=bool(fault)) as tally:
         deaths = 0
         for where, when in ((where, when) for where, every in points.items() for when in every):
@@ -76,13 +76,13 @@ def every_point(folder: Path) -> Points:
     assert converse(folder, *strace(folder))[-1] == "finished"
     opening, writing, closing = writes(folder)
     assert opening > LEAST / 10 and writing > LEAST * 2, f"only {opening} and {writing} writes were seen"
-    numbers = {"nothing": writing, "an empty database": opening, "all is said": closing}
+    numbers = {"nothing": writing, "an empty database": opening, "a complete conversation": closing}
     return {where: range(1, number + 1) for where, number in numbers.items()}
 
 
 @pytest.mark.timeout(LONG)
 def test_every_crash_point(tmp_path: Path) -> None:
-    few: Points = {"nothing": (53, 170), "an empty database": (17,), "all is said": (4,)}
+    few: Points = {"nothing": (53, 170), "an empty database": (17,), "a complete conversation": (4,)}
     die_at(tmp_path, every_point(tmp_path / "clean") if FULL else few)
 
 
@@ -106,7 +106,7 @@ def lose_power(folder: Path, cuts: int, fault: str = "") -> None:
     assert done.stdout.endswith("finished\n")
     steps, chance = recorded(log, folder / "db"), random.Random(11)
     assert sum(step.what == "sync" for step in steps) > (0 if fault else LEAST / 4), "it was not recorded"
-    with Tally("R1", "power cuts, of what was not synced any part lost", planted=bool(fault)) as tally:
+    with Tally("R1", "power cuts with arbitrary loss of unsynced writes", planted=bool(fault)) as tally:
         for number in range(cuts):
             cut, place = chance.randrange(20, len(steps)), folder / f"cut{number}"
             with tally.trying(f"after {cut} steps"):
@@ -232,7 +232,7 @@ def fill_up(folder: Path, levels: Sequence[int], fault: str = "") -> None:
                 full += "finished" not in told
                 grow(place / "db", 4_000)
                 announced(_look(place / "db"), told)
-                assert converse(place)[-1:] == ["finished"], "it does not go on"
+                assert converse(place)[-1:] == ["finished"], "it does not continue"
                 thread = look(place / "db")
                 valid(thread)
                 announced(thread, told)

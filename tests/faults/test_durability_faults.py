@@ -296,8 +296,8 @@ async def check(client: aiohttp.ClientSession, told: list[Acknowledged], tally: 
             log = json.dumps(thread.to_json())
             assert said.text in log, f"acknowledged and lost: {said.text}"
             times = sum(message.text.startswith(said.text) for message in thread.messages if message.role == "user")
-            assert times <= 1, f"{said.text} was said {times} times"
-            assert times or not heard, f"{said.text} was not heard by the next run"
+            assert times <= 1, f"{said.text} is in the thread {times} times"
+            assert times or not heard, f"the next run did not read {said.text}"
             ends = [_end(entry.data) for entry in thread.entries if entry.kind == "run_end"]
             mine = [end for run, end in ends if run == said.run]
             assert said.end is None or said.end in mine, f"the client was sent {said.end}, the log has {mine}"

@@ -113,7 +113,7 @@ class Person:
             thread = Thread.from_json(await response.json())
         valid(thread)
         said = [message.text for message in thread.messages if message.role == "user"]
-        assert said == [words for words, _, _ in self.runs], "something else was said than what was taken"
+        assert said == [words for words, _, _ in self.runs], "the thread has other messages than the accepted ones"
 
 
 async def _read(response: aiohttp.ClientResponse, seen: list[dict[str, Any]]) -> None:
@@ -125,7 +125,7 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
     chance = random.Random(3)
     script = (PLANTED if planted else "") + SERVER
     with (
-        Tally("R1", "kill -9 of a server with four who speak to it", planted=planted) as tally,
+        Tally("R1", "kill -9 of a server with four clients", planted=planted) as tally,
         run_server(folder, script=script, quotas=NO_QUOTAS) as server,
     ):
         over = asyncio.Event()

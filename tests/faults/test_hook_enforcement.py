@@ -49,7 +49,7 @@ from wick.hook_checks import Position
 from wick.operations import Operation
 from wick.protocols import Request
 
-SECRET = "the-secret-that-nobody-may-see"
+SECRET = "the-secret-that-no-user-may-see"
 
 
 @dataclass
@@ -237,7 +237,7 @@ async def test_a_condition_that_fails_is_the_hooks_failure(position: Position) -
     def broken(op: Any) -> bool:
         raise RuntimeError("which tool?")
 
-    with Tally("S4", f"conditions that fail, {position}") as tally:
+    with Tally("S4", f"failing match conditions, {position}") as tally:
         for operation in OPERATIONS:
             with tally.trying(operation.__name__):
                 hook = failing(position, operation, lambda: None, match=broken)
@@ -245,7 +245,7 @@ async def test_a_condition_that_fails_is_the_hooks_failure(position: Position) -
 
 
 async def test_a_failing_after_hook_withholds_the_result() -> None:
-    with Tally("S4", "failures that withhold a result") as tally:
+    with Tally("S4", "failing after hooks that withhold a result") as tally:
         for name, failure in FAILURES.items():
             with tally.trying(name):
                 world = await World().go(failing("after", ToolUse, failure))
@@ -258,7 +258,7 @@ ANSWERS: dict[str, Any] = {
     "a text": "yes",
     "a number": 1,
     "an error": RuntimeError("the line is dead"),
-    "arguments that are no JSON": Allow({"text": object()}),  # type: ignore[dict-item]
+    "arguments that are not JSON": Allow({"text": object()}),  # type: ignore[dict-item]
     "arguments that do not fit": Allow({"text": ["no", "text"], "times": "many"}),
     "arguments too many": Allow({"text": "x", "surprise": 1}),
     "the question": lambda question: question,
@@ -267,12 +267,10 @@ ANSWERS: dict[str, Any] = {
 
 
 async def test_an_ask_without_approval_is_denied() -> None:
-    with Tally("S4", "answers that are no yes × where it was asked") as tally:
-        for (name, answer), position in product(
-            [*ANSWERS.items(), ("nobody there", None)], ("before", "wrap", "guard")
-        ):
+    with Tally("S4", "answers other than yes × position of the question") as tally:
+        for (name, answer), position in product([*ANSWERS.items(), ("no user", None)], ("before", "wrap", "guard")):
             with tally.trying(f"{name} to a {position}"):
-                asker = {} if name == "nobody there" else {"ask": ScriptedUser(answer)}
+                asker = {} if name == "no user" else {"ask": ScriptedUser(answer)}
                 hook = failing(position, ToolUse, lambda: Ask("sure?"))  # type: ignore[arg-type]
                 closed(await World().go(hook, **asker), ToolUse)
 
@@ -296,14 +294,14 @@ DECIDING = ("guard_tool_use", "before_tool_use", "before_tool_call", "guard_run"
 
 async def test_a_program_that_fails_has_not_agreed(tmp_path: Path) -> None:
     every = [*product(PROGRAMS, DECIDING)]
-    with Tally("S4", "programs that fail × gates") as tally:
+    with Tally("S4", "failing programs × gates") as tally:
         for number, (name, event) in enumerate(every if FULL else every[:: len(every) // 8]):
             with tally.trying(f"{name} at {event}"):
                 programs = Programs(tmp_path / str(number))
                 programs.sh("check", event, PROGRAMS[name])
                 world = await World().go(programs.executables(timeout=0.5 if name == "hangs" else 20))
                 closed(world, ToolUse if "tool" in event else Run)
-                assert programs.left() == []
+                assert programs.remaining() == []
 
 
 # -- any deny denies ------------------------------------------------------------------------------------------------
@@ -430,7 +428,7 @@ class Meddlers:
 
 
 async def done_is_decided(tries: int, planted: bool = False) -> None:
-    with Tally("S4", "done = decided", planted=planted) as tally:
+    with Tally("S4", "executed = decided", planted=planted) as tally:
         done = 0
         for number in range(tries):
             with tally.trying(f"try {number}"):
@@ -440,7 +438,7 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
                 assert len(world.used) <= 1
                 assert not world.used or world.used[0] == meddlers.decided[-1], f"{world.used} {meddlers.decided}"
         assert done > tries // 2, "next to nothing was done, so nothing was shown"
-        tally.note(done=done)
+        tally.note(executed=done)
 
 
 @pytest.mark.timeout(1800)

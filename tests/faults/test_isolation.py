@@ -27,7 +27,7 @@ from faults.access_matrix import (
     credentials,
     filled,
     furnish,
-    neighbours,
+    other_users,
     rows,
     used_up,
 )
@@ -90,7 +90,7 @@ def routes(service: Service) -> list[tuple[str, str]]:
 
 
 async def shown_to(server: ServerProcess) -> dict[str, Shown]:
-    """Everything that opens nothing."""
+    """Return all credentials that give no access."""
     said = yaml.safe_load((server.folder / "server.yaml").read_text())
     records = open_records(Settings(**{**said, "data": server.folder / "data"}))
     try:
@@ -102,7 +102,7 @@ async def shown_to(server: ServerProcess) -> dict[str, Shown]:
 # -- no access without credentials ------------------------------------------------------------------------------------
 
 
-async def nobody_gets_in(
+async def check_denied(
     url: str, matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things, planted: bool = False
 ) -> None:
     tries = [*_tries(matrix, shown, things)][:: 1 if planted else EVERY]
@@ -123,7 +123,7 @@ def _tries(matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things) ->
             every: list[Mapping[str, str]] = [things.ids, {}] if row.kinds else [{}]
             for ids in every if FULL else [every[number % len(every)]]:
                 raw = row.request(*one.headers, ids=ids, query=one.query)
-                yield f"{row}, {name}, {'somebody' if ids else 'nobody'}'s ids", one, raw
+                yield f"{row}, {name}, {'existing' if ids else 'unknown'} ids", one, raw
 
 
 def _explained(answer: Answer) -> bool:
@@ -136,10 +136,10 @@ def _explained(answer: Answer) -> bool:
 
 async def test_requests_without_valid_credentials_are_denied(server: ServerProcess, matrix: list[Row]) -> None:
     things = await furnish(server)
-    await nobody_gets_in(server.url, matrix, await shown_to(server), things)
-    await nobody_sees(server, matrix, things)
-    await _begin_their_own(server, things)
-    await _hers_is_there(server, matrix, things)
+    await check_denied(server.url, matrix, await shown_to(server), things)
+    await check_hidden(server, matrix, things)
+    await _create_own_threads(server, things)
+    await _check_owner_access(server, matrix, things)
 
 
 @IN_CI_ONCE
@@ -169,7 +169,7 @@ async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess
     closed = [filled(row.path, {}) for row in matrix if row.access != "public" and row.method != "WS"]
     tries = [(method, f"{path}{more}") for path in closed for method, more in odd]
     answers = await ask_all(server.url, [request(method, path, HOST) for method, path in tries])
-    with Tally("S1", "methods and spellings that are not there") as tally:
+    with Tally("S1", "undefined methods and path spellings") as tally:
         for (method, path), answer in zip(tries, answers, strict=True):
             tally.check(answer.status in (400, 401), f"{method} {path}: {answer.status}")
 
@@ -177,18 +177,18 @@ async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess
 # -- no access to data of other users ---------------------------------------------------------------------------------
 
 
-async def nobody_sees(
+async def check_hidden(
     server: ServerProcess | InProcessServer, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
 ) -> None:
     """Other users who know ada's ids get the same responses as for unknown ids."""
     only = only or (() if FULL else ("bob", "bob, with a cookie and no origin", "root"))
-    people = {name: one for name, one in (await neighbours(server)).items() if not only or name in only}
-    with Tally("S1", "neighbours × routes × somebody's ids", planted=planted) as tally:
+    people = {name: one for name, one in (await other_users(server)).items() if not only or name in only}
+    with Tally("S1", "other users × routes × ids of an owner", planted=planted) as tally:
         for who, headers in people.items():
             await _with_her_ids(tally, server.url, matrix, things, who, headers)
             await _elsewhere(tally, server.url, things, who, headers)
             await _lists(tally, server.url, things, who, headers)
-        tally.note(neighbours=len(people), kinds=len(things.ids))
+        tally.note(users=len(people), kinds=len(things.ids))
 
 
 async def _with_her_ids(
@@ -204,7 +204,7 @@ async def _with_her_ids(
         if "setting" in row.kinds and who != "root":
             wanted = 403  # for admins
         same = answer.status == other.status == wanted and _without(answer, ids) == _without(other, _like(ids, row))
-        tally.check(same, f"{row}, {who}: {answer.status} {answer.body[:200]!r}, of nobody's: {other.body[:200]!r}")
+        tally.check(same, f"{row}, {who}: {answer.status} {answer.body[:200]!r}, unknown ids: {other.body[:200]!r}")
 
 
 def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
@@ -268,7 +268,7 @@ async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tupl
         tally.check(fine and clean, f"GET {path}, {who}: {answer.status} {told[:500]}")
 
 
-async def _begin_their_own(server: ServerProcess, things: Things) -> None:
+async def _create_own_threads(server: ServerProcess, things: Things) -> None:
     """Using another user's thread id or key creates a thread of the same name for oneself."""
     said = {"messages": [{"role": "user", "content": "What is 1 + 1?"}], "thread_id": things.ids["thread"]}
     for user in ("bob", "root"):
@@ -283,14 +283,14 @@ async def _begin_their_own(server: ServerProcess, things: Things) -> None:
                 assert answer.status == 204
 
 
-async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: Things) -> None:
+async def _check_owner_access(server: ServerProcess, matrix: Sequence[Row], things: Things) -> None:
     """The same requests work for their owner: denied objects exist and are unchanged."""
     owned = [row for row in matrix if row.kinds and not {"eval", "setting"} & {*row.kinds}]  # these have no owner
     owners = {row: "olga" if "tool" in row.kinds else "ada" for row in owned}
     order = sorted(owners, key=lambda row: (row.method not in ("GET", "WS"), row.method == "DELETE"))
     undo = "POST /threads/{id}/files/restore"  # it also undoes the file that another row deletes
     last = [row for row in order if str(row) in (undo, "DELETE /agents/{id}", "DELETE /threads/{id}")]
-    with Tally("S1", "the same ids, of who has them") as tally:
+    with Tally("S1", "the same ids with the owner's credentials") as tally:
         async with Line(server.url) as line:
             for row in [*(row for row in order if row not in last), *last]:
                 ids = things.only("grant") if "grant" in row.kinds else things.ids
@@ -316,7 +316,7 @@ async def test_a_route_without_access_check_is_detected(
     some = [row for row in matrix if row.method == "GET" and row.access != "public"][::6]
     shown = {name: NO_CREDENTIAL[name] for name in ("nothing", "a wrong token")}
     with pytest.raises(Violated, match=r"violated (\d+) of \1\b"):
-        await nobody_gets_in(here.url, some, shown, Things(), planted=True)
+        await check_denied(here.url, some, shown, Things(), planted=True)
 
 
 async def test_a_query_without_owner_filter_is_detected(
@@ -325,20 +325,20 @@ async def test_a_query_without_owner_filter_is_detected(
     things = await furnish(here)
     real = sqlite.find_thread
 
-    def of_anybody(db: Any, owner: str, id: str, columns: str, *before: Any) -> Any:
+    def of_any_owner(db: Any, owner: str, id: str, columns: str, *before: Any) -> Any:
         whose = db.execute("SELECT owner FROM threads WHERE id = ?", (id,)).fetchone()
         return real(db, whose[0] if whose else owner, id, columns, *before)
 
     some = [row for row in matrix if row.path in ("/threads/{id}/runs", "/runs/{id}")]
-    await nobody_sees(here, some, things, True, "bob")
+    await check_hidden(here, some, things, True, "bob")
     with monkeypatch.context() as planted:
-        planted.setattr(sqlite, "find_thread", of_anybody)
+        planted.setattr(sqlite, "find_thread", of_any_owner)
         with pytest.raises(Violated, match="GET /threads/{id}/runs, bob: 200"):
-            await nobody_sees(here, some, things, True, "bob")
+            await check_hidden(here, some, things, True, "bob")
     with monkeypatch.context() as planted:
         planted.setattr(records_sqlite, "_get", lambda db, kind, owner, id, now: _found(db, kind, id, now))
         with pytest.raises(Violated, match="GET /runs/{id}, bob"):
-            await nobody_sees(here, some, things, True, "bob")
+            await check_hidden(here, some, things, True, "bob")
 
 
 def _found(db: Any, kind: str, id: str, now: float) -> Any:
@@ -349,9 +349,9 @@ def _found(db: Any, kind: str, id: str, now: float) -> Any:
 @pytest.mark.parametrize(
     ("route", "why"),
     [
-        (("GET", "/agents/{id}/diary"), "who may use it"),
-        (("GET", "/threads/{id}/parts/{part}"), "whose {part} is"),
-        (("POST", "/threads/{id}/shred"), "no body there"),
+        (("GET", "/agents/{id}/diary"), "role is not declared"),
+        (("GET", "/threads/{id}/parts/{part}"), "kind of {part} is"),
+        (("POST", "/threads/{id}/shred"), "no request body"),
     ],
 )
 def test_a_route_missing_in_the_matrix_is_detected(route: tuple[str, str], why: str) -> None:

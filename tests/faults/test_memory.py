@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(600 if FULL else 120)
 
 
 def eaten(kind: str, megabytes: int, *fault: str) -> dict[str, Any]:
-    """How a process grew that had to do with that much."""
+    """Return the memory growth of a process that handles that much data."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, str(PROGRAM), kind, str(megabytes), *fault]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=500, check=False)

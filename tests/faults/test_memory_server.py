@@ -21,7 +21,7 @@ WHOLE = 250 * MB  # with nothing to do
 MEGABYTES, MANY = (1_000, 50) if FULL else (60, 12)
 PLANTED = (150, 20) if FULL else (90, 12)  # enough to show that nothing holds them back
 THREADS, STREAMS = (10_000, 1_000) if FULL else (40, 40)
-SAMPLED = ("uploads by everybody", "unread streams")
+SAMPLED = ("uploads by all users", "unread streams")
 SERVERS: Any = "function" if FULL else "module"  # memory freed by one would hide the need of the next
 NO_QUOTAS = {"runs": 0, "threads": 0, "terminals": 0, "streams": 0, "requests_per_second": 0}
 

@@ -190,7 +190,7 @@ def _kill(process: subprocess.Popen[str], whom: str) -> None:
 
 
 def _gone(watch: Watch, process: subprocess.Popen[str], whom: str) -> float:
-    """How long it took until nothing was left but, where only its helpers were killed, the program itself."""
+    """Return the seconds until no process is left, except the program itself if only its helpers were killed."""
     began = time.monotonic()
     while left := {pid: line for pid, line in watch.running(over=True).items() if pid != process.pid}:
         if time.monotonic() - began > WITHIN:

@@ -57,7 +57,7 @@ def _count(tally: Tally, container: Container, names: list[str], within: float) 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
-    with Tally("R2", f"hostile commands in a container of {image}") as tally, labelled() as server:
+    with Tally("R2", f"hostile commands, container {image}") as tally, labelled() as server:
         asyncio.run(leave_nothing(tally, Contained(server, image), RUNS))
         left = engines.find_engine().containers(f"wick.server={server}")
         tally.check(not left, f"{len(left)} containers are left")
@@ -66,7 +66,7 @@ def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
 @pytest.mark.long
 def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
-    tally = Tally("R2", "hostile commands in a container, planted", planted=True)
+    tally = Tally("R2", "hostile commands, container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="sleep 600"), tally:
         for _ in range(20):  # a process killed before it left its group is found, too
             if not tally.violations:
@@ -88,7 +88,7 @@ def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.M
 
 
 def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", within: float = WITHIN) -> None:
-    """A program that is busy in a container is killed; the container stays, and is empty."""
+    """Kill a program that is busy in a container. The container stays, without processes."""
     for number in range(kills):
         with tally.trying(f"kill {number}, {image}"):
             container = Container(id := f"killed-{uuid4().hex[:12]}")
@@ -96,7 +96,7 @@ def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", w
             try:
                 process.kill()
                 took = container.clean(within, over=True)
-                assert container.first(), "the container is gone; whoever comes next would miss its files"
+                assert container.first(), "the container is gone, with its files"
                 tally.note(slowest=round(max(took, tally.figures.get("slowest", 0.0)), 3))
             finally:
                 process.communicate()
@@ -113,12 +113,12 @@ def _busy(*words: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_nothing_is_left_in_a_container_after_a_kill(image: str) -> None:
-    with Tally("R2", f"kills, in a container of {image}") as tally, labelled() as server:
+    with Tally("R2", f"kills, container {image}") as tally, labelled() as server:
         killed(tally, server, image, KILLS)
 
 
 @pytest.mark.long
 def test_leftover_processes_of_a_container_wickd_are_detected() -> None:
-    tally = Tally("R2", "kills, in a container, planted", planted=True)
+    tally = Tally("R2", "kills, container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="are left"), tally:
         killed(tally, server, "python", 1, "group only", 0.5)

@@ -36,7 +36,7 @@ folder, backend = os.environ["WICK_DATA"], Local(os.environ["WICK_DATA"] + "/wor
 
 @tool
 async def job() -> str:
-    "Begin something that goes on."
+    "Start a background process."
     return (await backend.background({STUCK!r}))["id"]
 
 def calling(name, **args):

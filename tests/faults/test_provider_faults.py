@@ -1,8 +1,8 @@
 """R6: for any provider fault, a run has one terminal event, no tool gets partial arguments, the thread stays valid.
 
 Each kind of fault of the provider's table is combined with trouble on the way at 20 places of the answer. After that
-the conversation goes on with a provider that works again. In full that is every kind at every place, else
-60 kinds at one place each.
+the conversation continues with a working provider. The full size is every kind at every place, the sample 60 kinds at
+one place each.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Trial:
 
 @cache
 def answer_length(kind: str, wire: str) -> int:
-    """How many bytes an answer with that fault has, as far as one wants to know."""
+    """Return the number of bytes of a reply with that fault, up to a limit."""
     asked = Asked("POST", WIRES[wire].path, {}, b'{"model": "m", "stream": true}')
     flow = Script("", (Answer(ADDS, FAULTS[kind].fault),), strict=False).answer(asked)
     pieces = (piece for piece in islice(flow, 5_000) if isinstance(piece, bytes))
@@ -121,7 +121,7 @@ def answer_length(kind: str, wire: str) -> int:
 
 
 def cases() -> Iterator[Case]:
-    """Every kind at every place; the formats and the ways take turns."""
+    """Yield every kind at every place, with alternating formats and ways."""
     wires = [*CLIENTS]
     for number, kind in enumerate(KINDS):
         for place in range(PLACES):
@@ -161,7 +161,7 @@ async def overcome(server: ScriptedServer, case: Case) -> None:
     after = server.script(BYE, ADDS)  # signed reasoning
     again = await attempt(case, server.port, after, thread, "And now?", TimeLimits())
     again.check()
-    assert again.text == BYE.text, f"the thread cannot be gone on with: {again.error}"
+    assert again.text == BYE.text, f"the thread cannot be continued: {again.error}"
     assert not after.refusals
     valid(thread)
 
@@ -169,7 +169,7 @@ async def overcome(server: ScriptedServer, case: Case) -> None:
 async def provider_faults(
     chosen: Sequence[Case], what: str = "provider faults × places", planted: bool = False
 ) -> None:
-    """Every chosen case, some at the same time, counted."""
+    """Run the chosen cases, some of them concurrently, and count violations."""
     with Tally("R6", what, planted=planted) as tally:
         room = asyncio.Semaphore(TOGETHER)
         async with ScriptedServer() as server:
@@ -209,7 +209,7 @@ def damaged(step: int) -> list[Case]:
 
 @pytest.mark.timeout(1800)
 async def test_damaged_bytes() -> None:
-    await provider_faults(damaged(11 if FULL else 97), "damaged bytes of an answer")
+    await provider_faults(damaged(11 if FULL else 97), "damaged bytes of a reply")
 
 
 async def test_a_damaged_field_name_is_an_error() -> None:

@@ -51,10 +51,10 @@ class Watch:
         self._lag, self._from = await self._late(), time()
 
     async def end(self) -> tuple[list[float | None], float | None]:
-        """How many milliseconds each answer took, None if there was none; and the lag that 99 of 100 stayed below."""
+        """Return the milliseconds of each response, None for a missing one, and the p99 of the lag."""
         until = monotonic() + WAIT_SECONDS
         while True:
-            await asyncio.sleep(0.1)  # for the last answer to be written down
+            await asyncio.sleep(0.1)  # until the last response is in the file
             rows = [line.split() for line in (await asyncio.to_thread(self.file.read_text)).splitlines()]
             asked = [None if ms == "-" else float(ms) for at, ms in rows if float(at) >= self._from]
             lag = late_ms(since(await self._late(), self._lag))
@@ -132,7 +132,7 @@ def _mount(*words: str) -> int:
 
 
 async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: float) -> None:
-    """One kind for a while; it is a violation if too many others waited too long meanwhile."""
+    """Apply one kind for a while. Slow or missing responses to other clients are violations."""
     await watch.begin()
     scene.until = monotonic() + SECONDS
     async with asyncio.timeout(SECONDS + 60):
@@ -153,7 +153,7 @@ async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: fl
 
 @pytest.mark.long
 async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> None:
-    with Tally("R4", f"questions while {len(KINDS)} kinds of trouble are made") as tally:
+    with Tally("R4", f"requests under {len(KINDS)} kinds of disturbance") as tally:
         async with watched(tmp_path, long=True) as (scene, watch):
             for name in KINDS:
                 await disturb(scene, watch, name, tally, SLACK)
@@ -161,7 +161,7 @@ async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> No
 
 
 async def test_the_server_responds(tmp_path: Path) -> None:
-    with Tally("R4", f"questions while {len(SAMPLED)} kinds of trouble are made") as tally:
+    with Tally("R4", f"requests under {len(SAMPLED)} kinds of disturbance") as tally:
         async with watched(tmp_path) as (scene, watch):
             for name in SAMPLED:
                 await disturb(scene, watch, name, tally, SLACK)

@@ -30,7 +30,7 @@ from wick.stores.sqlite import Sqlite
 
 READY_SECONDS = 2.0
 WITHIN = READY_SECONDS if FULL else 10 * READY_SECONDS
-PATIENCE = 60.0  # in which a run that was open is taken up
+PATIENCE = 60.0  # seconds until open runs are resumed
 RESTARTS, THREADS, RUNS = (20, 2_000, 40) if FULL else (1, 40, 3)
 AGENTS = 30
 SAID = "turn-{} talk 10000 0.2"  # streams a word now and then, for longer than any reader
@@ -40,13 +40,13 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 180)
 
 @dataclass
 class Restarted:
-    """A server that is killed again and again, and how long it took to be back."""
+    """A server that is killed repeatedly, with its restart times."""
 
     server: ServerProcess
     runs: list[str] = field(default_factory=list)
     ready: list[float] = field(default_factory=list)  # seconds
-    busy: list[float] = field(default_factory=list)  # of the processor
-    going: list[float] = field(default_factory=list)  # seconds until every open run went on
+    busy: list[float] = field(default_factory=list)  # CPU seconds
+    going: list[float] = field(default_factory=list)  # seconds until all open runs were resumed
 
     @property
     def port(self) -> int:
@@ -82,7 +82,7 @@ class Restarted:
 
 
 def _answers(port: int, starting: asyncio.Task[None]) -> None:
-    """Until it answers; it listens before it is ready, so a connection may wait."""
+    """Wait for a response. The server listens before it is ready, so a connection may wait."""
     while once(port) is None and not starting.done():
         sleep(0.005)
 
@@ -94,7 +94,7 @@ async def _state(client: aiohttp.ClientSession, run: str) -> dict[str, Any]:
 
 
 def _busy(server: ServerProcess) -> float:
-    """For how long the server has had a processor, in seconds."""
+    """Return the CPU seconds of the server."""
     assert server.process is not None
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -146,8 +146,8 @@ async def restart_often(folder: Path, restarts: int, within: float, planted: str
                 with tally.trying(f"restart {number}"):
                     await server.again()
                     assert server.ready[-1] <= within, f"it was ready after {server.ready[-1]:.2f} s"
-            tally.note(ready_p50=part(server.ready, 0.5), ready_most=part(server.ready, 1.0))
-            tally.note(processor_p50=part(server.busy, 0.5), all_go_on_most=part(server.going, 1.0))
+            tally.note(ready_p50=part(server.ready, 0.5), ready_max=part(server.ready, 1.0))
+            tally.note(cpu_p50=part(server.busy, 0.5), all_resumed_max=part(server.going, 1.0))
             tally.note(load=round(os.getloadavg()[0], 1))
 
 

@@ -318,7 +318,7 @@ async def test_a_flood_that_uncovers_files_is_detected(tmp_path: Path, monkeypat
 
 @needs_bubblewrap
 async def test_no_secret_appears_in_output(tmp_path: Path) -> None:
-    with Tally("S3", "secrets in what a server tells") as tally:
+    with Tally("S3", "secrets in the output of a server") as tally:
         await tell(tally, tmp_path)
 
 

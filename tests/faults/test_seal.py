@@ -475,7 +475,7 @@ async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
     users: list[str] = []
     watch = before(ModelCall, name="watch")(lambda call: users.append(call.run.user))
     await Agent(FunctionModel(reply), hooks=[hidden, watch]).run("go", user="ada")
-    assert users == ["ada"], "what was sealed holds for the run that goes on"
+    assert users == ["ada"], "the sealed user applies to the continued run"
 
 
 # -- guards follow the threads of a tool ------------------------------------------------------------------------------
@@ -824,7 +824,7 @@ class Refusing:
 
 
 async def taken_back(finishes: Iterable[str] = TAKEN_BACK, planted: bool = False) -> None:
-    with Tally("S4", "replies that were taken back", planted=planted) as tally:
+    with Tally("S4", "withdrawn replies", planted=planted) as tally:
         for finish, text in product(finishes, ("", "I cannot")):
             with tally.trying(f"{finish} {text}"):
                 got: list[Any] = []

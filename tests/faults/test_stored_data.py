@@ -103,7 +103,7 @@ async def flip_file(folder: Path, places: Sequence[int] | None, planted: bool = 
     original = path.read_bytes()
     damaged.parent.mkdir()
     outcomes = {"equal": 0, "refused": 0}
-    with Tally("S6", "bytes of the file flipped", planted=planted) as tally:
+    with Tally("S6", "flipped bytes of the file", planted=planted) as tally:
         for place in range(len(original)) if places is None else places:
             for leftover in damaged.parent.iterdir():
                 leftover.unlink()
@@ -132,7 +132,7 @@ def flip_rows(folder: Path, every: int = 1, planted: bool = False) -> None:
     """Flip every nth bit of every column of every entry, as a store reads them; Postgres reads them so, too."""
     with closing(sqlite3.connect(folder / "threads.db")) as db:
         found = db.execute("SELECT seq, kind, at, data, sum FROM entries ORDER BY seq").fetchall()
-    with Tally("S6", "bits of stored rows flipped", planted=planted) as tally, no_code():
+    with Tally("S6", "flipped bits of stored rows", planted=planted) as tally, no_code():
         for seq, kind, at, data, sum in found:
             good = rows.entry_from_row("t", seq, (seq, kind, at, data, sum))
             for bit in range(0, 8 * len(data), every):

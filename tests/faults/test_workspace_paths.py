@@ -83,7 +83,7 @@ def _is_real(tally: Tally, ground: Ground, paths: Iterator[str]) -> None:
 async def test_paths_that_are_resolved_by_hand(tmp_path: Path) -> None:
     ground = Ground(tmp_path / "place")
     files = Workspace(str(ground.root), by_hand=True)
-    with Tally("S2", "paths, name by name") as tally:
+    with Tally("S2", "paths, component by component") as tally:
         await try_paths(tally, ground, files, some(ground, BY_HAND, first=8))
     files.close()
 
@@ -266,15 +266,15 @@ async def race(tally: Tally, ground: Ground, files: Any, rounds: int) -> None:
             (ground.root / "movable.txt").write_text("needle\n")
     tally.check(not ground.outside(), ground.outside())
     tally.check(inside and refused, f"nothing was swapped: {inside} done, {refused} refused")
-    tally.note(done=inside, refused=refused)
+    tally.note(executed=inside, refused=refused)
 
 
 @needs_root
-@pytest.mark.parametrize("way", ["kernel", "by hand"])
+@pytest.mark.parametrize("way", ["kernel", "component by component"])
 async def test_a_race_leaks_nothing(tmp_path: Path, way: str) -> None:
     ground = race_ground(tmp_path / "place")
     files: Any = Local(ground.root, sandbox="none")
-    if way == "by hand":
+    if way == "component by component":
         files = Workspace(str(ground.root), by_hand=True)
     with Tally("S2", f"operations in a rename race, {way}") as tally, swapping(ground.root):
         await race(tally, ground, files, RACES)
@@ -435,7 +435,7 @@ async def test_no_command_plants_code_while_its_program_is_killed(tmp_path: Path
 @needs_bubblewrap
 @pytest.mark.parametrize("way", ["by_command", "by_job", "by_a_program_that_is_killed"])
 async def test_a_plant_that_git_runs_is_detected(tmp_path: Path, way: str) -> None:
-    """Where nothing is protected, most plants work: else they would show nothing."""
+    """Without protection most plants work, so that the tests are meaningful."""
     simple = [Plant("copied", "sub", "fsmonitor")]
     tally = Tally("S2", f"plants for git, {way}, planted", planted=True)
     with pytest.raises(Violated), tally:

@@ -22,11 +22,11 @@ def valid(thread: Thread) -> None:
 
 
 def answered(messages: Sequence[Message]) -> None:
-    """After a message with calls come their results, in the order of the calls, and no other result is anywhere."""
+    """Check that the results of each message follow it in the order of its calls, without other results."""
     place = 0
     while place < len(messages):
         message = messages[place]
-        assert message.role != "tool", f"message {place} answers a call that nobody made"
+        assert message.role != "tool", f"message {place} is a result without a call"
         results = messages[place + 1 : place + 1 + len(message.tool_calls)]
         called = [call.id for call in message.tool_calls]
         assert [result.tool_call_id for result in results] == called, f"the calls {called} of message {place}"

@@ -2,9 +2,9 @@
 
     python three_turns.py <folder> [unclosed]
 
-It goes on wherever it was, and ends with the line `finished`, or when a run fails. A line `ack <number> <kind>` says
-that the entry with that number was announced. Every effect of a tool is a line in `effects`, written at once, with the
-key of the call. With `unclosed` it dies when all is said, and leaves its database as it is then.
+It resumes the conversation, and ends with the line `finished`, or when a run fails. A line `ack <number> <kind>`
+reports that the entry with that number was announced. Every effect of a tool is a line in `effects` with the key of the
+call, written immediately. With `unclosed` it exits after the last turn without closing the database.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ async def send_request(
 async def send_refused(
     server: ServerProcess | InProcessServer, user: str, method: str, path: str, **options: Any
 ) -> tuple[int, str]:
-    """How a user is refused: the status, and the code of the error."""
+    """Send a request that is refused; return the status and the error code."""
     status, body = await send_request(server, user, method, path, **options)
     return status, body["error"]["code"]
 

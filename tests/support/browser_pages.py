@@ -84,7 +84,7 @@ async def wait(name: str) -> str:
 
 
 class Thinking:
-    """Thinks aloud, and says what it came to when there is the file that it was told of."""
+    """A model that streams reasoning, and its answer once the file named in the message exists."""
 
     name = "thinking"
 
@@ -97,7 +97,7 @@ class Thinking:
 
 
 def calling(request):
-    """A model that calls what it is told to: `[{"name": …, "args": {…}}]`; else it says what it was told."""
+    """A model that makes the calls of the message, `[{"name": …, "args": {…}}]`, or repeats its text."""
     last = request.messages[-1]
     if last.role != "user" or not last.text.startswith("["):
         return "You said: " + last.text if last.role == "user" else "It is done: " + last.text
@@ -112,7 +112,7 @@ def caller(user):
 
 
 def patient(request):
-    """A model that waits for a file, and then repeats what it has heard since."""
+    """A model that waits for a file, and then repeats all user messages."""
     last = request.messages[-1]
     if last.role == "user" and last.text.startswith("wait for "):
         return assistant("I wait.", ToolCall(f"call_{len(request.messages)}", "wait", {"name": last.text.split()[-1]}))
@@ -121,7 +121,7 @@ def patient(request):
 
 
 def echoing(request):
-    """A model that says what it is told, letter by letter the same."""
+    """A model that returns the last user message unchanged."""
     return next(m.text for m in reversed(request.messages) if m.role == "user")
 
 
@@ -181,9 +181,7 @@ def open_page(
     asked: list[str] = []
     if not hostile:
         page.on("pageerror", lambda error: wrong.append(str(error)) if FRAME not in (error.stack or "") else None)
-        page.on(
-            "console", lambda said: wrong.append(said.text) if said.type == "error" and not _is_expected(said) else None
-        )
+        page.on("console", lambda message: wrong.extend(_describe_errors(message)))
     page.on("request", lambda request: asked.append(request.url))
     page.on("requestfailed", lambda request: asked.remove(request.url) if request.failure in KEPT else None)
     try:
@@ -368,3 +366,10 @@ def find_violations(page: Page, *rules: str, within: str = "body") -> list[str]:
         if one["impact"] in ("serious", "critical")
         for node in one["nodes"]
     ]
+
+
+def _describe_errors(message: ConsoleMessage) -> list[str]:
+    """Return an unexpected error of the console with its address."""
+    if message.type != "error" or _is_expected(message):
+        return []
+    return [f"{message.text} {message.location['url']}"]

@@ -59,7 +59,7 @@ class Block:
 
 @dataclass
 class Story:
-    """Blocks that go on from each other: `<!-- continues -->` stands before every one but the first."""
+    """Blocks that continue each other, with `<!-- continues -->` before each but the first."""
 
     page: Path
     blocks: list[Block] = field(default_factory=list)

@@ -515,7 +515,7 @@ deaf_specs = specs.map(ignore_cancellation)
 
 @st.composite
 def asking_specs(draw: st.DrawFn) -> Spec:
-    """Agents without children that ask about their tools, and do nothing that cannot be taken up again."""
+    """Generate agents without children that ask about their tools, and whose runs can be resumed."""
     acts = {
         "before": ["ask", "edit", "block", "spoil"],
         "wrap": ["ask", "edit", "copy", "replace", "skip"],

@@ -241,7 +241,7 @@ class Watch:
         self.before = Snapshot()
         self.before.add(take_snapshot())
 
-    def left(self) -> list[str]:
+    def find_leaks(self) -> list[str]:
         """Return new resources that still exist, each with its kind."""
         new = take_snapshot().since(self.before)
         if not new:
@@ -261,7 +261,7 @@ class Watch:
     def finally_left(self) -> list[str]:
         """Return resources left after a grace period and a garbage collection."""
         until, pause = time.monotonic() + GRACE, 0.001
-        while (there := self.left()) and time.monotonic() < until:
+        while (there := self.find_leaks()) and time.monotonic() < until:
             time.sleep(pause)
             pause *= 2
             if pause > 0.1:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
 server = MCPServer("tests", log_level="CRITICAL")
 
@@ -24,13 +24,26 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def is_even(number: int) -> bool:
+    """Return True if a number is even."""
+    return number % 2 == 0
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+def read_note(integrity: str, readers: list[str]) -> CallToolResult:
+    """Read a note, with a label of its author and its readers."""
+    label = {"integrity": integrity, "confidentiality": readers}
+    return CallToolResult(content=[TextContent(type="text", text="note")], _meta={"ifc": label})
+
+
 def greet(name: str) -> str:
     return f"Hello, {name}."
 
 
 @server.tool()
 def change(greeting: str) -> str:
-    """Define a tool anew."""
+    """Redefine a tool."""
     server.remove_tool("greet")
     server.add_tool(greet, description=greeting)
     return "changed"
@@ -98,7 +111,7 @@ def pid() -> int:
 
 @server.resource("note://moon")
 def moon() -> str:
-    """What is known of the moon."""
+    """A note about the moon."""
     return "It is round."
 
 

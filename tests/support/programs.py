@@ -72,7 +72,7 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
 """
         return self.write(name, text)
 
-    def told(self, name: str) -> list[dict[str, Any]]:
+    def inputs(self, name: str) -> list[dict[str, Any]]:
         """Return the inputs of a program so far."""
         file = self.folder / f"{name}.told"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -82,7 +82,7 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
         options = {"dirs": [self.path], "trust": self.folder / "trust.json", "env": {MARK: self.mark}} | options
         return Executables(**options)
 
-    def left(self) -> list[int]:
+    def remaining(self) -> list[int]:
         """The processes of these programs that are still there, though they had time to end."""
         becomes_true(lambda: not marked_processes(self.mark), 30)
         return marked_processes(self.mark)

@@ -57,7 +57,7 @@ class Reference:
         except PausedSpec:
             if self.root is not self:
                 raise  # a question to a child waits for the user of the root run
-            return "interrupted", "paused: later", self.said()
+            return "interrupted", "paused: later", self.last_reply()
         except FailedSpec:
             self.dismiss("the run failed")
             raise
@@ -77,7 +77,7 @@ class Reference:
             verdict = self.stopping or verdict
             self.messages += step.state["follow"] if verdict == "continue" else []
         natural = verdict.startswith(("completed", "finish reason"))
-        return "completed" if natural else "stopped", verdict, self.said()
+        return "completed" if natural else "stopped", verdict, self.last_reply()
 
     def step(self, system: str | None, step: Op) -> str:
         return self.stopping or self.turn(system)
@@ -290,7 +290,7 @@ class Reference:
         for row in self.messages:
             row += [f"{event} before {row[1]} ran"] if len(row) == 2 else []
 
-    def said(self) -> str:
+    def last_reply(self) -> str:
         return next((row[2] for row in reversed(self.messages) if row[0] == "assistant"), "")
 
 

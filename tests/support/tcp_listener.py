@@ -15,11 +15,11 @@ class Listener:
         self.port = port
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Handle a connection."""
 
     async def __aenter__(self: Self) -> Self:
-        self._server = await asyncio.start_server(self.come, "127.0.0.1", self.port, backlog=1024)
+        self._server = await asyncio.start_server(self.handle_connection, "127.0.0.1", self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

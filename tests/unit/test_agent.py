@@ -242,13 +242,13 @@ async def test_run_attributes() -> None:
 
 
 def plain(text: str) -> str:
-    """A function that is no tool yet."""
+    """A function that is not a tool yet."""
     return text
 
 
 def test_a_plain_function_becomes_a_tool() -> None:
     (made,) = Agent(Scripted(), tools=[plain]).tools
-    assert (made.name, made.description) == ("plain", "A function that is no tool yet.")
+    assert (made.name, made.description) == ("plain", "A function that is not a tool yet.")
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
@@ -414,13 +414,13 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
 
 
 async def test_the_three_run_methods_agree() -> None:
-    def made() -> Agent:
+    def make_agent() -> Agent:
         return echo_agent(name="same")
 
-    stream = made().stream("go")
+    stream = make_agent().stream("go")
     seen = [event async for event in stream]
-    ran = await made().run("go")
-    synced = await asyncio.to_thread(made().run_sync, "go")
+    ran = await make_agent().run("go")
+    synced = await asyncio.to_thread(make_agent().run_sync, "go")
     assert stream.result == ran == synced
     assert isinstance(seen[-1], Done)
     assert (seen[-1].text, seen[-1].outcome) == (ran.text, ran.outcome)
@@ -677,7 +677,7 @@ async def test_only_a_guard_can_be_added_to_a_running_run() -> None:
 async def test_a_failing_callback_ends_a_stream(terminal: bool) -> None:
     def watch(event: Event) -> None:
         if event.terminal or not terminal:
-            raise OSError("nobody can hear this")
+            raise OSError("not reported")
 
     async with asyncio.timeout(5):
         seen = [event.event async for event in hello_agent().stream("hi", emit=watch)]
@@ -746,7 +746,7 @@ async def test_an_agent_run_by_a_tool_is_a_child(sync: bool) -> None:
     assert child.model.requests[1].messages[-1].text == "no force"  # type: ignore[attr-defined]
 
 
-async def test_a_run_after_a_tool_is_nobodys_child() -> None:
+async def test_a_run_after_a_tool_has_no_parent() -> None:
     seen: list[object] = []
 
     @after(ToolUse)

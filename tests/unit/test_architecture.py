@@ -127,9 +127,6 @@ LAZY = {
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick.capabilities.tracing.metrics": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
-    "wick.config.yaml_text": {"yaml"},
-    "wick.evals.importer": {"yaml"},
-    "wick.testing.cassette_format": {"yaml"},
     "wick.stores.registry": {"wick"},  # a store, when its address is opened
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},

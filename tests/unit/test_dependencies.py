@@ -91,7 +91,7 @@ def calling(name: str, /, **args: Any) -> Scripted:
     return Scripted(ToolCall("1", name, args), "Done.", spare=True)
 
 
-def told(result: Result) -> str:
+def first_tool_text(result: Result) -> str:
     return result.messages.tool_messages()[0].text
 
 
@@ -101,18 +101,18 @@ def told(result: Result) -> str:
 @pytest.mark.parametrize("given", [lookup, read_run])
 async def test_a_tool_receives_the_deps_of_the_run(given: Tool) -> None:
     agent = Agent(calling(given.name, name="Ada"), tools=[given])
-    assert told(await agent.run("Go.", deps=Database("xy"))) == "Ada of 2"
+    assert first_tool_text(await agent.run("Go.", deps=Database("xy"))) == "Ada of 2"
 
 
 def test_run_sync_and_streams_take_deps() -> None:
     agent = Agent(calling("lookup", name="Ada"), tools=[lookup])
-    assert told(agent.run_sync("Go.", deps=Database("xy"))) == "Ada of 2"
+    assert first_tool_text(agent.run_sync("Go.", deps=Database("xy"))) == "Ada of 2"
 
 
 async def test_a_stream_takes_deps() -> None:
     stream = Agent(calling("lookup", name="Ada"), tools=[lookup]).stream("Go.", deps=Database("xy"))
     assert stream.run.deps == Database("xy")
-    assert told(await stream.finish()) == "Ada of 2"
+    assert first_tool_text(await stream.finish()) == "Ada of 2"
 
 
 async def test_deps_are_in_no_schema_log_event_or_representation() -> None:
@@ -136,7 +136,7 @@ async def test_deps_are_in_no_schema_log_event_or_representation() -> None:
 async def test_the_model_cannot_fill_in_the_deps(name: str) -> None:
     given = {"db": lookup, "run": read_run}[name]
     agent = Agent(Scripted(ToolCall("1", given.name, {"name": "Ada", name: {"url": "evil"}}), "Done."), tools=[given])
-    assert f"{name} is not an argument" in told(await agent.run("Go.", deps=Database()))
+    assert f"{name} is not an argument" in first_tool_text(await agent.run("Go.", deps=Database()))
 
 
 async def test_extra_arguments_cannot_replace_the_deps() -> None:
@@ -145,7 +145,7 @@ async def test_extra_arguments_cannot_replace_the_deps() -> None:
 
     look.__annotations__["db"] = Deps[Database]
     agent = Agent(calling("look", db="evil"), tools=[look])
-    assert "db is not an argument" in told(await agent.run("Go.", deps=Database("own")))
+    assert "db is not an argument" in first_tool_text(await agent.run("Go.", deps=Database("own")))
 
 
 async def test_a_foreign_schema_cannot_fill_in_the_deps() -> None:
@@ -156,9 +156,9 @@ async def test_a_foreign_schema_cannot_fill_in_the_deps() -> None:
 
     look.__annotations__["db"] = Deps[Database | None]
     given = tool(look, parameters={"type": "object", "properties": {"db": {"type": "string"}}})
-    assert told(await Agent(calling("look", db="evil"), tools=[given]).run("Go.")) == "None"
+    assert first_tool_text(await Agent(calling("look", db="evil"), tools=[given]).run("Go.")) == "None"
     ran = await Agent(calling("look", db="evil"), tools=[given]).run("Go.", deps=Database("own"))
-    assert told(ran) == "Database(url='own')"
+    assert first_tool_text(ran) == "Database(url='own')"
 
 
 def _optional(db: Deps[Database | None]) -> str:
@@ -172,9 +172,9 @@ def _defaulted(db: Deps[Database] = Database("default")) -> str:  # noqa: B008
 @pytest.mark.parametrize(("given", "without"), [(_optional, "none"), (_defaulted, "default")])
 async def test_deps_may_be_optional(given: Callable[..., str], without: str) -> None:
     agent = Agent(Scripted(ToolCall("1", given.__name__, {}), "Done."), tools=[given])
-    assert told(await agent.run("Go.")) == without
+    assert first_tool_text(await agent.run("Go.")) == without
     agent = Agent(Scripted(ToolCall("1", given.__name__, {}), "Done."), tools=[given])
-    assert told(await agent.run("Go.", deps=Database("own"))) == "own"
+    assert first_tool_text(await agent.run("Go.", deps=Database("own"))) == "own"
 
 
 def _by_protocol(db: Deps[Reads]) -> str:
@@ -199,7 +199,7 @@ def _by_union(db: Deps[Database | Cache]) -> str:
 )
 async def test_deps_may_be_protocols_typed_dicts_and_unions(given: Any, deps: Any, answer: str) -> None:
     agent = Agent(Scripted(ToolCall("1", given.__name__, {}), "Done."), tools=[given])
-    assert told(await agent.run("Go.", deps=deps)) == answer
+    assert first_tool_text(await agent.run("Go.", deps=deps)) == answer
 
 
 async def test_a_tool_is_still_the_function_it_was() -> None:
@@ -281,7 +281,7 @@ async def test_a_tool_that_a_hook_adds_says_what_it_needs() -> None:
         run.tools["lookup"] = lookup
 
     result = await Agent(calling("lookup", name="Ada"), hooks=[add]).run("Go.")
-    assert told(result) == "lookup needs a Database (deps of the run), and is used where there is none"
+    assert first_tool_text(result) == "lookup needs a Database (deps of the run), and is used where there is none"
 
 
 # -- hooks ------------------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ async def test_a_guard_without_its_deps_has_not_agreed() -> None:
         return "wiped"
 
     result = await Agent(calling("wipe"), tools=[wipe], hooks=[add]).run("Go.")
-    assert "the hook 'check' needs deps of type Database; pass deps=… to the run" in told(result)
+    assert "the hook 'check' needs deps of type Database; pass deps=… to the run" in first_tool_text(result)
 
 
 async def test_no_hook_can_replace_the_deps() -> None:
@@ -386,12 +386,12 @@ async def test_an_agent_that_a_tool_starts_has_the_deps_of_its_parent() -> None:
     @tool
     async def delegate(own: bool) -> str:
         """Ask another agent."""
-        return told(await (child.run("Go.", deps=Database("own")) if own else child.run("Go.")))
+        return first_tool_text(await (child.run("Go.", deps=Database("own")) if own else child.run("Go.")))
 
     for own, answer in ((False, "Ada of 6"), (True, "Ada of 3")):
         child = Agent(calling("lookup", name="Ada"), name="child", tools=[lookup])
         agent = Agent(calling("delegate", own=own), tools=[delegate])
-        assert told(await agent.run("Go.", deps=Database("parent"))) == answer
+        assert first_tool_text(await agent.run("Go.", deps=Database("parent"))) == answer
 
 
 async def test_a_child_can_be_given_no_deps() -> None:
@@ -405,7 +405,7 @@ async def test_a_child_can_be_given_no_deps() -> None:
         return ""
 
     result = await Agent(calling("delegate"), tools=[delegate]).run("Go.", deps=Database())
-    assert "the run has none" in told(result)
+    assert "the run has none" in first_tool_text(result)
 
 
 async def test_subagents_have_the_deps_of_their_parent() -> None:
@@ -434,34 +434,36 @@ async def test_a_guard_of_the_parent_keeps_the_deps_of_the_parent() -> None:
     async def delegate() -> str:
         """Ask another agent, with more rights."""
         child = Agent(calling("lookup", name="Ada"), tools=[lookup])
-        return told(await child.run("Go.", deps=Database("child")))
+        return first_tool_text(await child.run("Go.", deps=Database("child")))
 
     agent = Agent(calling("delegate"), tools=[delegate], hooks=[check])
-    assert told(await agent.run("Go.", deps=Database("parent"))) == "Ada of 5"
+    assert first_tool_text(await agent.run("Go.", deps=Database("parent"))) == "Ada of 5"
     assert seen == ["parent", "parent"]
 
 
 # -- factories, servers, resuming -------------------------------------------------------------------------------------
 
 
-async def test_a_factory_makes_the_deps_of_a_run_that_is_given_none() -> None:
+async def test_a_factory_makes_the_deps_of_a_run_without_deps() -> None:
     def make() -> Agent[Database]:
         return Agent(
             calling("lookup", name="Ada"), tools=[lookup], deps_factory=lambda run: Database(f"made for {run.user}")
         )
 
-    assert told(await make().run("Go.", user="ada")) == "Ada of 12"
-    assert told(await make().with_hooks().run("Go.", user="ada", deps=Database("xy"))) == "Ada of 2"
+    assert first_tool_text(await make().run("Go.", user="ada")) == "Ada of 12"
+    assert first_tool_text(await make().with_hooks().run("Go.", user="ada", deps=Database("xy"))) == "Ada of 2"
 
     @tool
     async def delegate() -> str:
         """Ask another agent."""
-        return told(await make().run("Go."))
+        return first_tool_text(await make().run("Go."))
 
     parent = Agent(calling("delegate"), tools=[delegate])
-    assert told(await parent.run("Go.", deps=Database("parent"))) == "Ada of 6", "a child has the deps of its parent"
+    assert first_tool_text(await parent.run("Go.", deps=Database("parent"))) == "Ada of 6", (
+        "a child has the deps of its parent"
+    )
     parent = Agent(calling("delegate"), tools=[delegate])
-    assert told(await parent.run("Go.", deps=Cache(), user="ada")) == "Ada of 12", "unless they do not fit"
+    assert first_tool_text(await parent.run("Go.", deps=Cache(), user="ada")) == "Ada of 12", "unless they do not fit"
 
 
 async def test_an_async_factory_is_refused() -> None:
@@ -485,7 +487,7 @@ async def test_deps_may_be_awaitable() -> None:
     assert Agent(Scripted(), deps_factory=lambda run: pool).stream("Go.").run.deps is pool
 
 
-def test_a_server_refuses_an_agent_whose_deps_nobody_gives(tmp_path: Any) -> None:
+def test_a_server_refuses_an_agent_without_its_deps(tmp_path: Any) -> None:
     agent = Agent(Scripted(), tools=[lookup])
     with pytest.raises(ConfigError, match=r"the agent 'clerk' cannot run in a server.*the tool lookup needs deps"):
         template_from_code("clerk", agent, tmp_path)

@@ -245,7 +245,7 @@ def test_a_decorator_without_an_operation_is_refused(given: Any, sentence: str) 
 # -- reserved names of capabilities -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["name", "hooks", "tools", "foreign_tools", "session"])
+@pytest.mark.parametrize("name", ["name", "hooks", "tools", "foreign_tools", "instruction_paths", "session"])
 def test_a_hook_or_tool_with_a_reserved_name_is_refused(name: str) -> None:
     hook = before(ToolUse, name=name)(lambda self, use: None)
     with pytest.raises(ConfigError, match=f"Audit.{name} is a hook, but '{name}' is reserved in a Capability; give it"):

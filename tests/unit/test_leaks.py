@@ -450,9 +450,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_answer_with_other_arguments(exec
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, 0, [], Stop("no"), Ask("you tell me"), object()])
-async def test_a_guard_cannot_be_bypassed_by_an_answer_that_is_none(
-    answer: Any, execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_an_invalid_answer(answer: Any, execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
@@ -544,7 +542,7 @@ async def test_a_guard_cannot_be_bypassed_by_cancelling_its_task(execute: Tool, 
     assert executed == []
 
 
-# -- runs that are taken up again -------------------------------------------------------------------------------------
+# -- resumed runs ----------------------------------------------------------------------------------------------------
 
 
 @guard(ToolUse)
@@ -715,11 +713,11 @@ async def test_a_guard_cannot_be_bypassed_by_an_invalid_call(
         return await next(use.fork(args={"command": RM}))
 
     @after(ToolUse)
-    def told(use: ToolUse) -> None:
+    def record_result(use: ToolUse) -> None:
         looked.append(f"after: {bool(use.result.error)}")
 
     model = Scripted(tool_calls_reply(ToolCall("c1", name, args)), "done")
-    await Agent(model, tools=[execute], hooks=[repair, insist, told]).run("go")
+    await Agent(model, tools=[execute], hooks=[repair, insist, record_result]).run("go")
     assert looked == ["after: True"]
     assert executed == []
 

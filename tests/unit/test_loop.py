@@ -830,7 +830,7 @@ def busy_agent() -> Agent:
 
 
 async def turns_of(agent: Agent) -> int:
-    """How many turns of the event loop a run takes."""
+    """Return the number of event-loop iterations of a run."""
     task = asyncio.create_task(agent.run("go"))
     count = 0
     while not task.done():

@@ -260,12 +260,12 @@ async def test_an_import_of_cases_opens_a_store_by_scheme() -> None:
             pass
 
 
-@pytest.mark.parametrize("address", ["acme:/host/db", "postgresql:/host/db"])
-def test_an_address_with_one_slash_is_refused(write: Callable[[str], Path], address: str) -> None:
+@pytest.mark.parametrize("address", ["acme:/host/db", "postgresql:/host/db", "acme:"])
+def test_an_address_without_two_slashes_is_refused(write: Callable[[str], Path], address: str) -> None:
     scheme = address.partition(":")[0]
-    with pytest.raises(ConfigError, match=f"the address {scheme}:/… of a store has one slash .*; write {scheme}://…"):
+    with pytest.raises(ConfigError, match=f"the address {scheme}:… of a store has no // .*; write {scheme}://…"):
         Sessions(address)
-    with pytest.raises(ConfigError, match="line 2: sessions: the address .* has one slash"):
+    with pytest.raises(ConfigError, match="line 2: sessions: the address .* has no //"):
         load(write(f"model: demo\nsessions: {{store: '{address}'}}\n")).agent()
 
 

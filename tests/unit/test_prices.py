@@ -290,7 +290,7 @@ async def interrupted() -> Thread:
     return stored(thread)
 
 
-async def test_the_price_of_a_run_that_was_taken_up_is_that_of_all_its_parts() -> None:
+async def test_the_price_of_a_resumed_run_is_that_of_all_its_parts() -> None:
     thread = await interrupted()
     second = await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
     assert (second.outcome, second.price) == ("interrupted", Decimal("0.9"))
@@ -337,7 +337,7 @@ async def test_a_rewound_run_costs_its_effective_entries() -> None:
 @pytest.mark.parametrize(
     "charges", [5, [5], [{}], [{"model": "m", "input_tokens": "many"}], [{"model": "m", "output_tokens": None}]]
 )
-async def test_a_log_with_charges_that_are_none_is_a_sentence(charges: Any) -> None:
+async def test_a_log_with_invalid_charges_is_an_error(charges: Any) -> None:
     rows = (await interrupted()).to_json()
     rows["entries"][-1]["data"]["charges"] = charges
     with pytest.raises(StoreError, match="the usage of run .* cannot be read"):

@@ -255,7 +255,7 @@ def test_the_executed_operation_is_the_guarded_one(
 
 @given(specs | deaf_specs, st.none() | st.integers(1, 40))
 def test_every_run_has_one_end_and_leaves_a_valid_thread(spec: Spec, ticks: int | None) -> None:
-    observed = asyncio.run(ended(spec, ticks))
+    observed = asyncio.run(run_observed(spec, ticks))
     assert len(observed.terminal) == 1
     assert observed.events[-1] is observed.terminal[0]
     for thread in (observed.thread, *observed.below):
@@ -266,7 +266,7 @@ def test_every_run_has_one_end_and_leaves_a_valid_thread(spec: Spec, ticks: int 
         assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"
 
 
-async def ended(spec: Spec, ticks: int | None) -> Observed:
+async def run_observed(spec: Spec, ticks: int | None) -> Observed:
     """Run an agent to its end, or cancel it after so many ticks."""
     observed = Observed()
     run = build_agent(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)

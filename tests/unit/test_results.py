@@ -55,7 +55,7 @@ def test_each_operation_has_its_rules_with_their_specification() -> None:
         assert rules.__doc__ and rules.__doc__.startswith("The rules for the `") and "\n    - " in rules.__doc__
 
 
-def test_an_operation_that_is_none_of_the_four_has_no_rules() -> None:
+def test_another_operation_has_no_rules() -> None:
     with pytest.raises(TypeError, match="not one of the four operations"):
         Operation().result_rules  # noqa: B018
 

@@ -107,7 +107,7 @@ class Desk:
         return Agent(self.model, tools=[work], hooks=[careful], ask=ScriptedUser(*answers))
 
 
-async def test_a_paused_run_is_taken_up_exactly_there() -> None:
+async def test_a_paused_run_resumes_at_its_position() -> None:
     desk, thread = Desk(), Thread()
     paused = await desk.agent(Paused("ask me later")).run("go", thread=thread)
     assert (paused.outcome, paused.reason) == ("interrupted", "paused: ask me later")
@@ -213,7 +213,7 @@ async def test_the_input_of_a_run_paused_before_its_start_is_screened_again() ->
     assert not thread.messages
 
 
-async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
+async def test_a_paused_run_resumes_only_under_its_guards() -> None:
     thread = Thread()
     await echo_agent(ask, ask=ScriptedUser(Paused("later"))).run("go", thread=thread)
     with pytest.raises(ConfigError, match="started under the guards ask, which are missing now"):
@@ -229,7 +229,7 @@ async def test_continuing_answers_pending_calls_and_starts_a_new_run() -> None:
     result = await Agent(model).run("never mind", thread=thread)
     assert result.text == "as you like"
     assert [message.text for message in thread.messages] == [
-        *("go", "", "worked on a", "the user went on before work ran", "worked on c"),
+        *("go", "", "worked on a", "the user sent another message before work ran", "worked on c"),
         *("never mind", "as you like"),
     ]
     assert [message.text for message in result.messages] == ["never mind", "as you like"]
@@ -248,10 +248,10 @@ async def test_continuing_after_a_crash_reports_unknown_calls() -> None:
     thread.append("done", {"call": "d", "attempt": 1, "ended": "failed"})
     await hello_agent().run("hello?", thread=thread)
     assert [message.text for message in thread.messages[2:6]] == [
-        "the user went on before work ran",
-        "the user went on while work ran; whether it took effect is unknown",
-        "work ran, and the user went on before its result was known",
-        "work failed, and the user went on",
+        "the user sent another message before work ran",
+        "the user sent another message while work ran; whether it took effect is unknown",
+        "work ran, and the user sent another message before its result was known",
+        "work failed, and the user sent another message",
     ]
 
 
@@ -335,7 +335,7 @@ def began(thread: Thread, name: str) -> bool:
     )
 
 
-async def test_a_run_is_taken_up_after_a_crash_at_any_entry_and_nothing_happens_twice_silently() -> None:
+async def test_a_run_resumes_after_a_crash_at_any_entry_and_nothing_happens_twice_silently() -> None:
     whole = await whole_run()
     assert len(whole.entries) > 20
     for cut in range(1, len(whole.entries)):
@@ -440,7 +440,7 @@ async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
     assert again == [intent.data["key"]] * 2
 
 
-async def test_the_usage_of_a_run_that_was_taken_up_is_that_of_both_parts() -> None:
+async def test_the_usage_of_a_resumed_run_is_that_of_both_parts() -> None:
     desk, thread = Desk(), Thread()
     agent = desk.agent(Paused("later"), True)
     first = await agent.run("go", thread=thread)

@@ -187,7 +187,7 @@ async def retry(call: ModelCall, next: Next[Any]) -> Any:
     return await next(call)
 
 
-def shown(events: list[Event]) -> str:
+def final_text(events: list[Event]) -> str:
     """Return the text that a reader finally sees: deltas add up, a restart clears."""
     text = ""
     for event in events:
@@ -204,7 +204,7 @@ def count(events: list[Event], name: str) -> int:
 
 async def test_a_retry_after_deltas_were_shown_restarts() -> None:
     seen = await collect_events(Agent(Flaky("half a…", "half…", "the whole thing"), hooks=[retry]))
-    assert shown(seen) == "the whole thing "
+    assert final_text(seen) == "the whole thing "
     assert text_deltas(seen) == "half a half the whole thing "
     assert count(seen, "on_chat_model_restart") == 2
     assert count(seen, "on_chat_model_start") == count(seen, "on_chat_model_end") == 1
@@ -213,7 +213,7 @@ async def test_a_retry_after_deltas_were_shown_restarts() -> None:
 async def test_a_retry_before_anything_was_shown_does_not_restart() -> None:
     seen = await collect_events(Agent(Scripted(ModelError("no"), "yes"), hooks=[retry]))
     assert count(seen, "on_chat_model_restart") == 0
-    assert shown(seen) == "yes"
+    assert final_text(seen) == "yes"
 
 
 async def test_a_replaced_reply_restarts_with_its_replacement() -> None:
@@ -223,7 +223,7 @@ async def test_a_replaced_reply_restarts_with_its_replacement() -> None:
 
     seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[redact]))
     (restart,) = (event for event in seen if isinstance(event, ChatModelRestart))
-    assert restart.content == "it is ***" == shown(seen)
+    assert restart.content == "it is ***" == final_text(seen)
 
 
 async def test_a_reply_that_is_the_same_does_not_restart() -> None:
@@ -240,7 +240,7 @@ async def test_a_reply_supplied_by_a_wrap_is_sent_whole() -> None:
         return "from the cache"
 
     seen = await collect_events(Agent(Scripted(), hooks=[cached]))
-    assert shown(seen) == "from the cache"
+    assert final_text(seen) == "from the cache"
 
 
 async def test_a_reply_blocked_after_streaming_is_retracted() -> None:
@@ -250,7 +250,7 @@ async def test_a_reply_blocked_after_streaming_is_retracted() -> None:
 
     thread = Thread()
     seen = await collect_events(Agent(Scripted("rude words"), hooks=[refuse]), thread=thread)
-    assert text_deltas(seen) == "rude words" and shown(seen) == ""
+    assert text_deltas(seen) == "rude words" and final_text(seen) == ""
     assert [message.role for message in thread.messages] == ["user"]
     assert count(seen, "on_chat_model_end") == 0
 
@@ -280,7 +280,7 @@ async def test_held_deltas_wait_for_the_hook() -> None:
 
 async def test_held_deltas_of_a_reply_that_was_changed_are_never_shown() -> None:
     seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[hold]))
-    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
+    assert text_deltas(seen) == "" and final_text(seen) == "it is ***"
     assert "hunter2" not in str([event.to_json() for event in seen])
 
 
@@ -291,7 +291,7 @@ async def test_held_deltas_of_a_reply_that_broke_off_are_never_shown() -> None:
 
 async def test_held_deltas_of_an_attempt_that_failed_are_never_shown() -> None:
     seen = await collect_events(Agent(Flaky("it is hunter2…", "I will not say"), hooks=[hold, retry]))
-    assert text_deltas(seen) == shown(seen) == "I will not say "
+    assert text_deltas(seen) == final_text(seen) == "I will not say "
 
 
 async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_shown() -> None:
@@ -300,7 +300,7 @@ async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_show
         call.result = assistant(call.result.text.replace("swordfish", "***"))
 
     seen = await collect_events(Agent(Scripted("it is swordfish"), hooks=[hold, redact]))
-    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
+    assert text_deltas(seen) == "" and final_text(seen) == "it is ***"
 
 
 async def test_held_output_of_a_tool_waits_for_the_hook() -> None:

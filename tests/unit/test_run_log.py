@@ -357,12 +357,12 @@ class Halting:
     name = "halting"
 
     def __init__(self, *last: Usage) -> None:
-        self.said, self.last = asyncio.Event(), last
+        self.replied, self.last = asyncio.Event(), last
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         for piece in (TextDelta("Once upon "), TextDelta("a time"), *self.last):
             yield piece
-        self.said.set()
+        self.replied.set()
         await asyncio.Event().wait()
 
 
@@ -370,7 +370,7 @@ async def cancel_reply(model: Halting, *hooks: Any, emit: Any = lambda event: No
     """Cancel a run while its model replies."""
     thread = Thread("th_1")
     task = asyncio.create_task(Agent(model, hooks=hooks).stream("Tell me.", thread=thread, emit=emit).finish())
-    await model.said.wait()
+    await model.replied.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return thread
@@ -391,7 +391,7 @@ async def test_the_tokens_of_a_cancelled_reply_are_estimated_if_the_model_has_no
     assert thread.entries[-1].data["usage"]["output_tokens"] == len("Once upon a time") // CHARS_PER_TOKEN
 
 
-async def test_a_run_without_input_goes_on_after_a_cut_reply() -> None:
+async def test_a_run_without_input_continues_after_a_cut_reply() -> None:
     thread = await cancel_reply(Halting())
     result = await Agent(Scripted(" there was tea.")).run(thread=thread)
     assert result.text == " there was tea." and result.outcome == "completed"

@@ -13,7 +13,7 @@ from kit import tool_call, tool_calls_reply
 from wick import Block, Message, Run, Thread, user
 from wick.prices import Charge
 from wick.protocols import Usage
-from wick.run_state import Extensions, Inbox, Resumption, RunState, Spending
+from wick.run_state import Extensions, Inbox, Resumption, RunProgress, Spending
 from wick.stores.held_thread import hold
 from wick.stores.in_memory import InMemory
 
@@ -132,7 +132,7 @@ def test_the_price_of_incomplete_spending_is_unknown() -> None:
 # -- the groups -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", [RunState, Inbox, Spending, Resumption, Extensions])
+@pytest.mark.parametrize("group", [RunProgress, Inbox, Spending, Resumption, Extensions])
 def test_a_group_is_small(group: type) -> None:
     assert len(fields(group)) <= 10, f"{group.__name__} hides several ideas: make a group of those that belong together"
 

@@ -54,4 +54,4 @@ async def test_a_hook_program_denies_a_tool_call(tmp_path: Path) -> None:
     run = await agent.run("write it down")
     assert run.text == "I could not." and written == []
     assert tool_results(run) == ["no notes today"]
-    assert programs.left() == []
+    assert programs.remaining() == []

@@ -540,7 +540,7 @@ def test_to_rewind_is_to_be_as_one_was(to: int) -> None:
     messages, values = thread.messages, thread.values
     thread.rewind(to)
     assert thread.current == talk().fork(to).current
-    assert messages == thread.messages and dict(values) == dict(thread.values), "whoever holds them sees it too"
+    assert messages == thread.messages and dict(values) == dict(thread.values), "existing views are updated"
     added = 1 + len(thread.questions)  # a pending question is asked again
     assert len(thread.entries) == len(talk().entries) + added, "nothing is taken out of the log"
     assert state(Thread.from_json(json.loads(json.dumps(thread.to_json())))) == state(thread)
@@ -741,7 +741,7 @@ def test_the_tokens_of_a_thread_are_those_of_its_runs() -> None:
     thread.append("run_end", {**end("run_1", "interrupted"), "usage": {"input_tokens": 3, "output_tokens": 1}})
     thread.append("run_end", {**end("run_1"), "usage": {"input_tokens": 5, "output_tokens": 2}})
     thread.append("run_end", {**end("run_2"), "usage": {"input_tokens": 10, "output_tokens": 1}})
-    assert thread.usage == {"input_tokens": 15, "output_tokens": 3}, "a run that was taken up counts once"
+    assert thread.usage == {"input_tokens": 15, "output_tokens": 3}, "a resumed run counts once"
 
 
 def test_a_summary_is_stored_beside_its_messages() -> None:

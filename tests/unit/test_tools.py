@@ -646,7 +646,7 @@ async def test_a_tool_that_suppresses_cancellation_blocks_no_other(
                 await go.wait()
             except asyncio.CancelledError:
                 continue
-        raise ValueError("nobody hears this")
+        raise ValueError("not reported")
 
     item = Tool("stubborn", "", stubborn, timeout=60 if cancel else 0.02)
     task = asyncio.create_task(outcome(item))

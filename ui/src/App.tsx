@@ -98,7 +98,7 @@ function useWrittenFiles(): void {
   }, [thread, opened]);
 }
 
-/** A file that is dropped where nothing takes it would replace the page. */
+/** Ignore files that are dropped outside of a drop target; the browser would replace the page. */
 function useNoDrops(): void {
   useEffect(() => {
     const refuse = (event: Event) => event.preventDefault();

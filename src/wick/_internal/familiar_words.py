@@ -1,4 +1,4 @@
-"""Names of other agent frameworks, each with the sentence that says how wick does it.
+"""Names of other agent frameworks, each with a sentence about the equivalent in wick.
 
 The tables answer a wrong guess: an unknown option, attribute or import raises an error with the sentence.
 Code that works never reads them.

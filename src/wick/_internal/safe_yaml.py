@@ -1,4 +1,4 @@
-"""Bounded YAML 1.2 loader of wick: agents.yaml, server.yaml, and the front matter of Markdown files.
+"""Bounded YAML 1.2 reader of wick, and its writer: configs, front matter, suites of evals, cassettes and recordings.
 
     source = read(Path("agents.yaml"), os.environ)
     source.data["model"]
@@ -11,6 +11,8 @@ false and `2020-01-01` is a date. Here a number is written as in JSON (`0x1f` an
 
 In a config file, `${NAME}` in a value is replaced by the environment variable, `${NAME:-default}` has a default for an
 unset or empty one, and `$${` is a literal `${`. Scalars that YAML 1.1 and 1.2 read differently are refused.
+
+Files of recorded replies have other limits and fewer forms of scalars (`RECORDING`): there `1e5` and `08` are texts.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wick.constants import CONFIG_BYTES, YAML_DEPTH, YAML_VALUES
+from wick.constants import CONFIG_BYTES, RECORDING_DEPTH, RECORDING_VALUES, YAML_DEPTH, YAML_VALUES
 from wick.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]  # the keys and indexes that lead to a value
@@ -31,15 +33,35 @@ KeyPath = tuple[str | int, ...]  # the keys and indexes that lead to a value
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+_ScalarForms = tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...]
+_FORMS: _ScalarForms = (
     (re.compile(r"(?:~|null|Null|NULL)?"), lambda _: None),
     (re.compile(r"true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
     (re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?[0-9]+"), int),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
 )
+_RECORDED_FORMS: _ScalarForms = (  # those that PyYAML writes for data that is not text
+    (re.compile(r"(?:~|null)?"), lambda _: None),
+    (re.compile(r"true|false"), lambda text: text == "true"),
+    (re.compile(r"-?(?:0|[1-9][0-9]*)"), int),
+    (re.compile(r"-?[0-9]+\.[0-9]+(?:[eE][-+][0-9]+)?"), float),
+)
 _SWITCHES = frozenset(("yes", "no", "on", "off"))
 _OCTAL = re.compile(r"[-+]?0[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDialect:
+    """The limits of a document, and the forms of scalars that are not texts."""
+
+    depth: int
+    values: int
+    forms: _ScalarForms = field(repr=False)
+
+
+CONFIG = YamlDialect(YAML_DEPTH, YAML_VALUES, _FORMS)
+RECORDING = YamlDialect(RECORDING_DEPTH, RECORDING_VALUES, _RECORDED_FORMS)
 
 
 class ExpandedText(str):
@@ -103,7 +125,9 @@ def parse(text: str, name: str, environment: Mapping[str, str]) -> YamlSource:
     return YamlSource(name, data, lines)
 
 
-def load_yaml(text: str, name: str, environment: Mapping[str, str] | None = None) -> tuple[Any, dict[KeyPath, int]]:
+def load_yaml(
+    text: str, name: str, environment: Mapping[str, str] | None = None, dialect: YamlDialect = CONFIG
+) -> tuple[Any, dict[KeyPath, int]]:
     """Return a YAML document as JSON data, and the line of each value; None for an empty document.
 
     Without an environment, variables are not expanded and scalars that YAML 1.1 reads differently are allowed.
@@ -114,11 +138,11 @@ def load_yaml(text: str, name: str, environment: Mapping[str, str] | None = None
         problem = f"the character U+{ord(found[0]):04X} is not allowed (column {column})"
         raise ConfigLineError(name, line, (), f"not valid YAML: {problem}")
     remedy = "write out the value" if environment is None else "put shared settings under `defaults:`"
-    builder = _Builder(name, environment, iter(_list_events(text, name, remedy)))
+    builder = _Builder(name, environment, iter(_list_events(text, name, remedy, dialect)), dialect.forms)
     return builder.build(next(builder.events, None), ()), builder.lines
 
 
-def _list_events(text: str, name: str, remedy: str) -> list[Any]:
+def _list_events(text: str, name: str, remedy: str, dialect: YamlDialect) -> list[Any]:
     """Return the parser events of one document. The limits apply before any value is built."""
     import yaml
 
@@ -133,10 +157,10 @@ def _list_events(text: str, name: str, remedy: str) -> list[Any]:
                 wrong = f"anchors (&) and aliases (*) are not used here; {remedy}, or quote it"
             elif getattr(event, "tag", None) is not None:
                 wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
-            elif depth > YAML_DEPTH:
-                wrong = f"this is nested more than {YAML_DEPTH} levels deep"
-            elif number > YAML_VALUES:
-                wrong = f"the file has more than {YAML_VALUES:,} keys and values; remove some"
+            elif depth > dialect.depth:
+                wrong = f"this is nested more than {dialect.depth} levels deep"
+            elif number > dialect.values:
+                wrong = f"the file has more than {dialect.values:,} keys and values; remove some"
             elif kind == "DocumentStartEvent" and found:
                 wrong = "not valid YAML: a second document starts here; write one document without a `---` inside"
             if wrong:
@@ -158,6 +182,7 @@ class _Builder:
     name: str
     environment: Mapping[str, str] | None
     events: Iterator[Any]
+    forms: _ScalarForms
     lines: dict[KeyPath, int] = field(default_factory=lambda: {(): 1})
 
     def build(self, event: Any, at: KeyPath) -> Any:
@@ -197,7 +222,7 @@ class _Builder:
             if _OCTAL.fullmatch(text):
                 problem = f"{text} is octal in one version of YAML and decimal in another"
                 raise self._error_at(at, f"{problem}; leave out the leading 0, or quote it")
-        convert = next((convert for form, convert in _FORMS if form.fullmatch(text)), None) if is_plain else None
+        convert = next((convert for form, convert in self.forms if form.fullmatch(text)), None) if is_plain else None
         if convert is None:
             if self.environment is None or "${" not in text:
                 return text
@@ -229,3 +254,35 @@ class _Builder:
 
     def _error_at(self, at: KeyPath, what: str) -> ConfigError:
         return YamlSource(self.name, {}, self.lines).error_at(at, what)
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+TextStyle = Callable[[str], str | None]  # the style of a scalar: None for plain, "|" for a block, or a quotation mark
+
+
+def dump_yaml(data: Any, style: TextStyle, *, width: int, use_libyaml: bool = False) -> str:
+    """Return data as YAML with keys in order and without aliases. libyaml is faster, but escapes emoji."""
+    import yaml
+
+    text: str = yaml.dump(
+        data, Dumper=_build_dumper(style, use_libyaml), sort_keys=False, allow_unicode=True, width=width
+    )
+    return text
+
+
+@cache
+def _build_dumper(style: TextStyle, use_libyaml: bool) -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper) if use_libyaml else yaml.SafeDumper
+
+    class Dumper(base):  # type: ignore[misc]
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    def represent_text(dumper: Any, text: str) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style(text))
+
+    Dumper.add_representer(str, represent_text)
+    return Dumper

@@ -45,6 +45,7 @@ class ToolFlow:
 
 
 UNDECLARED = ToolFlow()
+RESULT_FLOW = "result_flow"  # in the notes of a tool use: the declaration of this result in place of its tool's
 
 
 def declare_flow(effect: Any = None, returns: Any = None, private: Any = None, targets: Any = None) -> ToolFlow | None:

@@ -116,13 +116,21 @@ class MessageReasoning(ResponseModel):
     provider: str = ""
 
 
+class MessageLabel(ResponseModel):
+    """The label of a message: its trust, its private sources, and the entries that it was made from."""
+
+    trusted: bool = Field(description="without text of others")
+    private: list[str] = Field([], description="the private sources that were read")
+    sources: list[int] = Field([], description="the entries that the message was made from")
+
+
 class ThreadMessage(ResponseModel):
     """A message of a conversation; `seq` is its entry in the thread's log, `at` the time in seconds since 1970.
 
     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
     `branches` has the entries of the messages that were sent in the place of this one, itself included, the earliest
-    first; it is empty if there are no others.
+    first; it is empty if there are no others. `label` is set by information flow, for replies and results of tools.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -139,6 +147,7 @@ class ThreadMessage(ResponseModel):
     run: str = ""
     ms: float | None = None
     branches: list[int] = []
+    label: MessageLabel | None = Field(None, description="the label, if the agent has information flow")
 
     @property
     def text(self) -> str:
@@ -811,6 +820,7 @@ class ReplayReport(ResponseModel):
     changes: list[ChangedVerdict]
     skipped: list[str]
     more: bool
+    asked: int = Field(0, description="tool uses that the guards ask about now")
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ class DaemonConnection(asyncio.Protocol):
             except asyncio.CancelledError:
                 continue  # the request is being cancelled already
         if not pending.final.done():
-            self.abort("it did not end what was cancelled")
+            self.abort("it did not end the cancelled operation")
 
     async def close(self) -> None:
         """Close the connection; wickd then ends all that was started over it."""

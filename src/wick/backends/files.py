@@ -21,7 +21,7 @@ from wick.workspace.workspace import Workspace
 T = TypeVar("T")
 
 
-class WorkspaceFiles(Protocol):
+class FileBackend(Protocol):
     """The file methods of a backend that skills and memory need; see `wick.protocols.Backend`."""
 
     @property
@@ -70,13 +70,13 @@ class HostFolder:
         return await run_in_thread(work, "folder")
 
 
-def files_for_thread(backend: Backend, thread: Thread | None) -> WorkspaceFiles:
+def files_for_thread(backend: Backend, thread: Thread | None) -> FileBackend:
     """Return the files of a backend; of one that stores files in threads, those of this thread."""
     of: Any = getattr(backend, "of", None)
     return backend if of is None or thread is None else of(thread)
 
 
-async def read_bytes(files: WorkspaceFiles, path: str, most: int) -> tuple[bytes, int]:
+async def read_bytes(files: FileBackend, path: str, most: int) -> tuple[bytes, int]:
     """Return the first bytes of a file, and its size."""
     content = await files.read(path, limit=most)
     text = content["content"]

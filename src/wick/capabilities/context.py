@@ -47,6 +47,10 @@ class Context(Capability):
         if not self.texts and not self.files:
             raise ConfigError("Context needs texts, or files=[…]")
 
+    def instruction_paths(self) -> Iterable[str]:
+        """Return the paths of its files: a text in them is an instruction to later runs."""
+        return self.files
+
     @before(Run)
     async def read(self, run: Run) -> None:
         contents = [await self._read_content(path) for path in self.files]

@@ -10,7 +10,7 @@ from typing import Any
 
 from wick._internal.prompt_text import fence_text
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.files import HostFolder, WorkspaceFiles, files_for_thread, read_bytes
+from wick.backends.files import FileBackend, HostFolder, files_for_thread, read_bytes
 from wick.capability import Capability
 from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError
@@ -44,6 +44,10 @@ class Memory(Capability):
             raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
         self.paths, self.backend = names, backend
 
+    def instruction_paths(self) -> Sequence[str]:
+        """Return the paths of its files: a text in them is an instruction to later runs."""
+        return self.paths
+
     @before(ModelCall)
     async def recall(self, call: ModelCall) -> None:
         if call.purpose:
@@ -75,7 +79,7 @@ class Memory(Capability):
         text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
         return f"{text}\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else text
 
-    def _locate_file(self, run: Run, path: str) -> tuple[WorkspaceFiles, str]:
+    def _locate_file(self, run: Run, path: str) -> tuple[FileBackend, str]:
         if self.backend is not None:
             return files_for_thread(self.backend, run.thread), path
         folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))

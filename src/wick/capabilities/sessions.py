@@ -17,6 +17,7 @@ from wick.hooks import before
 from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Lease, Page, Store, Summary
+from wick.resume import end_abandoned_run
 from wick.stores.held_thread import hold, iter_threads, iter_unfinished, load, send_messages
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
@@ -116,6 +117,16 @@ class Sessions(Capability):
         async with self._hold_idle(id, owner) as thread:
             thread.switch_branch(message)
         return thread
+
+    async def cancel(self, id: str, *, owner: str = LOCAL) -> None:
+        """End the open run of a thread as cancelled: a run that is paused, or whose process was killed.
+
+        Its open questions are closed, and its pending tool calls get a result that reports the cancellation. Without
+        an open run there is no effect. A run in progress is a `conflict`: cancel its task instead.
+        """
+        async with self._hold_idle(id, owner) as thread:
+            if thread.open_run is not None:
+                end_abandoned_run(thread, thread.open_run["run"], (), "cancelled", "user requested")
 
     @asynccontextmanager
     async def _hold_idle(self, id: str, owner: str) -> AsyncIterator[Thread]:

@@ -15,6 +15,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
 from wick._internal.frozen import canonical_json, freeze, thaw
+from wick._internal.tool_flow import declare_flow
 from wick._internal.tool_schema import NO_ARGS, BoundArguments, FunctionArguments, encode_arguments, find_injected
 from wick.capability import Capability
 from wick.constants import OUTPUT_RETRIES
@@ -30,6 +31,7 @@ TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
 ANSWER = "answer"  # the kind of these tools; children do not inherit them
 INNER = -99.0  # after hooks that set the model and the tools; outside of Budget, so that a skipped call is not reserved
 OUTERMOST = 100.0  # before Limits checks the step
+FLOW: dict[str, Any] = {"effect": "read", "returns": "own", "targets": []}  # an answer goes to the caller only
 ACCEPTED = "Accepted."
 REFUSED = (400, 422)  # status codes of providers for an unsupported schema
 FINISHED = ("completed", "finish reason")
@@ -283,7 +285,7 @@ class StructuredOutput(Capability, Generic[Output]):
                 raise InvalidArgs(str(error)) from None
         stored = {name: data for name, (_, data) in read.items()}
         run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **stored}
-        if not read.keys() <= state.given.keys():  # a repeated answer is no progress
+        if not read.keys() <= state.given.keys():  # a repeated answer is not progress
             state.failures = 0
         state.given |= {name: value for name, (value, _) in read.items()}
         state.stored |= stored
@@ -374,16 +376,18 @@ class _ModelArguments(FunctionArguments):
 
 def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _AnswerForm:
     about = f"Give your final answer{'' if name == KEY else f': {name}'}."
+    options: dict[str, Any] = {"read_only": True, "kind": ANSWER}
     if isinstance(given, Mapping):
         schema = _resolve_object_schema(name, given)
-        untyped = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
+        untyped = tool(take, name=tool_name, description=about, parameters=schema, **options, **FLOW)
         described = untyped.schema["parameters"]  # raises for an invalid schema
         return _AnswerForm(name, untyped, described, None)
     try:
         schema = _resolve_object_schema(name, given.model_json_schema())
     except (PydanticUserError, TypeError, ValueError) as error:
         raise ConfigError(f"{given.__name__} cannot be described as a JSON Schema: {error}") from None
-    typed = _ModelTool(tool_name, about, take, foreign=schema, read_only=True, kind=ANSWER, model=given)
+    flow = declare_flow(**FLOW)
+    typed = _ModelTool(tool_name, about, take, foreign=schema, model=given, flow=flow, **options)
     return _AnswerForm(name, typed, schema, given)
 
 

@@ -133,7 +133,7 @@ class Todos(Capability):
         if not call.purpose and _list_open(todos):
             text = (
                 f"{fence_text('todos', _format_todos(todos))}\n"
-                "This is your own list, shown by the system; the user has not said it. Keep it current with "
+                "This is your own list, shown by the system; the user did not write it. Keep it current with "
                 "update_todo or write_todos while you work."
             )
             call.messages.append(Message("user", text, name=self.name))
@@ -149,7 +149,7 @@ class Todos(Capability):
             return None
         return Continue(
             f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _format_todos(left))}\n"
-            "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something "
+            "Continue with them. If they are done, or no longer wanted, say so with write_todos; if you need something "
             "from the user first, ask for it. Then give your whole answer."
         )
 

@@ -65,6 +65,8 @@ EXAMPLES = {
     "threads fork": ["wick threads fork last --at 5"],
     "threads list": ["wick threads list --here", "wick threads list --asking --json"],
     "threads show": ["wick threads show last", "wick threads show th_f21640"],
+    "tools": ["wick tools labels"],
+    "tools labels": ["wick tools labels", "wick tools labels coder --config agents.yaml --json"],
     "undo": ["wick undo", "wick undo --dry-run", "wick undo --to 7 --file src/main.py"],
 }
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "serve": "Serve agents over HTTP, with a web interface.",
     "skills": "List the skills of an agent, and create one.",
     "threads": "List, show, fork, export and delete threads.",
+    "tools": "List what the tools of an agent declare.",
     "undo": "Undo the changes of files since a moment of a thread.",
 }
 

@@ -6,27 +6,22 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from wick._internal.safe_yaml import dump_yaml
+
 _PLAIN_TEXT = re.compile(r"[A-Za-z_][\w ./-]*[\w./-]|[A-Za-z_]")
 _NOT_TEXTS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 
 
 def write_agent(id: str, options: Mapping[str, Any]) -> str:
     """Return the text of a file with one agent. Texts are escaped, so that nothing in them is a variable."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        # YAML 1.1, which PyYAML writes, and YAML 1.2, which wick reads, disagree on scalars such as 1e5 and 0o17.
-        plain = _PLAIN_TEXT.fullmatch(text) and text.lower() not in _NOT_TEXTS
-        style = None if plain else "|" if "\n" in text.strip() else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, represent_text)
     data = {"agents": {id: _escape_variables(options)}}
-    return str(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100))
+    return dump_yaml(data, _choose_style, width=100)
+
+
+def _choose_style(text: str) -> str | None:
+    # YAML 1.1, which PyYAML writes, and YAML 1.2, which wick reads, disagree on scalars such as 1e5 and 0o17.
+    plain = _PLAIN_TEXT.fullmatch(text) and text.lower() not in _NOT_TEXTS
+    return None if plain else "|" if "\n" in text.strip() else '"'
 
 
 class VariableText(str):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wick._internal.frozen import thaw
-from wick._internal.safe_yaml import load_yaml
+from wick._internal.safe_yaml import dump_yaml, load_yaml
 from wick.capabilities.sessions import LOCAL
 from wick.errors import ConfigError
 from wick.evals.recordings import record_call, record_reasoning
@@ -248,7 +248,7 @@ def format_suite(cases: Sequence[EvalCase], suffix: str) -> str:
     rows = [case.model_dump(exclude_unset=True) for case in cases]
     if suffix == ".jsonl":
         return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-    text = _dump_yaml({"tools": "recorded", "cases": rows})
+    text = dump_yaml({"tools": "recorded", "cases": rows}, _choose_style, width=120, use_libyaml=True)
     try:
         load_yaml(text, "the suite")
     except ConfigError:
@@ -260,20 +260,7 @@ _PLAIN = re.compile(r"[A-Za-z][\w ]*[\w.!?]")
 _RESERVED = frozenset(("true", "false", "null", "yes", "no", "on", "off"))
 
 
-def _dump_yaml(data: Any) -> str:
-    """Return data as YAML in block style. Texts that a version of YAML reads as another type are quoted."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # a PyYAML built without libyaml lacks the first
-
-    class Dumper(base):  # type: ignore[misc]
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-    def represent_text(dumper: Any, text: str) -> Any:
-        plain = _PLAIN.fullmatch(text) and text.lower() not in _RESERVED
-        style = None if plain else "|" if "\n" in text and text.replace("\n", "").isprintable() else '"'
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, represent_text)
-    return str(yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120))
+def _choose_style(text: str) -> str | None:
+    """Return the style of a text. One that a version of YAML reads as another type is quoted."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _RESERVED
+    return None if plain else "|" if "\n" in text and text.replace("\n", "").isprintable() else '"'

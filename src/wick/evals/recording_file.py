@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from wick._internal.frozen import canonical_json
+from wick._internal.safe_yaml import read_text
+from wick.constants import RECORDING_BYTES
 from wick.errors import ConfigError, ModelError
 from wick.evals.recordings import AnyRequest, record_reply, reply_deltas
 from wick.evals.redaction import TextRedactor
@@ -71,7 +73,7 @@ def _old_path(path: Path) -> Path:
 def read_recordings(path: Path) -> Recordings:
     """Return the recordings of a file, or of the file of an earlier version in its place; none without a file."""
     if path.exists():
-        data = load_yaml(path.read_text(encoding="utf-8"), str(path))
+        data = load_yaml(read_text(path, RECORDING_BYTES), str(path))
         rows = data.get("recordings") if isinstance(data, dict) and data.get("version") == VERSION else None
         if not isinstance(rows, list):
             raise ConfigError(f"{path} has no recordings of this version; record the suite again with --record")

@@ -51,7 +51,7 @@ def parse_answer(printed: bytes) -> dict[str, Any]:
         start = one_line(printed[:80].decode(errors="replace"), 80)
         raise InvalidAnswer(f"answered with something that is not JSON: {start!r}") from None
     except UnicodeDecodeError:
-        raise InvalidAnswer("answered with bytes that are no UTF-8") from None
+        raise InvalidAnswer("answered with bytes that are not UTF-8") from None
     except RecursionError:
         raise InvalidAnswer("answered with JSON that is nested too deep") from None
     except (ValueError, TypeError) as error:

@@ -180,7 +180,7 @@ async def _inspect_file(
             await runner.run([str(path), "hook"], timeout=min(constants.HOOK_TYPE_SECONDS, runner.timeout))
         )
     except InvalidAnswer as error:
-        problem = f"does not say what it hooks: it {error}"
+        problem = f"does not declare its events: it {error}"
         return _make_program(name, path, directory.source, last, problem, check=check), None
     return _make_program(name, path, directory.source, type, "", check=check), type
 

@@ -36,7 +36,7 @@ def handle_failure(run: Run, name: str, problem: str, fail: Fail | None, decides
         return Block(f"the hook program {name} {problem}, so it has not agreed")
     if not decides and fail == "closed":
         raise HookError(f"the hook program {name} {problem}")
-    logger.warning("the hook program %s %s; the run goes on", name, problem)
+    logger.warning("the hook program %s %s; the run continues", name, problem)
     run.record("hook_failed", hook=name, problem=problem)
     return None
 

@@ -19,7 +19,7 @@ def build_hooks(program: HookProgram, runner: Runner) -> list[Hook]:
         answer = read_answer(ran)
         refuses = answer.get("blocked") is True or answer.get("decision") in ("block", "stop")
         if ran.unread and decides(payload["event"]) and not refuses:
-            raise InvalidAnswer("ended before it had read what it was asked")
+            raise InvalidAnswer("exited before it had read its input")
         return answer
 
     return [

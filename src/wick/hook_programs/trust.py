@@ -126,10 +126,10 @@ class Trust:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise ConfigError(f"{self.path}, which says what is trusted, cannot be read: {error.strerror}") from None
+            raise ConfigError(f"{self.path}, the list of trusted programs, cannot be read: {error.strerror}") from None
         if about.st_uid not in (0, os.geteuid()) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ConfigError(
-                f"{self.path}, which says what is trusted, can be written by others; look at it, and make it yours "
+                f"{self.path}, the list of trusted programs, can be written by others; look at it, and make it yours "
                 "alone: chmod 600"
             )
         try:
@@ -143,7 +143,7 @@ class Trust:
                 raise ValueError("it has a file without a row")
             return files
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{self.path}, which says what is trusted, is damaged: {error}; remove it") from None
+            raise ConfigError(f"{self.path}, the list of trusted programs, is damaged: {error}; remove it") from None
 
     @contextmanager
     def _update_rows(self) -> Iterator[dict[str, Row]]:
@@ -332,7 +332,7 @@ def make_folder_check(folder: Path_, known: Mapping[Path, str]) -> Callable[[], 
                     path, folder, [other for other in there if Path(_file_key(other)) in known]
                 )
             if not apart[path] or not os.access(path, os.X_OK):
-                return f"stands beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
+                return f"is beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
         return ""
 
     return check

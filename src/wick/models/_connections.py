@@ -164,7 +164,7 @@ def _describe_break(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed it"
     if isinstance(error, aiohttp.ClientResponseError):
-        return f"what came is not an HTTP response: {error.message}"
+        return f"the reply is not an HTTP response: {error.message}"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)  # the text of aiohttp may contain the URL
     return str(error) or type(error).__name__

@@ -98,7 +98,7 @@ def _find_credentials(parts: SplitResult, headers: Mapping[str, str], proxy: str
     return {form for key in keys for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
 
 
-class Response(Protocol):
+class ResponseReader(Protocol):
     """An open response, as `_connections.post` returns it."""
 
     status: int
@@ -210,10 +210,10 @@ async def post_json(server: ModelServer, body: bytes) -> dict[str, Any]:
     with suppress(ValueError):
         if isinstance(read := loads(data), dict):
             return read
-    raise ModelError(f"{server.name} answered at {server.where} with what is not a JSON object", retryable=True)
+    raise ModelError(f"{server.name} answered at {server.where} with a body that is not a JSON object", retryable=True)
 
 
-async def _drain(response: Response) -> None:
+async def _drain(response: ResponseReader) -> None:
     """Read the end of the response, so that its connection can be reused."""
     until = monotonic() + constants.LAST_BYTE_SECONDS
     while await response.read(until - monotonic()):
@@ -244,7 +244,7 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
     return ModelError(f"the connection to {server.name} broke off: {reason}", retryable=True)
 
 
-async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
+async def _build_refusal(server: ModelServer, response: ResponseReader) -> ModelError:
     """Return the ModelError of an error response, with the reason in its body as far as it arrives."""
     status, body, until = response.status, b"", monotonic() + server.limits.between_chunks
     with suppress(OSError):

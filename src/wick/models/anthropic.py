@@ -93,7 +93,7 @@ class Anthropic:
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
         openai_common.check_newest_message(request.messages, self.unsupported_reason)
-        prefix, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
+        prefix, rest = openai_common.cached_prefix("anthropic:prefix", request.messages, _encode_beginning)
         turns = _append_turns(rest, *prefix)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"

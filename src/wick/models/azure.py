@@ -13,7 +13,7 @@ from wick.models import _http, openai_common
 from wick.models._http import TimeLimits
 from wick.models._network import PathText, check_address, quote_segment
 from wick.models.access_tokens import TokenSource, bearer_authorizer
-from wick.models.openai import ChatReply, OpenAI
+from wick.models.openai import ChatReplyParser, OpenAI
 from wick.models.openai_common import read_variable
 from wick.protocols import Delta, Request
 
@@ -83,7 +83,7 @@ class Azure(OpenAI):
         return f"<Azure {self.name}>"
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), ChatReply(self.server), self._authorize)
+        return _http.stream(self.server, self.body(request), ChatReplyParser(self.server), self._authorize)
 
 
 def _build_url(endpoint: str, deployment: str, version: str) -> str:

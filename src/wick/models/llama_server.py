@@ -35,32 +35,32 @@ CHATML = """\
 TOOLS_IN_WORDS = """\
 {%- set how = 'You can use these tools:\\n' + ((tools or []) | tojson)
   + '\\nTo use one, answer with nothing but:\\n<tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>' -%}
-{%- set chat = namespace(said=[], told=not tools, text='') -%}
-{%- if not chat.told and place == 'system' and messages[0].role != 'system' -%}
-  {%- set chat.said = [{'role': 'system', 'content': how}] -%}
-  {%- set chat.told = true -%}
+{%- set chat = namespace(turns=[], explained=not tools, text='') -%}
+{%- if not chat.explained and place == 'system' and messages[0].role != 'system' -%}
+  {%- set chat.turns = [{'role': 'system', 'content': how}] -%}
+  {%- set chat.explained = true -%}
 {%- endif -%}
 {%- for message in messages -%}
   {%- set role = {'tool': 'user', 'system': place}.get(message.role, message.role) -%}
   {%- set chat.text = message.content or '' -%}
   {%- if message.role == 'tool' -%}
     {%- set chat.text = '<tool_response>\\n' + chat.text + '\\n</tool_response>' -%}
-  {%- elif role == place and not chat.told -%}
+  {%- elif role == place and not chat.explained -%}
     {%- set chat.text = how + '\\n\\n' + chat.text -%}
-    {%- set chat.told = true -%}
+    {%- set chat.explained = true -%}
   {%- endif -%}
   {%- for call in message.tool_calls or [] -%}
     {%- set arguments = call.function.arguments -%}
     {%- set chat.text = chat.text + '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": '
       + (arguments if arguments is string else arguments | tojson) + '}\\n</tool_call>' -%}
   {%- endfor -%}
-  {%- if chat.said and chat.said[-1].role == role -%}
-    {%- set chat.said = chat.said[:-1] + [{'role': role, 'content': chat.said[-1].content + '\\n' + chat.text}] -%}
+  {%- if chat.turns and chat.turns[-1].role == role -%}
+    {%- set chat.turns = chat.turns[:-1] + [{'role': role, 'content': chat.turns[-1].content + '\\n' + chat.text}] -%}
   {%- else -%}
-    {%- set chat.said = chat.said + [{'role': role, 'content': chat.text}] -%}
+    {%- set chat.turns = chat.turns + [{'role': role, 'content': chat.text}] -%}
   {%- endif -%}
 {%- endfor -%}
-{%- set messages = chat.said -%}
+{%- set messages = chat.turns -%}
 """
 
 

@@ -128,7 +128,7 @@ def _resolve_file(model: str) -> str:
     try:
         path = paths[0].expanduser().absolute()
         if not S_ISREG(path.stat().st_mode):
-            raise ValueError("it is no file")  # opening a pipe would block
+            raise ValueError("it is not a file")  # opening a pipe would block
         with path.open("rb") as file:
             magic = file.read(4)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the home folder is unknown

@@ -17,7 +17,13 @@ from wick.messages import ROLES, Message
 
 _ROLES: dict[object, str] = {role: role for role in ROLES} | {"developer": "system"}
 _MEANT = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant", "function": "tool"}
-_EMPTY = ("refusal", "audio", "annotations", "function_call", "tool_calls")  # keys of replies; None or [] says nothing
+_EMPTY = (
+    "refusal",
+    "audio",
+    "annotations",
+    "function_call",
+    "tool_calls",
+)  # of replies; None or [] counts as absent
 _HINTS = ("detail", "cache_control", "annotations")  # keys of parts that change no content
 _CALL_KEYS = ("id", "type", "index")  # keys of a call beside its function; the index is its place in the list
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)

@@ -106,7 +106,7 @@ class OpenAI:
         )
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        return _http.stream(self.server, self.body(request), ChatReply(self.server))
+        return _http.stream(self.server, self.body(request), ChatReplyParser(self.server))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class OpenAI:
             head = _plain_head(self.model, self.stream_usage)
         system = [encode_json({"role": "system", "content": request.system})] if request.system else []
         prefix, rest = openai_common.cached_prefix(
-            f"{self._cache_key}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
+            f"{self._cache_key}:prefix", request.messages, lambda messages: b",".join(self._encode_messages(messages))
         )
         messages = [*system, *prefix, *self._encode_messages(rest)]
         functions = openai_common.encode_tools(
@@ -232,7 +232,7 @@ def _is_picture(part: MediaPart) -> bool:
 # -- replies --------------------------------------------------------------------------------------------------------
 
 
-class ChatReply:
+class ChatReplyParser:
     """A parser for the chunks of a completion."""
 
     __slots__ = ("calls", "details", "done", "finish", "first", "form", "refused", "server")
@@ -319,8 +319,8 @@ class ChatReply:
         if not (self.finish or self.done):
             raise openai_common.truncated_error(self.server)
         natural = self.finish in ("", "stop", "function_call")
-        reason = ("tool_calls" if self.calls.begun else "stop") if natural else self.finish
-        if self.refused and self.calls.begun:  # the tool calls of a refused reply are not run
+        reason = ("tool_calls" if self.calls.started else "stop") if natural else self.finish
+        if self.refused and self.calls.started:  # the tool calls of a refused reply are not run
             reason = "content_filter"
         return openai_common.build_finish(reason, self.first or {})
 

@@ -13,10 +13,10 @@ from wick.protocols import CallArgs, CallStart, Delta
 class ToolCallAssembler:
     """Assigns streamed pieces to tool calls, even if servers omit the index or the id, or number every call 0."""
 
-    __slots__ = ("begun", "known", "last")
+    __slots__ = ("started", "known", "last")
 
     def __init__(self) -> None:
-        self.begun: dict[int, CallStart] = {}
+        self.started: dict[int, CallStart] = {}
         self.known: dict[int | str, int] = {}  # calls by the server's index and by id
         self.last: tuple[int, list[str]] = (-1, [])  # the call of the last pieces, and these pieces
 
@@ -28,9 +28,9 @@ class ToolCallAssembler:
         id, name, args = str(piece.get("id") or ""), str(function.get("name") or ""), function.get("arguments")
         number = self._find(index, id, name)
         if number is None:
-            is_free = type(index) is int and index not in self.begun
-            number = int(index) if is_free else max(self.begun, default=-1) + 1
-            start = self.begun[number] = CallStart(number, id, name)
+            is_free = type(index) is int and index not in self.started
+            number = int(index) if is_free else max(self.started, default=-1) + 1
+            start = self.started[number] = CallStart(number, id, name)
             deltas.append(start)
             if type(index) is int:
                 self.known[index] = number
@@ -51,14 +51,14 @@ class ToolCallAssembler:
             return self.known[id]
         if counted:
             number = self.known.get(index)
-            another = number is not None and id and name and self.begun[number].id
+            another = number is not None and id and name and self.started[number].id
             return None if another else number
-        if id or not self.begun:
+        if id or not self.started:
             return None
         number, texts = self.last
         if not name:
             return number
-        if self.begun[number].name != name:
+        if self.started[number].name != name:
             return None
         try:
             orjson.loads("".join(texts))  # arguments that are complete: the name starts another call

@@ -75,7 +75,7 @@ class OpenAIResponses:
         openai_common.check_newest_message(request.messages, self.unsupported_reason)
         head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
         prefix, rest = openai_common.cached_prefix(
-            f"{_WIRE}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
+            f"{_WIRE}:prefix", request.messages, lambda messages: b",".join(self._encode_messages(messages))
         )
         items = [*prefix, *self._encode_messages(rest)]
         functions = openai_common.encode_tools(  # the default is strict, which refuses optional arguments

@@ -291,7 +291,7 @@ def _match_specifier(rule: Rule, subject: RuleSubject) -> MatchResult:
     if not rule.is_literal:
         return "maybe" if subject.kind == "shell" and not rule.is_host else "no"
     raise ConfigError(
-        f"the rule {rule.text!r} cannot be compared with what {rule.tool} is told: "
+        f"the rule {rule.text!r} cannot be compared with the input of {rule.tool}: "
         "a specifier is about the argument command, path or url"
     )
 

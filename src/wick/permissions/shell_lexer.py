@@ -21,7 +21,7 @@ class Word:
 
     text: str
     fixed: bool = True
-    glob: bool = False  # the shell makes names of files of it, and nothing else
+    glob: bool = False  # the shell expands it to file names only
     tail: str = ""  # the last part of its path, where that is certain although the rest is not
 
 

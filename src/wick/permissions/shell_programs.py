@@ -363,7 +363,7 @@ def explain_git(words: Words) -> str:
     if at >= len(words):
         return ""
     if not words[at].fixed and not words[at].glob:
-        return "what git is told is not plain"
+        return "the arguments of git are not plain text"
     return _explain_git_verb(words[at].text, words[at + 1 :])
 
 

@@ -199,7 +199,7 @@ class ForwardMiddleware:
     # -- forwarding ---------------------------------------------------------------------------------------------------
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send, user: User, home: WorkspaceHome) -> None:
-        target = quote(request_target(scope), safe=URL_SAFE).encode()  # a client may send bytes that are no URL
+        target = quote(request_target(scope), safe=URL_SAFE).encode()  # a client may send bytes that are not a URL
         url = URL(home.address.rstrip("/") + target.decode("ascii"), encoded=True)
         signature = self._service.forwards.sign(user, request_method(scope), target, home.place)
         is_started = False

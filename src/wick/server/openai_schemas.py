@@ -82,7 +82,7 @@ class StreamOptions(_Lenient):
 
 
 class ChatRequest(_Lenient):
-    """What a client asks. `model` is the id of an agent; the settings of its model are the agent's own."""
+    """A request of a client. `model` is the id of an agent; the settings of its model are the agent's own."""
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(min_length=1, max_length=2_000)
@@ -104,7 +104,7 @@ class ChatUsage(BaseModel):
 
 
 class ChatReply(BaseModel):
-    """What the agent said."""
+    """The reply of the agent."""
 
     role: Literal["assistant"] = "assistant"
     content: str

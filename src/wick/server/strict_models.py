@@ -30,4 +30,4 @@ class StrictModel(BaseModel):
 
 def _many_faults(faults: str) -> PydanticCustomError:
     """Return an error that holds no reference to the input."""
-    return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; /docs has the schema"})
+    return PydanticCustomError("many_faults", "{summary}", {"summary": f"{faults}; /docs has the schema"})

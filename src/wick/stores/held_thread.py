@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together with others
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
+NOTICE_SECONDS = 1.0  # a longer wait for a held lease is logged
 PAGE = 100  # threads
 WATCH_SECONDS = 1.0  # for the watch of an inbox to start
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
@@ -115,6 +116,7 @@ async def hold(
 async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
+    notice_at = monotonic() + NOTICE_SECONDS
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         try:
@@ -146,6 +148,13 @@ async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait:
                 continue
             if error.code != "conflict" or not wait:
                 raise
+            if monotonic() >= notice_at:
+                notice_at = inf
+                logger.warning(
+                    "waiting: %s; a lease is renewed as long as its process runs. If that process was killed, the wait "
+                    'ends with the lease: `lease=` of Sessions sets its seconds, and busy="refuse" does not wait',
+                    error,
+                )
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_WAIT)
 
@@ -363,7 +372,7 @@ class HeldThread:
         other = self.thread.writer
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
-                f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
+                f"thread {self.thread.id} is held by {other.owner} now; pass another Thread to this run", "conflict"
             )
 
     def write(self, entry: Entry) -> None:
@@ -545,7 +554,7 @@ async def _wait_in_queue(store: Store, owner: str, thread: str, wait: bool) -> A
     queues, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
     queue, turn = queues.setdefault(key, deque()), loop.create_future()
     if queue and not wait:
-        raise StoreError(f"a run of thread {thread} is going on; wait for it, or send it the message", "conflict")
+        raise StoreError(f"a run of thread {thread} is in progress; wait for it, or send it the message", "conflict")
     queue.append(turn)
     try:
         if queue[0] is not turn:

@@ -41,7 +41,7 @@ def has_ended(holder: str) -> bool:
         return True
     except (OSError, OverflowError):  # owned by another user
         pass
-    return _process_start_time(int(pid)) != started
+    return _process_start_time(int(pid)) != started or _is_zombie(int(pid))
 
 
 @cache
@@ -59,6 +59,19 @@ def _pid_namespace() -> str:
 
 def _process_start_time(pid: int) -> str:
     """Return the start time of a process if known: PIDs are reused."""
-    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[19].decode()
-    return ""
+    fields = _process_status(pid)
+    return fields[19].decode() if fields else ""
+
+
+def _is_zombie(pid: int) -> bool:
+    """Return True if a process has ended, and its parent has not fetched its exit status."""
+    fields = _process_status(pid)
+    return bool(fields) and fields[0] == b"Z" and fields[17] == b"1"  # else threads still run after the main thread
+
+
+def _process_status(pid: int) -> list[bytes]:
+    """Return the fields of `/proc/PID/stat` from the state on; an empty list if they are not available."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+        return fields if len(fields) > 19 else []
+    return []

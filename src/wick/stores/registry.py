@@ -45,11 +45,11 @@ def find_scheme(address: str) -> str:
 
 
 def check_slashes(address: str) -> None:
-    """Raise a ConfigError for a known scheme with one slash, which would be the path of a folder."""
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/(?!/)", address)
+    """Raise a ConfigError for a known scheme without `//`, which would be the path of a folder."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):(?!//)", address)
     scheme = found[1].lower() if found else ""
     if scheme and (scheme in POSTGRES or find_plugin("wick.stores", scheme) is not None):
-        raise ConfigError(f"the address {scheme}:/… of a store has one slash after the colon; write {scheme}://…")
+        raise ConfigError(f"the address {scheme}:… of a store has no // after the colon; write {scheme}://…")
 
 
 def find_store_plugin(address: str) -> Plugin:

@@ -103,7 +103,7 @@ class StoredObject(NamedTuple):
     modified: float
 
 
-class Reply(NamedTuple):
+class S3Response(NamedTuple):
     """A response of the object store that is not an error."""
 
     status: int
@@ -174,7 +174,9 @@ class S3Bucket:
         """Raise a BackendError if the bucket cannot be used: the key, the bucket, the clock or the network."""
         _run(self._request("GET", "", query={"list-type": "2", "max-keys": "1"}))
 
-    async def _request(self, method: str, name: str, body: bytes = b"", query: dict[str, str] | None = None) -> Reply:
+    async def _request(
+        self, method: str, name: str, body: bytes = b"", query: dict[str, str] | None = None
+    ) -> S3Response:
         """Send a request, again after a failure that may pass. Raise a BackendError, but not for a missing object."""
         until, reason = self._paused
         if time.monotonic() < until:
@@ -192,7 +194,7 @@ class S3Bucket:
 
     async def _try_request(
         self, method: str, name: str, body: bytes, query: dict[str, str] | None
-    ) -> tuple[Reply | None, str, float | None]:
+    ) -> tuple[S3Response | None, str, float | None]:
         """Send a request once. Return the reply; or the problem, and the least delay if it can be repeated."""
         import aiohttp  # imported late, as it is large
         from yarl import URL
@@ -220,7 +222,7 @@ class S3Bucket:
             return None, f"{where}: {reason}; check the endpoint, the network and the proxy", 0.0
         code = _read_tag(data[:10_000].decode("utf-8", "replace"), "Code")
         if response.status < 300 or (response.status == 404 and name and code in ("", "NoSuchKey")):
-            return Reply(response.status, data), "", None
+            return S3Response(response.status, data), "", None
         retry_after = response.headers.get("Retry-After", "")
         delay = float(retry_after) if retry_after.isdigit() else 0.0
         problem = self._explain(response.status, response.headers, data[:10_000].decode("utf-8", "replace"))

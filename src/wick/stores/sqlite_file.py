@@ -143,7 +143,7 @@ class SqliteConnection:
             is_same = False
         if not is_same:
             raise StoreError(
-                f"the database {self.path} was removed or replaced while it was open; what was being written may be "
+                f"the database {self.path} was removed or replaced while it was open; the last writes may be "
                 f"lost: put the file back, or start anew with another",
                 "unavailable",
                 "the server's database was removed or replaced; its operator must put it back",

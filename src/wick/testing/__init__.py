@@ -1,4 +1,4 @@
-"""Tools for tests: recorded model replies, and test cases for stores, backends and models of your own.
+"""Tools for tests: recorded model replies, a canary for declarations, and cases for stores, backends and models.
 
 The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
 """
@@ -12,13 +12,15 @@ from wick.testing.cassette import Cassette
 
 if TYPE_CHECKING:
     from wick.testing.backend_cases import BackendCases
+    from wick.testing.canary import Canary
     from wick.testing.model_cases import ModelCases
     from wick.testing.store_cases import StoreCases
 
-__all__ = ["BackendCases", "Cassette", "ModelCases", "StoreCases"]
+__all__ = ["BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases"]
 
-_CASES = {  # imported when first used, as they need pytest
+_CASES = {  # imported when first used; cases need pytest
     "BackendCases": "backend_cases",
+    "Canary": "canary",
     "ModelCases": "model_cases",
     "StoreCases": "store_cases",
 }

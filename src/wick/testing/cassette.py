@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wick._internal.redaction import KEY_FORMS, PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
+from wick.constants import RECORDING_BYTES
 from wick.errors import ConfigError, ModelError
 from wick.messages import Part
 from wick.models import resolve, scripted
@@ -243,6 +244,8 @@ class Cassette:
     def _load(self) -> None:
         """Load the recorded replies; raise ConfigError if there are none, or if another model made them."""
         try:
+            if self.path.stat().st_size > RECORDING_BYTES:
+                raise ConfigError(f"the cassette {self.path} is longer than {RECORDING_BYTES:,} bytes; split the test")
             data = load_yaml(self.path.read_text(encoding="utf-8"), str(self.path))
         except FileNotFoundError:
             raise ConfigError(f"there is no cassette {self.path}; record it with: {session.command()}") from None

@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import accumulate, groupby
 from typing import Any
 
 from wick import errors
+from wick._internal import safe_yaml
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, Message, Part, TextPart
@@ -311,24 +311,6 @@ def _find_earlier(number: object, earlier: Mapping[int, RecordedReply]) -> Recor
     raise ConfigError(f"there is no reply {number} before the request that refers to it")
 
 
-@cache
-def _yaml_dumper() -> Any:
-    import yaml  # imported late, as every test run loads this plugin
-
-    class Dumper(yaml.SafeDumper):  # libyaml escapes emoji
-        """A dumper that writes texts of several lines as blocks, and does not use aliases."""
-
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    def represent_text(dumper: Any, text: str) -> Any:
-        style = '"' if _ODD_BREAK.search(text) else "|" if _BLOCK_TEXT.fullmatch(text) else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, represent_text)
-    return Dumper
-
-
 # Lines that YAML preserves in a block: without control characters, and without blanks at their ends.
 _SIGN = r"[^\s\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 _ODD_BREAK = re.compile(r"[\r\x85\u2028\u2029]")  # YAML would read them as line feeds
@@ -338,38 +320,13 @@ _BLOCK_TEXT = re.compile(rf"{_LINE}\n(?:(?: *{_LINE})?\n)*(?: *{_LINE})?")
 
 def dump_yaml(data: Any) -> str:
     """Return data as YAML for readers: keys in order, blocks of lines, Unicode as it is."""
-    import yaml
-
-    text: str = yaml.dump(data, Dumper=_yaml_dumper(), sort_keys=False, allow_unicode=True, width=110)
-    return text
+    return safe_yaml.dump_yaml(data, _choose_style, width=110)
 
 
-_SCALARS = (  # the scalars that are not texts, with their first characters
-    ("bool", r"(?:true|false)\Z", "tf"),
-    ("null", r"(?:null|~|)\Z", ("n", "~", "")),
-    ("int", r"-?(?:0|[1-9][0-9]*)\Z", "-0123456789"),
-    ("float", r"-?[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z", "-0123456789"),
-)
-
-
-@cache
-def _yaml_loader() -> Any:
-    import yaml
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """A loader that reads `no`, `on` and dates as texts, so that an edited text stays one."""
-
-    Loader.yaml_implicit_resolvers = {}
-    for tag, form, first in _SCALARS:
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(form), [*first])
-    return Loader
+def _choose_style(text: str) -> str | None:
+    return '"' if _ODD_BREAK.search(text) else "|" if _BLOCK_TEXT.fullmatch(text) else None
 
 
 def load_yaml(text: str, name: str) -> Any:
-    """Return the data of a cassette; raise ConfigError if it is not YAML."""
-    import yaml
-
-    try:
-        return yaml.load(text, Loader=_yaml_loader())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name} is not valid YAML: {' '.join(str(error).split())}") from None
+    """Return the data of a cassette; raise ConfigError if it is not YAML. `no`, `on` and dates are texts."""
+    return safe_yaml.load_yaml(text, name, dialect=safe_yaml.RECORDING)[0]

@@ -32,7 +32,7 @@ EntryKind = Literal[
     "compaction", "rewind",
 ]  # fmt: skip
 ENTRY_KINDS = frozenset(get_args(EntryKind))
-REPLY_KEYS = ("model", "usage", "cut", "label")  # keys in the row of a message that are not part of it
+REPLY_KEYS = ("model", "usage", "cut", "label", "hook")  # keys in the row of a message that are not part of it
 
 AttemptStatus = Literal["", "failed", "done", "unknown"]
 
@@ -42,7 +42,8 @@ class Entry:
     """One entry of the log. `data` is a Message or read-only JSON data.
 
     `about` has the model and the usage of a reply, and `cut` if the run was cancelled before the end of the reply.
-    It has the `label` of a reply or a tool result, if a capability sets one. They are stored in the message's row.
+    It has the `label` of a reply or a tool result, if a capability sets one, and the name of the `hook` that added a
+    message. They are stored in the message's row.
     """
 
     seq: int
@@ -70,7 +71,7 @@ class Entry:
 
 
 def split_reply_row(row: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """Split a row into the message and its model, usage, mark of a cut and label."""
+    """Split a row into the message and its model, usage, mark of a cut, label and hook."""
     if not isinstance(row, Mapping) or row.keys().isdisjoint(REPLY_KEYS):
         return row, None
     return {key: row[key] for key in row if key not in REPLY_KEYS}, {key: row[key] for key in REPLY_KEYS if key in row}

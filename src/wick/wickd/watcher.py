@@ -332,7 +332,8 @@ class WatcherPool:
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
-        self._all: dict[Key, Watcher] = {}
+        self._current: dict[Key, Watcher] = {}
+        self._dismissed: set[Watcher] = set()  # that have not ended yet; a command after the dismissal gets a new one
         self._guards: dict[str, Watcher] = {}
         self._results: dict[str, Json | None] = {}  # of guards whose command has ended; None: not known yet
         self._waiting: dict[str, Reply] = {}
@@ -340,13 +341,13 @@ class WatcherPool:
 
     @property
     def pids(self) -> Sequence[int]:
-        return [one.pid for one in self._all.values()]
+        return [one.pid for one in (*self._current.values(), *self._dismissed)]
 
     def guard(self, key: Key, arm: bool, reply: Callable[[str, Json], None]) -> None:
         """Reply with the protected paths of a workspace, and the name of the guard for `release`."""
-        watcher = self._all.get(key)
+        watcher = self._current.get(key)
         if watcher is None:
-            watcher = self._all[key] = Watcher(self._loop, key, self._remove_watcher)
+            watcher = self._current[key] = Watcher(self._loop, key, self._remove_watcher)
             self._dismiss_idle()
         self._count += 1
         guard = f"guard-{self._count}" if arm else ""
@@ -383,33 +384,39 @@ class WatcherPool:
 
     def forget(self, root: str) -> None:
         """Dismiss the watchers of a workspace that no command runs in."""
-        for (workspace, *_), watcher in self._all.items():
-            if workspace == root and not watcher.guards:
-                watcher.dismiss()
+        for key, watcher in [*self._current.items()]:
+            if key[0] == root and not watcher.guards:
+                self._dismiss(key)
 
     def _dismiss_idle(self) -> None:
         until = time.monotonic() - constants.WATCH_IDLE_SECONDS
-        for watcher in [*self._all.values()]:
+        for key, watcher in [*self._current.items()]:
             if not watcher.guards and watcher.used < until:
-                watcher.dismiss()
-        if self._all:
+                self._dismiss(key)
+        if self._current:
             self._loop.call_later(constants.WATCH_IDLE_SECONDS, self._dismiss_idle)
 
+    def _dismiss(self, key: Key) -> None:
+        watcher = self._current.pop(key)
+        self._dismissed.add(watcher)
+        watcher.dismiss()
+
     def _remove_watcher(self, watcher: Watcher) -> None:
-        for key in [key for key, one in self._all.items() if one is watcher]:
-            del self._all[key]
+        self._dismissed.discard(watcher)
+        for key in [key for key, one in self._current.items() if one is watcher]:
+            del self._current[key]
         for guard in [guard for guard, one in self._guards.items() if one is watcher]:
             del self._guards[guard]
 
     def close(self, seconds: float = 1.0) -> None:
         """Dismiss all watchers and wait until they have processed the last changes of the commands."""
-        for watcher in [*self._all.values()]:
-            watcher.dismiss()
-        if any(watcher.lingers for watcher in self._all.values()):
+        for key in [*self._current]:
+            self._dismiss(key)
+        if any(watcher.lingers for watcher in self._dismissed):
             ask_guard_for_time()
             seconds += constants.WATCH_LINGER_SECONDS
         until = time.monotonic() + seconds
-        while self._all and time.monotonic() < until:
+        while self._dismissed and time.monotonic() < until:
             self._loop.call_later(0.01, lambda: None)
             self._loop.run_once()
         for pid in self.pids:

@@ -44,7 +44,7 @@ def calls(*wanted: tuple[str, dict[str, Any]]) -> str:
     return json.dumps([{"name": name, "args": args} for name, args in wanted])
 
 
-def said(api: ApiClient, thread: str) -> list[str]:
+def user_texts(api: ApiClient, thread: str) -> list[str]:
     return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
@@ -228,7 +228,7 @@ def test_messages_sent_at_once_keep_their_order(browser: Browser, server: Server
             return [one["id"] for one in api("GET", "/threads")["threads"] if one["title"].startswith("10 0.05")]
 
         assert wait_for(titled) == [thread], "a title is written after the first reply"
-        assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"]
+        assert user_texts(api, thread) == ["10 0.05", "2 0.01", "3 0.01"]
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_a_thread_is_forked_from_any_message(
         fork = api.thread(open_thread_id(page))
         seqs = [message["seq"] for message in fork["messages"]]
         assert (fork["meta"]["forked_from"], fork["meta"]["forked_at"]) == (before, seqs[-1])
-        assert said(api, before) == ["one", "two", "three"], "where it came from stays as it was"
+        assert user_texts(api, before) == ["one", "two", "three"], "where it came from stays as it was"
         assert len(api("GET", "/threads")["threads"]) == count + 1, "two clicks make one"
 
 
@@ -269,14 +269,14 @@ def test_any_message_can_be_edited_or_resent(browser: Browser, server: ServerPro
         page.get_by_role("button", name="Resend").dblclick()
         expect(page.locator("article.chat-reply")).to_have_text([re.compile("one"), re.compile("better")])
         wait_until_idle(page)
-        assert said(api, open_thread_id(page)) == ["one", "better\nwords"]
+        assert user_texts(api, open_thread_id(page)) == ["one", "better\nwords"]
         lines = page.locator("article.chat-said").nth(1).locator("p").inner_text()
         assert lines == "better\nwords", "lines are shown as they were written"
         page.on("dialog", lambda dialog: dialog.accept())  # a later message is removed
         act(page, page.locator("article.chat-reply").first, "Retry")
         expect(page.locator("article.chat-said")).to_have_count(1)
         wait_until_idle(page)
-        assert said(api, open_thread_id(page)) == ["one"]
+        assert user_texts(api, open_thread_id(page)) == ["one"]
         expect(page.locator("article.chat-reply")).to_have_count(1)
 
 
@@ -290,7 +290,7 @@ def test_a_thread_keeps_its_agent(browser: Browser, server: ServerProcess, api: 
         page.go_back()
         expect(page.locator("#agent")).to_have_value("echo")
         send_and_wait(page, "to the echo again")
-        assert said(api, open_thread_id(page)) == ["to the echo", "to the echo again"]
+        assert user_texts(api, open_thread_id(page)) == ["to the echo", "to the echo again"]
 
 
 def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: ApiClient) -> None:
@@ -352,7 +352,7 @@ def test_a_slash_is_for_skills(ada: Page, api: ApiClient) -> None:
     expect(ada.locator("#message")).to_have_value("/slides ")
     send_and_wait(ada, "/slides a deck about tea")  # pasted and sent at once
     send_and_wait(ada, "/nothing of the kind")
-    assert said(api, open_thread_id(ada)) == ["Use the skill slides: a deck about tea", "/nothing of the kind"]
+    assert user_texts(api, open_thread_id(ada)) == ["Use the skill slides: a deck about tea", "/nothing of the kind"]
 
 
 def test_the_token_is_in_no_storage(ada: Page) -> None:

@@ -118,7 +118,7 @@ def look(page: Page) -> None:
     page.evaluate("dispatchEvent(new Event('online'))")
 
 
-def heard(api: ApiClient, thread: str) -> list[str]:
+def user_texts(api: ApiClient, thread: str) -> list[str]:
     return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
@@ -139,7 +139,7 @@ def test_a_connection_that_is_cut_is_made_again(
         expect(page.get_by_text(LOST)).to_have_count(0)
         wait_until_idle(page)
         shows(page, counted(60) + counted(2))
-        assert heard(api, open_thread_id(page)) == ["60 0.05", "2 0.01"]
+        assert user_texts(api, open_thread_id(page)) == ["60 0.05", "2 0.01"]
         expect(page.locator("article.chat-said")).to_have_count(2)
 
 
@@ -167,7 +167,7 @@ def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any)
         server.start()
         wait_until_idle(page)
         shows(page, counted(2) + counted(40) + counted(30))
-        assert heard(open_api_client(server), open_thread_id(page)) == ["2 0.01", "40 0.05", "30 0.05"]
+        assert user_texts(open_api_client(server), open_thread_id(page)) == ["2 0.01", "40 0.05", "30 0.05"]
 
 
 def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, server: ServerProcess, wire: Wire) -> None:
@@ -307,7 +307,7 @@ def test_a_server_that_has_too_much_to_do_is_asked_again(
         page.route("**/stream", busy)
         send_message(page, "at last")
         wait_until_idle(page)
-        assert left == [] and heard(api, open_thread_id(page)) == ["at last"]
+        assert left == [] and user_texts(api, open_thread_id(page)) == ["at last"]
 
 
 def test_after_sign_out_the_user_signs_in_and_continues(browser: Browser, server: ServerProcess) -> None:

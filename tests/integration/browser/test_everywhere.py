@@ -195,7 +195,7 @@ def _thread(page: Page) -> None:
     expect(page.get_by_role("table", name="Verdicts of hooks").first).to_be_visible()
 
 
-def _asked(page: Page) -> None:
+def _open_question(page: Page) -> None:
     page.goto("/#thread=waiting")
     page.get_by_role("alertdialog").wait_for()
 
@@ -223,7 +223,7 @@ def _panel(name: str) -> Callable[[Page], None]:
 SCREENS: dict[str, Callable[[Page], Any]] = {
     "welcome": lambda page: None,
     "thread": _thread,
-    "question": _asked,
+    "question": _open_question,
     **{name.lower(): _panel(name) for name in PANELS},
     **{f"agent, {name.lower()}": _tab(name) for name in ("Tools and skills", "Hooks", "Onion", "Permissions")},
     **{name: _file(name) for name in ("deck.md", "data.csv", "code.py")},

@@ -100,3 +100,8 @@ def test_a_chat_streams_asks_and_survives_a_reload(browser: Browser, tmp_path: P
         page.get_by_role("button", name="allow").click()
         expect(page.locator("#messages")).to_contain_text("assistant: I refunded 80 euros to ada.")
         expect(question).to_have_count(0)
+        page.get_by_label("Message").fill("Refund order 7.")
+        page.get_by_role("button", name="Send").click()
+        expect(question).to_contain_text("Refund 80 euros for order 7?")
+        page.get_by_role("button", name="Stop").click()
+        expect(question).to_have_count(0)

@@ -77,7 +77,7 @@ TEXTS = (
 KINDS = ("md", "html", "svg", "csv", "json", "txt", "mmd")
 
 
-def _said(page: Page, api: ApiClient, text: str) -> None:
+def _show_in_chat(page: Page, api: ApiClient, text: str) -> None:
     """In a conversation: user message, agent message, title and search result."""
     page.select_option("#agent", "echo")
     send_and_wait(page, text)
@@ -96,7 +96,7 @@ def _done(page: Page, api: ApiClient, text: str) -> None:
     _drawn(page)
 
 
-def _kept(kind: str) -> Callable[[Page, ApiClient, str], None]:
+def _show_in_file(kind: str) -> Callable[[Page, ApiClient, str], None]:
     def look(page: Page, api: ApiClient, text: str) -> None:
         name = f"bait.{kind}"
         source = text.removeprefix("```mermaid\n").removesuffix("\n```")
@@ -112,9 +112,9 @@ def _kept(kind: str) -> Callable[[Page, ApiClient, str], None]:
 
 
 PLACES: dict[str, Callable[[Page, ApiClient, str], None]] = {
-    "a conversation": _said,
+    "a conversation": _show_in_chat,
     "a tool": _done,
-    **{f"a file, {kind}": _kept(kind) for kind in KINDS},
+    **{f"a file, {kind}": _show_in_file(kind) for kind in KINDS},
 }
 
 

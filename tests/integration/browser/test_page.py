@@ -51,7 +51,7 @@ async def signed_in(page: Page, server: ServerProcess) -> None:
     await page.wait_for_selector("#talk", state="visible")
 
 
-async def said(page: Page, words: str) -> None:
+async def send_words(page: Page, words: str) -> None:
     await page.fill("#words", words)
     await page.press("#words", "Enter")
 
@@ -73,7 +73,7 @@ async def test_the_link_signs_in_and_leaves_no_trace(page: Page, server: ServerP
 
 async def test_an_answer_is_streamed(page: Page, server: ServerProcess) -> None:
     await signed_in(page, server)
-    await said(page, "Write hello to notes.txt and read it")
+    await send_words(page, "Write hello to notes.txt and read it")
     await page.wait_for_selector("#log .tool >> nth=1")
     await page.wait_for_selector("#send", state="visible")
     log = await page.inner_text("#log")
@@ -82,7 +82,7 @@ async def test_an_answer_is_streamed(page: Page, server: ServerProcess) -> None:
 
 async def test_a_question_is_answered(page: Page, server: ServerProcess) -> None:
     await signed_in(page, server)
-    await said(page, "Run the command: curl https://example.com/install | sh")
+    await send_words(page, "Run the command: curl https://example.com/install | sh")
     await page.click("#log .question button:text('Deny')")
     await page.wait_for_selector("#send", state="visible")
     assert "denied" in await page.inner_text("#log .question")
@@ -91,7 +91,7 @@ async def test_a_question_is_answered(page: Page, server: ServerProcess) -> None
 async def test_messages_are_rendered_as_text_never_html(page: Page, server: ServerProcess) -> None:
     await signed_in(page, server)
     bait = "<img src=x onerror=\"document.title='caught'\"><script>document.title='caught'</script>"
-    await said(page, f"Write {bait} to bait.html and read it")
+    await send_words(page, f"Write {bait} to bait.html and read it")
     await page.wait_for_selector("#log .tool")
     await page.wait_for_selector("#send", state="visible")
     assert bait in await page.inner_text("#log .user")

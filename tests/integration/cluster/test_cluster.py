@@ -36,17 +36,22 @@ def _privileges() -> None:
         pytest.skip("no Postgres: install it with: apt-get install postgresql")
 
 
-@pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """The figures of two kills, two outages and a rolling restart under load."""
-    file = tmp_path_factory.mktemp("cluster") / "figures.json"
-    command = [sys.executable, str(PROGRAM), "all", "--short", "--json", str(file)]
+def measure(goal: str, folder: Path) -> dict[str, float]:
+    """Return the figures of the short form of a goal."""
+    file = folder / "figures.json"
+    command = [sys.executable, str(PROGRAM), goal, "--short", "--json", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert file.exists(), done.stdout[-3000:] + done.stderr[-3000:]
     return {row["name"]: row["value"] for row in json.loads(file.read_text())["figures"]}
 
 
-@pytest.mark.timeout(660)  # a minute on two idle cores, for all tests of this file
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """The figures of two kills, three outages and a rolling restart under load."""
+    return measure("all", tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.mark.timeout(660)  # a minute and a half on two idle cores, for all tests of this file
 def test_kills_and_outages_lose_no_run_and_double_no_effect(figures: dict[str, float]) -> None:
     assert figures["kills"] == 2 and figures["runs of killed servers"] > 0 and figures["effects"] > 0
     assert {name: figures[name] for name in NOTHING_LOST} == NOTHING_LOST
@@ -58,6 +63,32 @@ def test_a_rolling_restart_fails_no_request(figures: dict[str, float]) -> None:
 
 def test_clients_that_reconnect_miss_no_durable_frame(figures: dict[str, float]) -> None:
     assert figures["missing durable frames"] == 0
+
+
+def test_files_of_killed_servers_are_those_of_the_recorded_effects(figures: dict[str, float]) -> None:
+    assert figures["recorded effects on files"] > 0 and figures["workspaces equal"] > 0
+    assert figures["workspaces that differ"] == figures["runs with files not resumed"] == 0
+
+
+def test_readers_at_another_server_get_the_deltas(figures: dict[str, float]) -> None:
+    assert figures["deltas at another server %"] >= 99
+    assert figures["streams with other durable frames"] == 0
+
+
+def test_servers_lose_nats_and_connect_again(figures: dict[str, float]) -> None:
+    moments = ("before", "during the outage", "after")
+    assert [figures[f"servers connected to NATS {moment}"] for moment in moments] == [3, 0, 3]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_an_older_version_and_this_one_serve_the_same_runs(tmp_path: Path) -> None:
+    find = ["git", "cat-file", "-e", "48179f7a^{commit}"]
+    if subprocess.run(find, cwd=PROGRAM.parent, capture_output=True, check=False).returncode:
+        pytest.skip("the history of this checkout does not have the older version")
+    found = measure("upgrade", tmp_path)
+    assert found["kills"] == 2 and found["missing durable frames"] == 0
+    assert {name: found[name] for name in NOTHING_LOST} == NOTHING_LOST
 
 
 @pytest.mark.timeout(300)

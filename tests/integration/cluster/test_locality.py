@@ -370,7 +370,7 @@ async def answer(client: aiohttp.ClientSession, question: str, body: dict[str, A
 
 
 async def wait_for_end(client: aiohttp.ClientSession, thread: str) -> None:
-    async def ended() -> bool:
+    async def is_ended() -> bool:
         return not (await get_json(client, f"/threads/{thread}"))["run_id"]
 
-    await wait_until(ended)
+    await wait_until(is_ended)

@@ -554,7 +554,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+async def comparable_result(backend: Docker, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Return the result of a call without container-specific parts."""
     try:
         found = await getattr(backend, op)(*args, **options)
@@ -571,7 +571,7 @@ async def test_files_behave_the_same_without_python(make: Make) -> None:
     assert [one.uses_daemon for one in backends] == [True, *(False for _ in without)]
     assert all("the image has no python3" in one.status.reason for one in without)
     for op, args, options in CALLS:
-        wanted, *found = await asyncio.gather(*(told(one, op, args, options) for one in backends))
+        wanted, *found = await asyncio.gather(*(comparable_result(one, op, args, options) for one in backends))
         assert found == [wanted] * len(without), f"{op}{args} {options}"
 
 
@@ -594,20 +594,20 @@ async def test_a_process_that_hid_may_outlive_its_command(make: Make, image: str
     backend = make(image)
     hide = "env -i setsid sh -c '>one; exec sleep 301' >/dev/null 2>&1 & setsid sh -c '>two; exec sleep 302' &"
     await backend.execute(f"{hide} until [ -e one ] && [ -e two ]; do sleep 0.05; done")
-    await until(lambda: left(backend) == ["sleep 301"])
+    await until(lambda: running_processes(backend) == ["sleep 301"])
     assert "may outlive its command" in backend.protection.says
     done = await backend.execute("env -i sleep 303", timeout=0.5)
     assert done["exit_code"] == 124
-    await until(lambda: left(backend) == ["sleep 301"])
+    await until(lambda: running_processes(backend) == ["sleep 301"])
     await backend.stop()
-    assert not left(backend)
+    assert not running_processes(backend)
 
 
 async def test_a_script_that_was_stopped_is_ended(make: Make) -> None:
     backend = make("plain")
     done = await backend.execute("kill -STOP $PPID; sleep 303", timeout=0.5)
     assert done["exit_code"] == 124
-    await until(lambda: not left(backend))
+    await until(lambda: not running_processes(backend))
 
 
 async def test_stopping_ends_a_fork_bomb(make: Make) -> None:
@@ -616,7 +616,7 @@ async def test_stopping_ends_a_fork_bomb(make: Make) -> None:
     with suppress(BackendError):
         await backend.execute("f() { f | f & }; f; sleep 0.3", timeout=5)
     await backend.restart()
-    assert not left(backend)
+    assert not running_processes(backend)
     assert await out(backend, "echo well") == "well"
 
 
@@ -639,7 +639,7 @@ async def until(so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def left(backend: Docker) -> list[str]:
+def running_processes(backend: Docker) -> list[str]:
     """Return the processes in its container."""
     return list(Container(backend.id).running().values())
 

@@ -63,7 +63,7 @@ def patient(*backends: Docker) -> None:
         backend._lifecycle.engine.seconds = constants.ENGINE_SECONDS
 
 
-async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
+async def start_command(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
     """Start a command and wait until it runs."""
     task = asyncio.create_task(backend.execute(command, **options))
     async with asyncio.timeout(60):
@@ -92,7 +92,7 @@ async def works(backend: Docker) -> None:
 
 
 async def runs(backend: Docker) -> int:
-    """How often the command has been run."""
+    """Count the runs of the command."""
     return (await backend.read("ran.txt"))["content"].count("ran")
 
 
@@ -112,7 +112,7 @@ async def signal_daemon(backend: Docker, name: str) -> None:
 
 async def test_the_daemon_is_killed_while_a_command_runs(make: Make) -> None:
     backend = make()
-    task = await begun(backend)
+    task = await start_command(backend)
     await signal_daemon(backend, "KILL")
     await fails("unknown", task, "the command may have run, wholly or in part")
     await works(backend)
@@ -175,7 +175,7 @@ async def test_jobs_end_with_their_daemon(make: Make) -> None:
 @pytest.mark.parametrize("image", ["python", "plain"])
 async def test_the_container_is_killed_while_a_command_runs(make: Make, image: str) -> None:
     backend = make(image)
-    task = await begun(backend)
+    task = await start_command(backend)
     kill(backend)
     if image == "python":
         await fails("unknown", task, "may have run")
@@ -201,7 +201,7 @@ async def test_the_container_is_removed(make: Make, image: str) -> None:
 @pytest.mark.parametrize("image", ["python", "plain"])
 async def test_the_container_is_paused(make: Make, image: str) -> None:
     backend = make(image)
-    task = await begun(backend, timeout=8)  # it is paused before that
+    task = await start_command(backend, timeout=8)  # it is paused before that
     kill(backend, "pause")
     try:
         async with asyncio.timeout(60):
@@ -225,7 +225,7 @@ async def test_the_container_is_paused(make: Make, image: str) -> None:
 @pytest.mark.parametrize("image", IMAGES)
 async def test_the_engine_is_killed_and_restarted(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
-    task = await begun(backend)
+    task = await start_command(backend)
     private.kill()
     try:
         await fails("unknown", task)

@@ -324,7 +324,7 @@ async def test_a_silent_engine_is_not_waited_for(tmp_path: Path, answer: bytes) 
 
 
 @pytest.mark.parametrize("answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 what\r\n\r\n", b"\0" * 100_000])
-async def test_an_engine_that_is_none(tmp_path: Path, answer: bytes) -> None:
+async def test_an_invalid_engine_is_refused(tmp_path: Path, answer: bytes) -> None:
     server, url = await _served(tmp_path, answer)
     async with server, asyncio.timeout(20), engine(url, seconds=3) as there:
         with pytest.raises(EngineError):

@@ -104,7 +104,7 @@ def container(image: str) -> Iterator[Container]:
     docker("volume", "rm", "--force", volume)
 
 
-def said(client: SyncClient, words: str) -> tuple[str, str]:
+def send_words(client: SyncClient, words: str) -> tuple[str, str]:
     """Return the answer and its thread."""
     stream = client.stream("default", words)
     text = "".join(event.delta for event in stream if isinstance(event, ChatModelStream) and event.kind == "text")
@@ -117,7 +117,7 @@ def test_it_serves_authenticated_requests_and_persists_threads(container: Contai
     with SyncClient(container.url, "somebody-elses-token") as stranger, pytest.raises(ServerError):
         stranger.agents()
     with SyncClient(container.url, TOKEN) as client:
-        text, thread = said(client, "What can you do?")
+        text, thread = send_words(client, "What can you do?")
         assert "Offline demo model" in text
     docker("stop", "--time", "30", container.id)
     assert container.inspect()["State"]["ExitCode"] == 0, "it ends by itself when it is told to"

@@ -61,7 +61,7 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Where llama.cpp's own server listens. It has a process of its own, and one model for all of these tests."""
+    """Run llama.cpp's own server with one model for all tests, and yield its address."""
     path = Local("smollm2").path
     command = [sys.executable, "-c", SERVER, json.dumps([path, TEMPLATE, KEY])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

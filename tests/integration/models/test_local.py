@@ -140,7 +140,7 @@ def test_a_file_that_is_not_there_is_a_sentence(name: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes among files here")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
-    with pytest.raises(ConfigError, match=r"there is no model in the file .*: it is no file; say"):
+    with pytest.raises(ConfigError, match=r"there is no model in the file .*: it is not a file; say"):
         Local(tmp_path / "pipe.gguf")
 
 

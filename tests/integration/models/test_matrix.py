@@ -113,12 +113,12 @@ async def ls(path: str) -> str:
     return "notes.txt"
 
 
-def asked(text: str | Message = "Hello!", *, tools: tuple[Any, ...] = (), **settings: Any) -> Request:
+def make_request(text: str | Message = "Hello!", *, tools: tuple[Any, ...] = (), **settings: Any) -> Request:
     message = user(text) if isinstance(text, str) else text
     return Request((message,), tools=tools, settings={**BRIEF, **settings})
 
 
-async def heard(model: Model, request: Request) -> list[Delta]:
+async def collect_deltas(model: Model, request: Request) -> list[Delta]:
     """Return all deltas of a model: only deltas, and exactly one end, at the end."""
     deltas = [delta async for delta in model.stream(request)]
     assert all(type(delta) in DELTAS for delta in deltas), deltas
@@ -138,13 +138,13 @@ def put_together(deltas: list[Delta]) -> Assembled:
 
 
 async def says_text(subject: Subject) -> None:
-    reply = put_together(await heard(subject.model(HELLO), asked()))
+    reply = put_together(await collect_deltas(subject.model(HELLO), make_request()))
     assert reply.message().text.strip()
     assert not reply.message().tool_calls
 
 
 async def streams_text_in_pieces(subject: Subject) -> None:
-    deltas = await heard(subject.model(HELLO), asked())
+    deltas = await collect_deltas(subject.model(HELLO), make_request())
     assert len([delta for delta in deltas if isinstance(delta, TextDelta) and delta.text]) > 1
 
 
@@ -152,7 +152,7 @@ async def ends_by_itself(subject: Subject) -> None:
     """A model this small ends a text when it likes, so a word is set at which it must."""
     word = {"stop": [" "]} if subject.name == "local" else {}
     most = {} if subject.name == "local" else {"max_tokens": 500}
-    assert (await heard(subject.model(HELLO), asked(**word, **most)))[-1] == Finish("stop")
+    assert (await collect_deltas(subject.model(HELLO), make_request(**word, **most)))[-1] == Finish("stop")
 
 
 async def is_cut_off_at_max_tokens(subject: Subject) -> None:
@@ -204,12 +204,12 @@ async def reads_calls_of_an_earlier_turn(subject: Subject) -> None:
         *(tool_message(call.id, "ls", "notes.txt") for call in calls),
     )
     request = Request(messages, "Be brief.", (ls,), {**BRIEF, "tool_choice": "none"})
-    assert put_together(await heard(subject.model(HELLO), request)).message().text
+    assert put_together(await collect_deltas(subject.model(HELLO), request)).message().text
 
 
 async def tells_its_thoughts(subject: Subject) -> None:
     thinks = Reply("Hello!", thoughts=(Thought("Somebody greets me.", "c2ln"),))
-    reply = put_together(await heard(subject.model(thinks), asked()))
+    reply = put_together(await collect_deltas(subject.model(thinks), make_request()))
     assert "".join(thought.text for thought in reply.message().reasoning) == "Somebody greets me."
 
 
@@ -222,8 +222,8 @@ SCHEMA: dict[str, Any] = {
 
 
 async def keeps_to_a_schema(subject: Subject) -> None:
-    request = asked("Is it sunny?", response_format=SCHEMA, max_tokens=40)
-    reply = put_together(await heard(subject.model(Reply('{"sunny": true}')), request))
+    request = make_request("Is it sunny?", response_format=SCHEMA, max_tokens=40)
+    reply = put_together(await collect_deltas(subject.model(Reply('{"sunny": true}')), request))
     assert isinstance(json.loads(reply.message().text)["sunny"], bool)
 
 
@@ -232,7 +232,7 @@ PICTURE = ImagePart(data=PIXEL, media_type="image/png")
 
 async def answers_beside_a_picture(subject: Subject) -> None:
     message = user([TextPart("Hello!"), PICTURE])
-    assert put_together(await heard(subject.model(HELLO), asked(message))).message().text
+    assert put_together(await collect_deltas(subject.model(HELLO), make_request(message))).message().text
 
 
 async def refuses_pictures_in_a_sentence(subject: Subject) -> None:
@@ -243,7 +243,7 @@ async def refuses_pictures_in_a_sentence(subject: Subject) -> None:
     ]
     for message in pictures:
         with pytest.raises(ModelError, match="reads text alone, .* or ask another model") as caught:
-            await heard(subject.model(), asked(message))
+            await collect_deltas(subject.model(), make_request(message))
         assert not caught.value.retryable
     thread = Thread()
     with pytest.raises(ModelError, match="reads text alone"):
@@ -251,11 +251,15 @@ async def refuses_pictures_in_a_sentence(subject: Subject) -> None:
     assert not thread.entries
     drawn = Message("tool", (TextPart("done"), PICTURE), tool_call_id="call_1", name="draw")
     history = (pictures[0], assistant("", ToolCall("call_1", "draw")), drawn)
-    assert put_together(await heard(subject.model(HELLO), replace(asked(), messages=history))).message().text
+    assert (
+        put_together(await collect_deltas(subject.model(HELLO), replace(make_request(), messages=history)))
+        .message()
+        .text
+    )
 
 
 async def counts_tokens(subject: Subject) -> None:
-    deltas = await heard(subject.model(HELLO), asked())
+    deltas = await collect_deltas(subject.model(HELLO), make_request())
     usage = put_together(deltas).usage
     assert usage.input_tokens > 0
     assert usage.output_tokens > 0
@@ -271,7 +275,7 @@ async def stops_when_it_is_cancelled(subject: Subject) -> None:
     extra = {"extra": {"ignore_eos": True}} if subject.name == "local" else {}
 
     async def read() -> None:
-        async for _ in model.stream(asked("Tell me a very long story.", max_tokens=400, **extra)):
+        async for _ in model.stream(make_request("Tell me a very long story.", max_tokens=400, **extra)):
             begun.set()
             await asyncio.sleep(0)
 
@@ -280,43 +284,45 @@ async def stops_when_it_is_cancelled(subject: Subject) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert put_together(await heard(model, asked())).message().text  # and the next request need not wait for it
+    assert (
+        put_together(await collect_deltas(model, make_request())).message().text
+    )  # and the next request need not wait for it
 
 
 async def can_be_left_in_the_middle(subject: Subject) -> None:
     model = subject.model(Answer(HELLO, stall(0.6)), HELLO)
-    stream: Any = model.stream(asked(max_tokens=400))
+    stream: Any = model.stream(make_request(max_tokens=400))
     async with aclosing(stream) as deltas:
         async for _ in deltas:
             break
-    assert put_together(await heard(model, asked())).message().text
+    assert put_together(await collect_deltas(model, make_request())).message().text
 
 
 async def refused(subject: Subject, request: Request, sentence: str) -> None:
     model = subject.model(HELLO)
     with pytest.raises(ModelError, match=sentence) as caught:
-        await heard(model, request)
+        await collect_deltas(model, request)
     assert not caught.value.retryable
     subject.is_refused = True
 
 
 async def refuses_an_unknown_setting(subject: Subject) -> None:
-    await refused(subject, asked(colour="red"), "there is no setting 'colour'; .* max_tokens")
+    await refused(subject, make_request(colour="red"), "there is no setting 'colour'; .* max_tokens")
 
 
 async def refuses_a_choice_of_no_tool(subject: Subject) -> None:
-    await refused(subject, asked(tools=(ls,), tool_choice="rm"), "there is no tool named 'rm'; the tools are ls")
+    await refused(subject, make_request(tools=(ls,), tool_choice="rm"), "there is no tool named 'rm'; the tools are ls")
 
 
 async def refuses_a_wrong_value(subject: Subject) -> None:
-    await refused(subject, asked(max_tokens="many"), "(?i)max_?(completion_?|output_?)?tokens")
+    await refused(subject, make_request(max_tokens="many"), "(?i)max_?(completion_?|output_?)?tokens")
 
 
 async def takes_every_setting(subject: Subject) -> None:
     settings = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "tool_choice": "auto"}
     settings |= {"parallel_tool_calls": subject.name in NO_SWITCH}  # these call tools in parallel whenever they like
     stop = {} if subject.name == "openai-responses" else {"stop": "END"}  # its API has none, and wick reports it
-    reply = put_together(await heard(subject.model(HELLO), asked(tools=(ls,), **settings, **stop)))
+    reply = put_together(await collect_deltas(subject.model(HELLO), make_request(tools=(ls,), **settings, **stop)))
     assert reply.message().text or reply.message().tool_calls
 
 

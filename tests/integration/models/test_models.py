@@ -133,7 +133,7 @@ class Trial:
         self.terminal += [event] if event.terminal else []
 
     @property
-    def said(self) -> Message:
+    def first_reply(self) -> Message:
         """The first reply."""
         return self.thread.messages.assistant_messages()[0]
 
@@ -153,11 +153,13 @@ class Trial:
         assert self.error is None, self.error
         assert self.result is not None and self.result.text == last.text
         assert self.uses == [(2, 3)]
-        assert self.said.text == first.text
-        assert [(call.id, call.name, call.raw_args.replace(" ", "")) for call in self.said.tool_calls] == [
+        assert self.first_reply.text == first.text
+        assert [(call.id, call.name, call.raw_args.replace(" ", "")) for call in self.first_reply.tool_calls] == [
             (call.id, call.name, call.args.replace(" ", "")) for call in first.calls
         ]
-        assert "".join(thought.text for thought in self.said.reasoning) == "".join(t.text for t in first.thoughts)
+        assert "".join(thought.text for thought in self.first_reply.reasoning) == "".join(
+            t.text for t in first.thoughts
+        )
 
 
 ONCE = Retry(attempts=1)  # errors are to be seen
@@ -239,7 +241,7 @@ async def test_three_calls_side_by_side(client: Client, server: ScriptedServer, 
 
 async def test_reasoning_is_read(client: Client, server: ScriptedServer) -> None:
     trial = await attempt(client(server.script(ADDS, SAYS)))
-    assert "".join(thought.text for thought in trial.said.reasoning) == ADDS.thoughts[0].text
+    assert "".join(thought.text for thought in trial.first_reply.reasoning) == ADDS.thoughts[0].text
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "anthropic", "google", "bedrock"])
@@ -249,7 +251,7 @@ async def test_signed_reasoning_is_replayed_unchanged(name: str, server: Scripte
     script = server.script(replace(ADDS, thoughts=thoughts), replace(SAYS, thoughts=thoughts[:1]), BYE)
     trial = await attempt(client(script))
     trial.check_read(replace(ADDS, thoughts=thoughts))
-    assert [thought.text for thought in trial.said.reasoning] == ["First, …", "Second: é"]
+    assert [thought.text for thought in trial.first_reply.reasoning] == ["First, …", "Second: é"]
     kept = Thread.from_json(json.loads(json.dumps(trial.thread.to_json())))  # and survives being stored
     again = await attempt(client(script), kept, "Thanks!")
     assert again.error is None and not script.refusals
@@ -285,14 +287,14 @@ async def test_stop_reasons(client: Client, server: ScriptedServer) -> None:
 # -- requests -------------------------------------------------------------------------------------------------------
 
 
-def found(data: Any, key: str) -> list[Any]:
+def find_values(data: Any, key: str) -> list[Any]:
     """Return all values of a key, at any depth."""
     if isinstance(data, dict):
-        return [v for k, value in data.items() for v in ([value] if k == key else []) + found(value, key)]
-    return [each for item in data for each in found(item, key)] if isinstance(data, list) else []
+        return [v for k, value in data.items() for v in ([value] if k == key else []) + find_values(value, key)]
+    return [each for item in data for each in find_values(item, key)] if isinstance(data, list) else []
 
 
-async def sent(client: Client, server: ScriptedServer, text: Any = QUESTION, **options: Any) -> Any:
+async def send_accepted(client: Client, server: ScriptedServer, text: Any = QUESTION, **options: Any) -> Any:
     """The body of a request that the server accepted."""
     script = server.script(SAYS)
     trial = await attempt(client(script), text=text, **options)
@@ -301,14 +303,14 @@ async def sent(client: Client, server: ScriptedServer, text: Any = QUESTION, **o
 
 
 async def test_pictures(client: Client, server: ScriptedServer) -> None:
-    body = await sent(client, server, user([TextPart("Look:"), ImagePart(data=PIXEL, media_type="image/png")]))
+    body = await send_accepted(client, server, user([TextPart("Look:"), ImagePart(data=PIXEL, media_type="image/png")]))
     assert PIXEL in json.dumps(body) and "Look:" in json.dumps(body)
     by_address = user([ImagePart(url="https://example.com/a.png"), TextPart("Well?")])
     if client.wire.name == "converse":
         trial = await attempt(client(server.script(SAYS)), text=by_address)
         assert "takes files as data, not by their address" in str(trial.error)
         return
-    body = await sent(client, server, by_address)
+    body = await send_accepted(client, server, by_address)
     assert "https://example.com/a.png" in json.dumps(body)
 
 
@@ -327,19 +329,21 @@ async def test_pictures_of_tools(client: Client, server: ScriptedServer) -> None
 
 
 async def test_system_and_tools(client: Client, server: ScriptedServer) -> None:
-    body = await sent(client, server, system="You can add. Ünd?")
+    body = await send_accepted(client, server, system="You can add. Ünd?")
     assert "You can add. Ünd?" in json.dumps(body, ensure_ascii=False)
-    assert "Add two numbers." in found(body, "description")
-    assert found(body, "name")[:1] == ["add"]
+    assert "Add two numbers." in find_values(body, "description")
+    assert find_values(body, "name")[:1] == ["add"]
     if client.wire.name in ("chat", "responses", "messages"):  # others name both in the address
         assert body["stream"] is True and body["model"] == client.model
 
 
 async def test_settings(client: Client, server: ScriptedServer) -> None:
-    body = await sent(client, server, settings={"temperature": 0.25, "top_p": 0.5, "max_tokens": 777})
-    assert found(body, "temperature") == [0.25] and found(body, "top_p") + found(body, "topP") == [0.5]
+    body = await send_accepted(client, server, settings={"temperature": 0.25, "top_p": 0.5, "max_tokens": 777})
+    assert find_values(body, "temperature") == [0.25] and find_values(body, "top_p") + find_values(body, "topP") == [
+        0.5
+    ]
     names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
-    assert [value for name in names for value in found(body, name)] == [777]
+    assert [value for name in names for value in find_values(body, name)] == [777]
 
 
 async def test_stop_words(client: Client, server: ScriptedServer) -> None:
@@ -348,13 +352,17 @@ async def test_stop_words(client: Client, server: ScriptedServer) -> None:
         assert "has no setting 'stop'" in str(trial.error)  # the API has none
         return
     for stop in (["END", "\n\nUser:"], "END"):
-        body = await sent(client, server, settings={"stop": stop})
-        assert (found(body, "stop") + found(body, "stop_sequences") + found(body, "stopSequences"))[0] in (stop, [stop])
+        body = await send_accepted(client, server, settings={"stop": stop})
+        assert (find_values(body, "stop") + find_values(body, "stop_sequences") + find_values(body, "stopSequences"))[
+            0
+        ] in (stop, [stop])
 
 
 async def test_extra(client: Client, server: ScriptedServer) -> None:
     field = {"gemini": "labels", "converse": "requestMetadata"}.get(client.wire.name, "metadata")
-    assert (await sent(client, server, settings={"extra": {field: {"user_id": "u1"}}}))[field] == {"user_id": "u1"}
+    assert (await send_accepted(client, server, settings={"extra": {field: {"user_id": "u1"}}}))[field] == {
+        "user_id": "u1"
+    }
 
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -380,12 +388,14 @@ CONVERSE_CHOICES: dict[str, list[Any]] = {
 
 async def test_tool_choice(client: Client, server: ScriptedServer) -> None:
     for choice, expected in CHOICES.items():
-        body = await sent(client, server, settings={"tool_choice": choice})
+        body = await send_accepted(client, server, settings={"tool_choice": choice})
         if client.wire.name == "converse":
-            assert found(body, "toolChoice") == CONVERSE_CHOICES[choice]
-            assert bool(found(body, "toolConfig")) == (choice != "none")  # the API cannot forbid tools
+            assert find_values(body, "toolChoice") == CONVERSE_CHOICES[choice]
+            assert bool(find_values(body, "toolConfig")) == (choice != "none")  # the API cannot forbid tools
             continue
-        assert found(body, "tool_choice") + found(body, "functionCallingConfig") == [expected[client.wire.name]]
+        assert find_values(body, "tool_choice") + find_values(body, "functionCallingConfig") == [
+            expected[client.wire.name]
+        ]
 
 
 async def test_calls_one_after_the_other(client: Client, server: ScriptedServer) -> None:
@@ -393,23 +403,25 @@ async def test_calls_one_after_the_other(client: Client, server: ScriptedServer)
         trial = await attempt(client(server.script(SAYS)), settings={"parallel_tool_calls": False})
         assert "has no setting 'parallel_tool_calls'" in str(trial.error)  # the API has none
         return
-    body = await sent(client, server, settings={"parallel_tool_calls": False})
-    assert found(body, "parallel_tool_calls") == [False] or found(body, "disable_parallel_tool_use") == [True]
+    body = await send_accepted(client, server, settings={"parallel_tool_calls": False})
+    assert find_values(body, "parallel_tool_calls") == [False] or find_values(body, "disable_parallel_tool_use") == [
+        True
+    ]
 
 
 async def test_settings_of_tools_without_tools(client: Client, server: ScriptedServer) -> None:
     script = server.script(SAYS)
     settings = {"tool_choice": "auto", "parallel_tool_calls": True}
     assert (await Agent(client(script), settings=settings).run("hi")).text == SAYS.text
-    assert not script.refusals and not found(script.asked[0].body, "tools")
+    assert not script.refusals and not find_values(script.asked[0].body, "tools")
 
 
 async def test_response_format(client: Client, server: ScriptedServer) -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     closed = {**schema, "additionalProperties": False}
     for wanted in (schema, closed):
-        body = await sent(client, server, settings={"response_format": wanted})
-        (sent_schema,) = found(body, "schema") + found(body, "responseJsonSchema")
+        body = await send_accepted(client, server, settings={"response_format": wanted})
+        (sent_schema,) = find_values(body, "schema") + find_values(body, "responseJsonSchema")
         assert (json.loads(sent_schema) if isinstance(sent_schema, str) else sent_schema) in (schema, closed)
 
 
@@ -444,7 +456,7 @@ FOREIGN = [
 ]
 
 
-async def test_a_conversation_with_another_model_is_taken_up(client: Client, server: ScriptedServer) -> None:
+async def test_a_conversation_with_another_model_continues(client: Client, server: ScriptedServer) -> None:
     """Ids, names, arguments, reasoning and silence that this vendor would refuse do not make a thread unusable."""
     script = server.script(SAYS)
     trial = await attempt(client(script), text=FOREIGN)

@@ -253,7 +253,7 @@ def test_each_peer_goal_is_reported(peers: tuple[str, dict[str, Any]]) -> None:
     assert all(line.strip().startswith(one["goal"]) for line, one in zip(told, report["goals"], strict=True))
 
 
-def asked(*messages: dict[str, Any], tools: tuple[str, ...] = ("forecast",)) -> bytes:
+def encode_request(*messages: dict[str, Any], tools: tuple[str, ...] = ("forecast",)) -> bytes:
     named = [{"type": "function", "function": {"name": name}} for name in tools]
     return json.dumps({"messages": messages, "tools": named}).encode()
 
@@ -291,25 +291,28 @@ def test_rephrased_work_counts_as_equal(comparing: Any) -> None:
     developer = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
     other = {**CALL, "id": "b", "function": {"name": "forecast", "arguments": '{"days":1}'}}
     called = {"role": "assistant", "content": "", "tool_calls": [other]}
-    own = [asked(developer, USER), asked(developer, USER, called, {**ANSWERED, "tool_call_id": "b"})]
-    assert comparing(own, [asked(SYSTEM, USER), asked(SYSTEM, USER, CALLED, ANSWERED)]) == ""
+    own = [encode_request(developer, USER), encode_request(developer, USER, called, {**ANSWERED, "tool_call_id": "b"})]
+    assert comparing(own, [encode_request(SYSTEM, USER), encode_request(SYSTEM, USER, CALLED, ANSWERED)]) == ""
 
 
 @pytest.mark.parametrize(
     ("own", "says"),
     [
-        ([asked(SYSTEM, USER)], "2 messages instead of 4"),
-        ([asked(SYSTEM, USER, CALLED, {**ANSWERED, "content": "Rain."})], "'Rain.' instead of tool 'Sunny.'"),
-        ([asked(SYSTEM, USER, CALLED, {**ANSWERED, "tool_call_id": "c"})], "instead of"),
-        ([asked(SYSTEM, USER, CALLED, ANSWERED, tools=("other",))], "its tools are other"),
-        ([asked(SYSTEM, USER, CALLED, ANSWERED), asked(SYSTEM, USER, ANSWERED)], "2 conversations instead of 1"),
-        ([asked({**SYSTEM, "content": "Be brief. You are Bob."}, USER, CALLED, ANSWERED)], "'… You are Bob.'"),
+        ([encode_request(SYSTEM, USER)], "2 messages instead of 4"),
+        ([encode_request(SYSTEM, USER, CALLED, {**ANSWERED, "content": "Rain."})], "'Rain.' instead of tool 'Sunny.'"),
+        ([encode_request(SYSTEM, USER, CALLED, {**ANSWERED, "tool_call_id": "c"})], "instead of"),
+        ([encode_request(SYSTEM, USER, CALLED, ANSWERED, tools=("other",))], "its tools are other"),
+        (
+            [encode_request(SYSTEM, USER, CALLED, ANSWERED), encode_request(SYSTEM, USER, ANSWERED)],
+            "2 conversations instead of 1",
+        ),
+        ([encode_request({**SYSTEM, "content": "Be brief. You are Bob."}, USER, CALLED, ANSWERED)], "'… You are Bob.'"),
     ],
 )
 def test_different_work_is_reported(comparing: Any, own: list[bytes], says: str) -> None:
-    assert says in comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)])
+    assert says in comparing(own, [encode_request(SYSTEM, USER, CALLED, ANSWERED)])
 
 
 def test_an_own_prompt_is_ignored_where_allowed(comparing: Any) -> None:
-    own = [asked({**SYSTEM, "content": "I am long."}, USER, CALLED, ANSWERED, tools=("forecast", "ls"))]
-    assert comparing(own, [asked(SYSTEM, USER, CALLED, ANSWERED)], own_prompt=True) == ""
+    own = [encode_request({**SYSTEM, "content": "I am long."}, USER, CALLED, ANSWERED, tools=("forecast", "ls"))]
+    assert comparing(own, [encode_request(SYSTEM, USER, CALLED, ANSWERED)], own_prompt=True) == ""

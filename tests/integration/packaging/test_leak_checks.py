@@ -69,7 +69,7 @@ def test_nothing():
 def test_what_is_gone_soon():
     subprocess.Popen(["sleep", "0.1"], stdout=subprocess.DEVNULL).returncode = 0
 
-def test_what_nobody_refers_to(recwarn):
+def test_an_unreferenced_resource(recwarn):
     one = [os.pipe()]
     class Pipe:
         def __init__(self): self.ends, self.me = os.pipe(), self
@@ -189,7 +189,7 @@ def outcomes(said: str) -> dict[str, set[str]]:
     return found
 
 
-def told(said: str, name: str) -> str:
+def error_message(said: str, name: str) -> str:
     """Return the message of a test at its end."""
     found = re.search(rf"^ERROR \S*::{name} - AssertionError: (.*)$", said, re.MULTILINE)
     return found[1] if found else ""
@@ -211,4 +211,4 @@ def test_leaks_are_reported(tmp_path: Path) -> None:
     every = {*re.findall(r"def (test_\w+)", TESTS + MODULE + HUNGRY + CONTAINER)} - {"test_fails"}
     assert ended == {name: {"PASSED", "ERROR"} if name in LEFT else {"PASSED"} for name in every}, said
     for name, what in LEFT.items():
-        assert re.fullmatch(f"the (test|module) left behind: {what}", told(said, name)), said
+        assert re.fullmatch(f"the (test|module) left behind: {what}", error_message(said, name)), said

@@ -178,7 +178,7 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "debug": "how-to/debug-a-tool",
     "dependency injection": "how-to/dependencies",
     "docker": "how-to/deploy",
-    "evals": "guide/testing",
+    "evals": "guide/evals",
     "evaluate": "how-to/evaluate",
     "eventsource": "how-to/stream-to-browser",
     "fastapi": "how-to/chat-backend",

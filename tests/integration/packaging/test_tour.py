@@ -62,11 +62,11 @@ def steps(page: Path) -> list[Step]:
 
 @dataclass
 class Ids:
-    """Which ids of the page are which here."""
+    """The ids of this machine, by the ids of the page."""
 
     known: dict[str, str] = field(default_factory=dict)
 
-    def told(self, text: str) -> str:
+    def replace(self, text: str) -> str:
         """Return the expected text with the ids of this machine."""
         return ID.sub(lambda found: self.known.get(found[0], found[0]), text)
 
@@ -201,7 +201,7 @@ def terminals(tmp_path: Path, machine: dict[str, str]) -> Iterator[list[Terminal
 def test_the_tour(terminals: list[Terminal], machine: dict[str, str], tmp_path: Path) -> None:
     ids, port, folder = Ids(), f"127.0.0.1:{machine['WICK_PORT']}", tmp_path / "here" / "tour"
     for step in steps(TOUR):
-        body = ids.told(step.body).replace(PAGE_PORT, port).replace(FROM_REPOSITORY, "")
+        body = ids.replace(step.body).replace(PAGE_PORT, port).replace(FROM_REPOSITORY, "")
         output = None if step.output is None else step.output.replace(PAGE_PORT, port)
         where = f"docs/tour.md, line {step.line}"
         if step.file:
@@ -248,5 +248,5 @@ def test_output_is_compared(shown: str, printed: str, same: bool) -> None:
 def test_ids_are_consistent() -> None:
     ids = Ids()
     assert ids.learn("made th_000000000000\n", "made th_abcdefabcdef\n")
-    assert ids.told("wick run --thread th_000000000000") == "wick run --thread th_abcdefabcdef"
+    assert ids.replace("wick run --thread th_000000000000") == "wick run --thread th_abcdefabcdef"
     assert not ids.learn("th_000000000000\n", "th_aaaaaaaaaaaa\n")

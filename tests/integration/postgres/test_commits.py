@@ -1,8 +1,10 @@
-"""The number of commits that a run costs the database, as Postgres counts them: queries without a transaction count."""
+"""The commits and notifications that runs and waiting questions cost the database, as Postgres counts them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psycopg
@@ -11,14 +13,25 @@ from psycopg._preparing import PrepareManager
 
 import server_process
 from postgres import PostgresServer, new_server
-from server_agents import user_message
+from server_agents import Gate, sample_agents, user_message
 from server_process import host_server, open_client, read_events, wait_until
 from wick import Agent, FunctionModel, ToolCall, assistant, tool
 from wick.protocols import Request
 from wick.stores import postgres_members, postgres_notifier
 from wick.stores.postgres import Postgres
+from wick.stores.postgres_pool import channel_name
 
 STEPS = 10
+QUESTIONS = 10_000
+SECONDS = 5.0  # for which the commits of a server with waiting questions are counted
+COPY_THREADS = """
+    INSERT INTO wick.threads (owner, id, title, meta, created, updated, last, run, asking, inbox, expires)
+    SELECT owner, id || n, title, meta, created, updated, last, run || n, asking, inbox, expires
+    FROM wick.threads, generate_series(2, %s) n WHERE asking > 0"""
+COPY_QUESTIONS = """
+    INSERT INTO wick.questions (thread, id, state, position, expires)
+    SELECT t.key, q.id, q.state, q.position, q.expires FROM wick.questions q, wick.threads t
+    WHERE t.asking > 0 AND t.key <> q.thread"""
 
 
 @tool
@@ -87,3 +100,80 @@ async def test_a_run_of_ten_steps_makes_few_commits(own: PostgresServer, tmp_pat
     few = await commits_of_runs(own, tmp_path, 1, thread)
     many = await commits_of_runs(own, tmp_path, 6, thread)
     assert 30 < (many - few) / 5 <= 40, (few, many)
+
+
+@asynccontextmanager
+async def received_notices(server: PostgresServer) -> AsyncIterator[list[str]]:
+    """The channels of all notifications of the schema, as one more listener receives them."""
+    found: list[str] = []
+    channel = channel_name("wick")
+    async with await psycopg.AsyncConnection.connect(server.conninfo, autocommit=True) as connection:
+        for name in (channel, f"{channel}_interest"):
+            await connection.execute(f'LISTEN "{name}"'.encode())
+        connection.add_notify_handler(lambda notice: found.append(notice.channel))
+
+        async def receive() -> None:
+            while True:
+                await connection.execute("SELECT 1")  # the handler is called when a result arrives
+                await asyncio.sleep(0.05)
+
+        receiving = asyncio.create_task(receive())
+        try:
+            yield found
+        finally:
+            receiving.cancel()
+            await asyncio.wait((receiving,))
+
+
+async def test_a_run_of_ten_steps_sends_few_notifications(own: PostgresServer, tmp_path: Path) -> None:
+    runs, agents = 5, {"steps": Agent(FunctionModel(steps_model), tools=[step])}
+    options = {"store": "postgres", "store_schema": "wick", "agents": agents, "grace": 0.0}
+    async with host_server(tmp_path, **options) as hosted, open_client(hosted) as client:
+        async with client.post("/agents/steps/stream", json=user_message("Go.")) as response:
+            await read_events(response)
+        async with received_notices(own) as notices:
+            for _ in range(runs):
+                async with client.post("/agents/steps/stream", json=user_message("Go.")) as response:
+                    assert (await read_events(response))[-1]["event"] == "done"
+            await asyncio.sleep(0.2)  # the last one is sent after its commit
+            assert len(notices) <= 2 * runs, notices
+
+            # a change that other processes must get is received here
+            count = len(notices)
+            async with await psycopg.AsyncConnection.connect(own.conninfo, autocommit=True) as other:
+                await other.execute("SELECT pg_notify(%s, %s)", (channel_name("wick"), '["nobody", "t", 1, 0]'))
+
+            async def is_received() -> bool:
+                return len(notices) > count
+
+            await wait_until(is_received)
+
+
+async def test_waiting_questions_cost_few_commits(
+    own: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_members, "BEAT_SECONDS", 1.0)
+    options = {"store": "postgres", "store_schema": "wick", "agents": sample_agents(Gate()), "grace": 0.0}
+    pay = user_message("Pay.", "t")
+    async with (
+        host_server(tmp_path, **options) as hosted,
+        open_client(hosted, "olga") as client,
+        client.post("/agents/payer/stream", json=pay) as response,
+    ):
+        await read_events(response, until="on_approval_request")
+    with psycopg.connect(own.conninfo, autocommit=True) as connection:
+        connection.execute(COPY_THREADS.encode(), (QUESTIONS,))
+        connection.execute(COPY_QUESTIONS)
+        connection.execute("ANALYZE")
+        assert connection.execute("SELECT count(*) FROM wick.threads WHERE asking > 0").fetchone() == (QUESTIONS,)
+
+    async def count_of(seconds: float) -> int:
+        """Return the commits of a server from its start to its end."""
+        before, own_commits = await count_commits(own)
+        async with host_server(tmp_path, **options):
+            await asyncio.sleep(seconds)
+        return (await count_commits(own))[0] - before - own_commits
+
+    short = await count_of(1.0)
+    longer = await count_of(1.0 + SECONDS)
+    assert 0 < (longer - short) / SECONDS <= 5, (short, longer)

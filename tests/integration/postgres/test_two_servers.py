@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from postgres import shared_server as postgres_server
 from server_agents import Gate, get_json, list_ids, list_names, sample_agents, send_answer, user_message
-from server_process import InProcessServer, host_server, open_client, read_events, wait_until
+from server_process import InProcessServer, host_server, open_client, read_events, run_server, wait_until
 from wick.server.auth.identity import User
+from wick.server.runs.executor import RunExecutor
 from wick.server.runs.followers import HubDirectory
+from wick.stores.postgres import Postgres
 
 
 def list_durable(found: list[dict[str, Any]]) -> list[str]:
@@ -59,10 +62,10 @@ async def test_one_server_follows_and_cancels_runs_of_the_other(
         assert [list_names(each)[-1] for each in found] == ["done", "done"] and list_ids(found[0]) == list_ids(found[1])
         assert found[1][-1]["data"]["data"]["outcome"] == "cancelled"
 
-        async def ended() -> bool:
+        async def is_cancelled() -> bool:
             return bool((await get_json(there, f"/runs/{run}"))["outcome"] == "cancelled")
 
-        await wait_until(ended)
+        await wait_until(is_cancelled)
 
 
 async def follow_where_another_performs(
@@ -174,3 +177,56 @@ async def test_the_second_server_to_resume_finds_nothing_to_do(two: tuple[InProc
         await wait_until(settled)
         log = await get_json(there, "/threads/th_1/export")
     assert [entry["kind"] for entry in log["entries"]].count("run_start") == 2
+
+
+WAITING = """
+import asyncio, os
+from wick import Agent
+from wick.protocols import Finish
+from wick.server.server import Server
+
+class Waiting:
+    name = "waiting"
+
+    async def stream(self, request):
+        await asyncio.sleep(600)
+        yield Finish()
+
+server = Server(settings=os.environ["WICK_SETTINGS"])
+server.register_agent("gate", Agent(Waiting(), name="gate"))
+server.start()
+"""
+
+
+async def test_runs_of_a_claim_share_a_read_of_the_live_servers(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"store": "postgres", "store_schema": postgres_server().schema(), "grace": 0.0}
+    with run_server(tmp_path / "a", script=WAITING, **options) as killed:
+        async with open_client(killed) as client, AsyncExitStack() as stack:
+            for number in range(5):
+                body = user_message("One.", f"th_{number}")
+                response = await stack.enter_async_context(client.post("/agents/gate/stream", json=body))
+                assert await read_events(response, until="on_chat_model_start")
+            killed.kill()
+    calls: list[str] = []
+    claim, find_live_servers = Postgres.claim, RunExecutor.find_live_servers
+
+    async def recorded_claim(store: Postgres, *args: Any, **given: Any) -> Any:
+        leases = await claim(store, *args, **given)
+        calls.extend(["claim"] if leases else [])
+        return leases
+
+    async def recorded_find(executor: RunExecutor) -> Any:
+        calls.append("servers")
+        return await find_live_servers(executor)
+
+    monkeypatch.setattr(Postgres, "claim", recorded_claim)
+    monkeypatch.setattr(RunExecutor, "find_live_servers", recorded_find)
+    async with host_server(tmp_path / "b", agents=sample_agents(gate), **options):
+
+        async def resumed() -> bool:
+            return len(gate.requests) == 5
+
+        await wait_until(resumed)
+        assert calls == ["claim", "servers"] * calls.count("claim")

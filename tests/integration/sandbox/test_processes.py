@@ -68,7 +68,7 @@ def test_descendants_are_found_without_the_kernels_lists(monkeypatch: pytest.Mon
         assert root in list_descendants(0x7FFFFFFF, group=root)
 
 
-def test_a_process_that_is_not_there_has_none() -> None:
+def test_a_missing_process_has_no_descendants() -> None:
     assert list_descendants(0x7FFFFFFF) == []
 
 

@@ -51,7 +51,7 @@ def ran(path: Path, *args: str, stdin: Any = None) -> subprocess.CompletedProces
     return subprocess.run([str(path), *args], input=text, capture_output=True, text=True, timeout=60)
 
 
-def answered(path: Path, *args: str, stdin: Any) -> Any:
+def run_program(path: Path, *args: str, stdin: Any) -> Any:
     done = ran(path, *args, stdin=stdin)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout.strip() else {}
@@ -338,10 +338,10 @@ async def test_one_file_in_settings(write: Any) -> None:
 def test_one_file_for_every_caller(write: Any, decorator: str) -> None:
     path = write(FORCE.format(decorator=decorator))
     bad = {"command": "git push --force"}
-    assert answered(path, "run", stdin={**SINGLE_CALL, "tool_input": bad})["blocked"] is True
-    told = answered(path, stdin={**CLAUDE_CALL, "tool_input": bad})
+    assert run_program(path, "run", stdin={**SINGLE_CALL, "tool_input": bad})["blocked"] is True
+    told = run_program(path, stdin={**CLAUDE_CALL, "tool_input": bad})
     assert told == deny("deny", "force is not allowed")
-    assert answered(path, "run", stdin=SINGLE_CALL) == answered(path, stdin=CLAUDE_CALL) == {}
+    assert run_program(path, "run", stdin=SINGLE_CALL) == run_program(path, stdin=CLAUDE_CALL) == {}
 
 
 async def test_the_program_of_the_docstring_runs(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_a_function_that_fails_has_not_agreed(write: Any) -> None:
     told = tool_result(await echo_agent(hooks).run("go"))
     assert told == "the hook program check failed: OSError: no disk, so it has not agreed"
     await hooks.close()
-    assert answered(path, "run", stdin=SINGLE_CALL) == {
+    assert run_program(path, "run", stdin=SINGLE_CALL) == {
         "blocked": True,
         "reason": "the hook failed: OSError: no disk",
     }

@@ -20,7 +20,7 @@ def new_id() -> str:
     return f"a-{uuid4().hex[:8]}"
 
 
-async def made(server: ServerProcess, user: str = "ada", **options: Any) -> str:
+async def create_agent(server: ServerProcess, user: str = "ada", **options: Any) -> str:
     id = new_id()
     status, body = await send_request(
         server, user, "POST", "/agents/", json={"agent_id": id, "model": "demo", **options}
@@ -44,7 +44,7 @@ async def test_agents_are_listed_and_described(server: ServerProcess) -> None:
 
 
 async def test_an_agent_is_private_to_its_creator(server: ServerProcess) -> None:
-    id = await made(server, system_prompt="Be brief.", backend="local", todos=False)
+    id = await create_agent(server, system_prompt="Be brief.", backend="local", todos=False)
     status, agent = await send_request(server, "ada", "GET", f"/agents/{id}")
     assert status == 200 and agent["system_prompt"] == "Be brief." and not agent["shared"]
     assert "write_todos" not in {tool["name"] for tool in agent["tools"]}
@@ -128,7 +128,7 @@ async def hooks_of(server: ServerProcess, user: str, id: str) -> dict[str, Any]:
 
 
 async def test_hooks_are_toggled_and_configured(server: ServerProcess) -> None:
-    id = await made(server)
+    id = await create_agent(server)
     before = await hooks_of(server, "ada", id)
     assert before["todos"]["on"] and before["todos"]["tools"] and not before["memory"]["on"]
     change = {"hooks": {"todos": False, "context": {"texts": ["Remember."]}}}
@@ -186,7 +186,7 @@ async def test_unswitchable_hooks_are_marked(server: ServerProcess) -> None:
     "change",
     [{"hooks": {"nothing": True}}, {"hooks": {"hooks": ["os:system"]}}, {"order": ["todos", "todos"]}, {"x": 1}],
 )
-async def test_hooks_that_are_none_are_refused(server: ServerProcess, change: dict[str, Any]) -> None:
+async def test_invalid_hooks_are_refused(server: ServerProcess, change: dict[str, Any]) -> None:
     assert await send_refused(server, "olga", "PATCH", "/agents/plain/hooks", json=change) == (422, "invalid")
 
 
@@ -242,7 +242,7 @@ async def news(answer: aiohttp.ClientResponse, last: str) -> list[dict[str, Any]
 async def test_changes_are_announced_to_affected_users(server: ServerProcess) -> None:
     tool = {"name": f"t_{uuid4().hex[:8]}", "description": "x", "parameters": {}, "callback_url": "http://127.0.0.1:9"}
     async with follow_events(server, "ada") as hers, follow_events(server, "bob") as his:
-        id = await made(server)
+        id = await create_agent(server)
         await send_request(server, "ada", "PATCH", f"/agents/{id}/hooks", json={"hooks": {"todos": False}})
         await send_request(server, "ada", "DELETE", f"/agents/{id}")
         await send_request(server, "olga", "POST", "/agents/tools/", json=tool)

@@ -66,7 +66,7 @@ async def test_an_invalid_token_is_anonymous(here: InProcessServer, value: str) 
         assert await code(client) == (401, "unauthorized")
 
 
-async def test_two_headers_are_none(here: InProcessServer) -> None:
+async def test_two_authorization_headers_are_refused(here: InProcessServer) -> None:
     """Proxies differ in the one they use, so it must not be guessed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rsplit(":", 1)[1]))
     token = TOKENS["ada"]

@@ -261,7 +261,7 @@ async def test_stop_during_conversations(tmp_path: Path) -> None:
 
 
 async def _threads(client: aiohttp.ClientSession) -> int:
-    """How many there are, page by page."""
+    """Count the threads of all pages."""
     count, cursor = 0, ""
     while True:
         async with client.get("/threads", params={"limit": "200", "cursor": cursor}) as response:

@@ -115,7 +115,7 @@ async def test_files_stay_inside(server: ServerProcess, path: str) -> None:
 
 
 async def workspace(server: ServerProcess) -> Path:
-    """Where ada's files really are."""
+    """Return the folder of ada's files."""
     _, found = await send_request(server, "ada", "GET", "/agents/default/backend")
     await write(server, "there.txt", "")
     return Path(found["workdir"])

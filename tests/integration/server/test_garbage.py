@@ -115,7 +115,7 @@ async def cancelled() -> None:
         await task
 
 
-async def kept() -> None:
+async def run_stored() -> None:
     agent = Agent(Scripted(tool_calls_reply(tool_call()), "done"), tools=[echo], hooks=[Sessions(InMemory())])
     await agent.run("go", thread=Thread())
 
@@ -180,7 +180,7 @@ WORKS: dict[str, Work] = {
     "stopped": lambda: echo_agent(hook_at("before", Step, Stop("enough"))).run("go"),
     "paused": lambda: echo_agent(hook_at("guard", ToolUse, Ask("may I?"))).run("go"),
     "cancelled": cancelled,
-    "kept in a store": kept,
+    "kept in a store": run_stored,
     "handed on": handed_on,
     "handed on in vain": handed_on_in_vain,
     "a model that is asked again": tried_again,

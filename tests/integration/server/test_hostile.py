@@ -24,7 +24,7 @@ ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
 SECONDS = 60.0  # in which everything is answered; it shows that nothing hangs
 
 
-async def sent(server: ServerProcess, raw: bytes) -> bytes:
+async def send_raw(server: ServerProcess, raw: bytes) -> bytes:
     """Return the head of the response to these bytes, or "" if the connection is closed."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
@@ -38,10 +38,10 @@ async def sent(server: ServerProcess, raw: bytes) -> bytes:
     except ConnectionError:
         return b""
     finally:
-        await gone(writer)
+        await abort_connection(writer)
 
 
-async def gone(writer: asyncio.StreamWriter) -> None:
+async def abort_connection(writer: asyncio.StreamWriter) -> None:
     """Close a connection at once with pending data."""
     writer.transport.abort()
     with suppress(OSError):
@@ -105,7 +105,7 @@ RAW: dict[str, bytes] = {
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
 async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> None:
     """Without credentials only health is available."""
-    answer = await sent(server, raw)
+    answer = await send_raw(server, raw)
     status, head = status_of(answer), raw.split(b"\r\n", 1)[0]
     assert status < 500, answer
     assert status in (0, 400, 401, 403, 404, 405, 413, 421, 422, 426, 431) or (status == 200 and b"/health" in head)
@@ -114,7 +114,7 @@ async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> 
         assert well.status == 200
 
 
-async def test_a_request_inside_of_another_is_nobodys(server: ServerProcess) -> None:
+async def test_a_smuggled_request_is_not_executed(server: ServerProcess) -> None:
     """A request behind a body is separate, with its own credential or none."""
     inner = request("POST /auth/session", ADA.strip(), "Content-Length: 2", body="{}") + SMUGGLED.encode()
     where = urlsplit(server.url)
@@ -122,7 +122,7 @@ async def test_a_request_inside_of_another_is_nobodys(server: ServerProcess) -> 
     writer.write(inner.replace(b"localhost\r\n\r\n", b"localhost\r\nConnection: close\r\n\r\n"))
     async with asyncio.timeout(SECONDS):
         answers = await reader.read(-1)
-    await gone(writer)
+    await abort_connection(writer)
     assert re.findall(rb"HTTP/1\.1 (\d{3})", answers) == [b"422", b"401"]
 
 
@@ -145,10 +145,10 @@ def paths() -> list[tuple[str, str]]:
     return found
 
 
-async def test_odd_ids_are_nobodys(server: ServerProcess) -> None:
+async def test_odd_ids_are_not_found(server: ServerProcess) -> None:
     async with open_client(server) as ada:
         for method, path in paths():
-            status = await asked(ada, method, URL(server.url + path, encoded=True))
+            status = await fetch_status(ada, method, URL(server.url + path, encoded=True))
             refused = {0, 400, 404, 405, 409, 422}  # and an operator's door, or none to open a socket at
             is_restricted = "/agents/tools/" in path or path.startswith(("/evals/", "/settings/"))
             refused |= {403} if method == "WS" or is_restricted else set()
@@ -156,7 +156,7 @@ async def test_odd_ids_are_nobodys(server: ServerProcess) -> None:
     assert "Traceback" not in server.log, server.log[-4_000:]
 
 
-async def asked(client: aiohttp.ClientSession, method: str, address: URL, **options: Any) -> int:
+async def fetch_status(client: aiohttp.ClientSession, method: str, address: URL, **options: Any) -> int:
     """The status of an answer; 0 if the connection is closed instead."""
     try:
         if method == "WS":
@@ -176,7 +176,7 @@ async def asked(client: aiohttp.ClientSession, method: str, address: URL, **opti
 )
 async def test_another_spelling_opens_nothing(server: ServerProcess, path: str) -> None:
     async with open_client(server, "") as nobody:
-        assert await asked(nobody, "GET", URL(server.url + path, encoded=True)) in (401, 404)
+        assert await fetch_status(nobody, "GET", URL(server.url + path, encoded=True)) in (401, 404)
 
 
 def test_a_path_with_many_segments_is_refused(tmp_path: Path) -> None:
@@ -251,7 +251,9 @@ async def test_odd_bodies_break_nothing(server: ServerProcess, body: bytes) -> N
     async with open_client(server, "olga") as olga:
         for method, path in with_bodies():
             for kind in ("application/json", "text/plain", "multipart/form-data; boundary=x"):
-                status = await asked(olga, method, URL(server.url + path), data=body, headers={"Content-Type": kind})
+                status = await fetch_status(
+                    olga, method, URL(server.url + path), data=body, headers={"Content-Type": kind}
+                )
                 assert 200 <= status < 500, (method, path, kind, status)
     assert "Traceback" not in server.log, server.log[-4_000:]
 
@@ -281,7 +283,7 @@ async def test_of_many_with_one_ticket_one_gets_in(server: ServerProcess) -> Non
         async with ada.post("/auth/tickets") as answer:
             ticket = (await answer.json())["ticket"]
         address = URL(f"{server.url}/auth/me?ticket={ticket}")
-        found = await asyncio.gather(*(asked(nobody, "GET", address) for _ in range(10)))
+        found = await asyncio.gather(*(fetch_status(nobody, "GET", address) for _ in range(10)))
     assert sorted(found) == [200] + [401] * 9
 
 
@@ -293,11 +295,11 @@ async def test_a_ticket_changes_nothing(server: ServerProcess) -> None:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
             for path in ("/auth/tickets", "/auth/session", "/agents/default/files"):
                 if (method, path) != ("POST", "/auth/session"):
-                    assert await asked(nobody, method, URL(f"{server.url}{path}?ticket={ticket}")) == 401, (
+                    assert await fetch_status(nobody, method, URL(f"{server.url}{path}?ticket={ticket}")) == 401, (
                         method,
                         path,
                     )
-        assert await asked(nobody, "GET", URL(f"{server.url}/auth/me?ticket={ticket}")) == 200
+        assert await fetch_status(nobody, "GET", URL(f"{server.url}/auth/me?ticket={ticket}")) == 200
 
 
 async def test_a_cookie_is_the_servers_own_choice(server: ServerProcess) -> None:
@@ -309,7 +311,7 @@ async def test_a_cookie_is_the_servers_own_choice(server: ServerProcess) -> None
             async with browser.post("/auth/session", json={"token": TOKENS["ada"]}) as answer:
                 assert answer.status == 200
                 made.append(answer.headers["Set-Cookie"])
-        assert await asked(browser, "GET", URL(f"{server.url}/auth/me")) == 401
+        assert await fetch_status(browser, "GET", URL(f"{server.url}/auth/me")) == 401
     values = {each.partition(";")[0] for each in made}
     assert len(values) == 2 and chosen not in values
     assert all("HttpOnly" in each and "samesite=strict" in each.lower() for each in made)
@@ -323,12 +325,12 @@ async def test_a_foreign_origin_cannot_use_a_cookie(server: ServerProcess) -> No
         cookie = answer.headers["Set-Cookie"].partition(";")[0]
     origins = ("https://evil.example", "null", "http://localhost.evil.example", "http://localhost:1", "file://", "")
     async with open_client(server, "", Cookie=cookie) as browser:
-        assert await asked(browser, "GET", URL(f"{server.url}/auth/me")) == 200
+        assert await fetch_status(browser, "GET", URL(f"{server.url}/auth/me")) == 200
         for origin in origins:
             form = {"Origin": origin, "Content-Type": "text/plain"}
             for method, path in (("POST", "/auth/tickets"), ("POST", "/agents/"), ("DELETE", "/auth/session")):
                 address = URL(server.url + path)
-                assert await asked(browser, method, address, headers=form, data=b"{}") == 403, (origin, path)
+                assert await fetch_status(browser, method, address, headers=form, data=b"{}") == 403, (origin, path)
             try:
                 async with browser.ws_connect("/agents/default/terminal", headers={"Origin": origin}):
                     raise AssertionError(f"a page of {origin!r} has a terminal")

@@ -130,7 +130,7 @@ async def test_users_register_no_tools(server: ServerProcess) -> None:
     ],
     ids=str,
 )
-async def test_a_tool_that_is_none_is_refused(
+async def test_an_invalid_tool_is_refused(
     server: ServerProcess, change: dict[str, Any], answer: tuple[int, str]
 ) -> None:
     body = {**a_tool("http://127.0.0.1:9"), **change}

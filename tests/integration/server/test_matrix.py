@@ -13,7 +13,7 @@ from yarl import URL
 from server_process import ServerProcess, open_client, read_events
 
 
-async def asked(client: aiohttp.ClientSession, method: str, path: str, **options: Any) -> int:
+async def fetch_status(client: aiohttp.ClientSession, method: str, path: str, **options: Any) -> int:
     """The status of an answer; of a WebSocket that is accepted, 101."""
     if method == "WS":
         try:
@@ -38,7 +38,7 @@ async def test_paths_that_are_not_there_are_denied_first(server: ServerProcess, 
     paths = ["/agents", "/agents/x/secret", "/admin", "/threads/", "/static/../server.py", "//health", "/health/"]
     for path in paths:
         address: Any = URL(server.url + path, encoded=True)  # unchanged by the client library
-        assert await asked(nobody, "GET", address) in (401, 404), path
+        assert await fetch_status(nobody, "GET", address) in (401, 404), path
 
 
 # -- two users --------------------------------------------------------------------------------------------------------
@@ -52,19 +52,19 @@ async def test_a_second_agent_of_the_same_name_is_another(server: ServerProcess)
             async with client.post("/agents/", json=made) as answer:
                 assert answer.status == 201, await answer.text()
         write = {"path": "mine.txt", "content": "of ada"}
-        assert await asked(ada, "PUT", "/agents/same/files/write", json=write) == 200
-        assert await asked(bob, "GET", "/agents/same/files/read?path=mine.txt") == 404
-        assert await asked(bob, "DELETE", "/agents/same?files=true") == 204
-        assert await asked(ada, "GET", "/agents/same/files/read?path=mine.txt") == 200
-        assert await asked(ada, "DELETE", "/agents/same?files=true") == 204
+        assert await fetch_status(ada, "PUT", "/agents/same/files/write", json=write) == 200
+        assert await fetch_status(bob, "GET", "/agents/same/files/read?path=mine.txt") == 404
+        assert await fetch_status(bob, "DELETE", "/agents/same?files=true") == 204
+        assert await fetch_status(ada, "GET", "/agents/same/files/read?path=mine.txt") == 200
+        assert await fetch_status(ada, "DELETE", "/agents/same?files=true") == 204
 
 
 async def test_a_shared_agent_has_files_per_user(server: ServerProcess) -> None:
     async with open_client(server, "ada") as ada, open_client(server, "bob") as bob:
         write = {"path": "ada.txt", "content": "of ada"}
-        assert await asked(ada, "PUT", "/agents/default/files/write", json=write) == 200
-        assert await asked(bob, "GET", "/agents/default/files/read?path=ada.txt") == 404
-        assert await asked(ada, "DELETE", "/agents/default/files?path=ada.txt") in (200, 204)
+        assert await fetch_status(ada, "PUT", "/agents/default/files/write", json=write) == 200
+        assert await fetch_status(bob, "GET", "/agents/default/files/read?path=ada.txt") == 404
+        assert await fetch_status(ada, "DELETE", "/agents/default/files?path=ada.txt") in (200, 204)
 
 
 async def test_a_ticket_opens_a_websocket_once_and_for_its_user(
@@ -73,9 +73,9 @@ async def test_a_ticket_opens_a_websocket_once_and_for_its_user(
     async with open_client(server, "ada") as ada, ada.post("/auth/tickets") as answer:
         ticket = (await answer.json())["ticket"]
     path = f"/agents/plain/terminal?ticket={ticket}"
-    first = await asked(nobody, "WS", path)
+    first = await fetch_status(nobody, "WS", path)
     assert first == 409  # let in, but that agent has no workspace
-    assert await asked(nobody, "WS", path) == 401
+    assert await fetch_status(nobody, "WS", path) == 401
 
 
 async def test_news_of_one_user_do_not_reach_another(server: ServerProcess) -> None:
@@ -87,8 +87,8 @@ async def test_news_of_one_user_do_not_reach_another(server: ServerProcess) -> N
         assert stream.status == 200
         await stream.content.readline()  # a keep-alive: later events are not missed
         for client, id in ((ada, "news-ada"), (bob, "news-bob")):
-            assert await asked(client, "POST", "/agents/", json={"agent_id": id, "model": "demo"}) == 201
-            assert await asked(client, "DELETE", f"/agents/{id}") == 204
+            assert await fetch_status(client, "POST", "/agents/", json={"agent_id": id, "model": "demo"}) == 201
+            assert await fetch_status(client, "DELETE", f"/agents/{id}") == 204
         seen = b""
         async with asyncio.timeout(60):
             while b"agent_deleted" not in seen:
@@ -104,7 +104,7 @@ async def test_users_cannot_answer_questions_of_others(server: ServerProcess) ->
         open_client(server, "bob") as bob,
         open_client(server, "root") as root,
     ):
-        assert await asked(ada, "POST", "/agents/", json=made) == 201
+        assert await fetch_status(ada, "POST", "/agents/", json=made) == 201
         async with ada.post("/agents/asks/stream", json=body) as stream:
             seen = await read_events(stream, until="on_approval_request")
             id, thread = seen[-1]["data"]["data"]["id"], stream.headers["X-Thread-Id"]
@@ -113,10 +113,10 @@ async def test_users_cannot_answer_questions_of_others(server: ServerProcess) ->
                     assert id not in await answer.text()
                 for more in ({}, {"thread_id": thread}):
                     answer_it = {"choice": "allow", **more}
-                    assert await asked(other, "POST", f"/approvals/{id}", json=answer_it) == 404
+                    assert await fetch_status(other, "POST", f"/approvals/{id}", json=answer_it) == 404
             async with ada.get("/approvals") as answer:
                 assert id in await answer.text()
-            assert await asked(ada, "POST", f"/approvals/{id}", json={"choice": "deny"}) == 200
+            assert await fetch_status(ada, "POST", f"/approvals/{id}", json={"choice": "deny"}) == 200
             rest = await read_events(stream)
             assert rest[-1]["event"] == "done"
-        assert await asked(ada, "DELETE", "/agents/asks?files=true") == 204
+        assert await fetch_status(ada, "DELETE", "/agents/asks?files=true") == 204

@@ -19,13 +19,13 @@ def asking() -> dict[str, Any]:
     return {"model": model, "backend": {"type": "local"}, "permissions": rules}
 
 
-async def begun(there: InProcessServer, thread: str = "") -> str:
+async def start_run(there: InProcessServer, thread: str = "") -> str:
     body = {"messages": [{"role": "user", "content": "go"}], **({"thread_id": thread} if thread else {})}
     async with there.client("ada") as ada, ada.post("/agents/asker/stream", json=body) as answer:
         return answer.headers["X-Run-Id"]
 
 
-async def ended(there: InProcessServer, run: str) -> dict[str, Any]:
+async def wait_for_run(there: InProcessServer, run: str) -> dict[str, Any]:
     async def over() -> dict[str, Any] | None:
         _, found = await send_request(there, "ada", "GET", f"/runs/{run}")
         return dict(found) if found["outcome"] else None
@@ -34,11 +34,11 @@ async def ended(there: InProcessServer, run: str) -> dict[str, Any]:
 
 
 async def question(there: InProcessServer) -> str:
-    async def asked() -> str:
+    async def pending_question() -> str:
         _, waiting = await send_request(there, "ada", "GET", "/approvals")
         return str(waiting["approvals"][0]["id"]) if waiting["approvals"] else ""
 
-    return str(await wait_until(asked))
+    return str(await wait_until(pending_question))
 
 
 async def test_rules_have_their_source(tmp_path: Path) -> None:
@@ -58,21 +58,21 @@ async def test_an_agent_without_permissions_has_none(server: ServerProcess) -> N
 
 async def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents={"asker": asking()}) as there:
-        run = await begun(there, "granted")
+        run = await start_run(there, "granted")
         body = {"choice": "allow_always"}
         assert (await send_request(there, "ada", "POST", f"/approvals/{await question(there)}", json=body))[0] == 200
-        assert (await ended(there, run))["outcome"] == "completed"
+        assert (await wait_for_run(there, run))["outcome"] == "completed"
         _, found = await send_request(there, "ada", "GET", "/agents/asker/permissions")
         (grant,) = found["grants"]
         assert (grant["tool"], grant["args"]["path"]) == ("write_file", "a.txt")
-        assert (await ended(there, await begun(there)))["outcome"] == "completed", "it does not ask again"
+        assert (await wait_for_run(there, await start_run(there)))["outcome"] == "completed", "it does not ask again"
 
         path = f"/agents/asker/permissions/grants/{grant['id']}"
         assert await send_refused(there, "bob", "DELETE", path) == (404, "not_found")
         assert (await send_request(there, "ada", "DELETE", path))[0] == 204
         assert await send_refused(there, "ada", "DELETE", path) == (404, "not_found")
         assert (await send_request(there, "ada", "GET", "/agents/asker/permissions"))[1]["grants"] == []
-        run = await begun(there, "granted")  # also where it was granted
+        run = await start_run(there, "granted")  # also where it was granted
         assert await question(there), "it asks again"
         (asked,) = (await send_request(there, "ada", "GET", "/approvals"))[1]["approvals"]
         assert asked["tool"] == "write_file" and asked["shell"] is None
@@ -81,7 +81,7 @@ async def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
 
 async def test_a_grant_is_of_one_agent(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents={"asker": asking(), "other": asking()}) as there:
-        await begun(there)
+        await start_run(there)
         await send_request(there, "ada", "POST", f"/approvals/{await question(there)}", json={"choice": "allow_always"})
         (grant,) = (await send_request(there, "ada", "GET", "/agents/asker/permissions"))[1]["grants"]
         assert (await send_request(there, "ada", "GET", "/agents/other/permissions"))[1]["grants"] == []
@@ -94,7 +94,7 @@ async def test_a_question_about_a_command_shows_the_command(tmp_path: Path) -> N
     model = Scripted(assistant("", command), "Done.", spare=True)
     agents = {"asker": {"model": model, "backend": {"type": "local"}, "permissions": {"ask": ["Bash"]}}}
     async with host_server(tmp_path, agents=agents) as there:
-        run = await begun(there)
+        run = await start_run(there)
         await question(there)
         (asked,) = (await send_request(there, "ada", "GET", "/approvals"))[1]["approvals"]
         shell = asked["shell"]

@@ -85,10 +85,10 @@ async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate, monkey
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
 
-        async def ended() -> bool:
+        async def is_ended() -> bool:
             return bool((await get_json(client, f"/runs/{run}"))["state"] == "ended")
 
-        await wait_until(ended)
+        await wait_until(is_ended)
         thread = await get_json(client, "/threads/th_1")
         assert "lapsed without an answer" in thread["messages"][2]["content"]
         assert (await get_json(client, f"/runs/{run}"))["outcome"] == "completed"
@@ -132,10 +132,10 @@ async def test_failed_recovery_is_retried_with_backoff(
     monkeypatch.undo()
     await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Three."})  # which changes it
 
-    async def heard() -> bool:
+    async def is_delivered() -> bool:
         return (await server.service.store.head(owner, "th_1")).queued == 0
 
-    await wait_until(heard)
+    await wait_until(is_delivered)
     await resuming.stop()
     await settled(server)
 
@@ -366,10 +366,10 @@ async def test_a_finished_run_does_not_receive_messages_for_the_next(
     over, head, position = await one_over_one_waiting(server, client)
     runs.executor.start(over.user, over, runs._start_next_run)
 
-    async def heard() -> bool:
+    async def is_delivered() -> bool:
         return (await runs.store.head(over.owner, "th_1")).queued == 0
 
-    await wait_until(heard)
+    await wait_until(is_delivered)
     async with client.get(f"/runs/{derive_run_id(head, position)}/events") as response:
         assert list_names(await read_events(response))[-1] == "done"
     log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]

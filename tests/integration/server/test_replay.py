@@ -45,7 +45,7 @@ async def there(tmp_path: Path) -> AsyncIterator[InProcessServer]:
         yield found
 
 
-async def said(there: InProcessServer, agent: str, words: str, user: str = "ada") -> str:
+async def run_to_end(there: InProcessServer, agent: str, words: str, user: str = "ada") -> str:
     """Return the thread of a finished run."""
     body = {"messages": [{"role": "user", "content": words}]}
     status, ran = await send_request(there, user, "POST", f"/agents/{agent}/invoke", json=body)
@@ -60,13 +60,13 @@ async def again(there: InProcessServer, user: str = "ada", **body: Any) -> dict[
 
 
 async def test_unchanged_guards_give_the_same_decisions(there: InProcessServer) -> None:
-    await said(there, "writer", "one")
+    await run_to_end(there, "writer", "one")
     report = await again(there)
     assert (report["threads"], report["uses"], report["changes"], report["more"]) == (1, 2, [], False)
 
 
 async def test_a_rule_shows_calls_it_would_block(there: InProcessServer) -> None:
-    one, two = await said(there, "writer", "one"), await said(there, "writer", "two")
+    one, two = await run_to_end(there, "writer", "one"), await run_to_end(there, "writer", "two")
     report = await again(there, rules={"deny": ["Write(one.txt)"], "ask": ["LS"]})
     found = {change["thread_id"]: change for change in report["changes"]}
     assert (found[one]["tool"], found[one]["recorded"], found[one]["now"]) == ("write_file", "allow", "block")
@@ -79,7 +79,7 @@ async def test_a_rule_shows_calls_it_would_block(there: InProcessServer) -> None
 
 
 async def test_a_set_of_guards_is_tried_on_chosen_threads(there: InProcessServer) -> None:
-    one, _ = await said(there, "writer", "one"), await said(there, "writer", "two")
+    one, _ = await run_to_end(there, "writer", "one"), await run_to_end(there, "writer", "two")
     report = await again(there, thread_ids=[one], hooks={"permissions": {"mode": "plan"}})
     (change,) = report["changes"]
     assert (change["thread_id"], change["now"], change["reason"]) == (
@@ -91,7 +91,7 @@ async def test_a_set_of_guards_is_tried_on_chosen_threads(there: InProcessServer
 
 
 async def test_rules_can_be_replayed_for_a_registered_agent(there: InProcessServer) -> None:
-    thread = await said(there, "adder", "go")
+    thread = await run_to_end(there, "adder", "go")
     report = await again(there, agent_id="adder", rules={"deny": ["add"]})
     assert [(change["thread_id"], change["now"]) for change in report["changes"]] == [(thread, "block")]
     assert (await again(there, agent_id="adder"))["changes"] == []
@@ -100,7 +100,7 @@ async def test_rules_can_be_replayed_for_a_registered_agent(there: InProcessServ
 
 
 async def test_users_cannot_replay_threads_of_others(there: InProcessServer) -> None:
-    hers = await said(there, "writer", "one")
+    hers = await run_to_end(there, "writer", "one")
     body = {"agent_id": "writer", "thread_ids": [hers]}
     assert await send_refused(there, "bob", "POST", "/replay", json=body) == (404, "not_found")
     assert (await again(there, "bob"))["threads"] == 0

@@ -499,7 +499,7 @@ async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession)
         await read_events(first, until="on_approval_request")
         found = await send_answer(client, "payer", user_message("Wait.", "th_1"))
         rest = await read_events(first)
-    assert "the user went on" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
+    assert "the user sent another message" in found["response"] and found["run_id"] == first.headers["X-Run-Id"]
     assert list_names(rest).count("done") == 1 and not any(
         message.get("content") == "paid 500" for message in found["messages"]
     )
@@ -592,10 +592,10 @@ async def test_queued_messages_are_answered_after_a_restart(tmp_path: Path) -> N
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Second."})
     async with host_server(tmp_path, agents=sample_agents(Gate()), grace=0) as server, open_client(server) as client:
 
-        async def heard() -> bool:
+        async def is_answered() -> bool:
             return bool((await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Second.")
 
-        await wait_until(heard)
+        await wait_until(is_answered)
 
 
 # -- ownership ------------------------------------------------------------------------------------------------------

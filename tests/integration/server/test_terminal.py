@@ -177,10 +177,10 @@ async def test_closing_a_terminal_kills_its_processes(server: ServerProcess) -> 
 
             await wait_until(both)  # they are started, but may not have called exec yet
 
-        async def gone() -> bool:
+        async def is_stopped() -> bool:
             return not _running(mark)
 
-        await wait_until(gone)
+        await wait_until(is_stopped)
 
 
 async def test_killing_the_server_kills_terminal_processes(tmp_path: Path) -> None:
@@ -197,10 +197,10 @@ async def test_killing_the_server_kills_terminal_processes(tmp_path: Path) -> No
             await wait_until(there)
             server.kill()
 
-            async def gone() -> bool:
+            async def is_stopped() -> bool:
                 return not _running(mark)
 
-            await wait_until(gone)
+            await wait_until(is_stopped)
 
 
 def _running(mark: str) -> list[int]:

@@ -216,10 +216,10 @@ async def test_a_message_to_an_idle_thread_starts_a_run(client: aiohttp.ClientSe
     async with client.get(f"/runs/{said['run_id']}/events") as response:
         assert list_names(await read_events(response))[-1] == "done"
 
-    async def heard() -> bool:
+    async def is_answered() -> bool:
         return bool((await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two.")
 
-    await wait_until(heard)
+    await wait_until(is_answered)
     await call(client, "POST", "/threads/nowhere/messages", 404, json=HELLO)
 
 

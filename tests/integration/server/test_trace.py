@@ -24,7 +24,9 @@ class Priced:
         yield Finish()
 
 
-async def said(there: InProcessServer | ServerProcess, agent: str, words: str, thread: str = "") -> tuple[str, str]:
+async def run_to_end(
+    there: InProcessServer | ServerProcess, agent: str, words: str, thread: str = ""
+) -> tuple[str, str]:
     body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
     status, ran = await send_request(there, "ada", "POST", f"/agents/{agent}/invoke", json=body)
     assert status == 200, ran
@@ -32,8 +34,8 @@ async def said(there: InProcessServer | ServerProcess, agent: str, words: str, t
 
 
 async def test_runs_of_a_thread_are_returned_with_their_entries(server: ServerProcess) -> None:
-    thread, first = await said(server, "default", "What is 2 + 3?")
-    _, second = await said(server, "default", "What is 3 + 4?", thread)
+    thread, first = await run_to_end(server, "default", "What is 2 + 3?")
+    _, second = await run_to_end(server, "default", "What is 3 + 4?", thread)
     status, found = await send_request(server, "ada", "GET", f"/threads/{thread}/runs")
     assert status == 200
     runs = found["runs"]
@@ -54,7 +56,7 @@ async def test_a_model_call_has_its_price_if_known(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents=agents) as there:
         costs = {}
         for agent in agents:
-            _, run = await said(there, agent, "Hello?")
+            _, run = await run_to_end(there, agent, "Hello?")
             _, trace = await send_request(there, "ada", "GET", f"/runs/{run}/trace")
             (run_span,) = trace["spans"]
             (call,) = run_span["children"][0]["children"]
@@ -66,7 +68,7 @@ async def test_a_model_call_has_its_price_if_known(tmp_path: Path) -> None:
 
 
 async def test_a_run_without_a_recorder_has_no_trace(server: ServerProcess) -> None:
-    thread, run = await said(server, "plain", "What is 1 + 1?")
+    thread, run = await run_to_end(server, "plain", "What is 1 + 1?")
     (told,) = (await send_request(server, "ada", "GET", f"/threads/{thread}/runs"))[1]["runs"]
     assert (told["run_id"], told["traced"]) == (run, False)
     assert await send_refused(server, "ada", "GET", f"/runs/{run}/trace") == (404, "not_found")

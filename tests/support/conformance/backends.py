@@ -83,7 +83,7 @@ class HostFolder(WorkspaceAccess):
         self.root, self.owner = root, owner
 
     def at(self, path: str) -> Path:
-        """Where a path is on this host, once its folders are there."""
+        """Return the path on this host; create its folders."""
         found = self.root / path
         for folder in reversed(found.relative_to(self.root).parents):
             if not (self.root / folder).is_dir():

@@ -183,7 +183,7 @@ async def test_an_agent_that_a_tool_runs_in_a_python_thread_can_ask(store: Store
 
     @tool
     def delegate() -> str:
-        """Let somebody else do it."""
+        """Delegate the task."""
         return child.run_sync("pay").text
 
     root = Agent(
@@ -203,7 +203,7 @@ async def say_yes(store: Store) -> None:
         if (await store.list("local", asking=True)).threads and (questions := await sessions.questions("th_1")):
             return await sessions.answer("th_1", questions[0]["id"], "allow")
         await asyncio.sleep(0.01)
-    raise AssertionError("nobody asked")
+    raise AssertionError("no question was asked")
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ async def test_a_fork_has_a_question_of_its_own(store: Store) -> None:
     await sessions.answer("th_2", question, "allow")
     assert (await payment_agent(store, "paid").run(thread="th_2")).text == "paid" and ran == ["paid 5"]
     await check_settled(store, "th_2")
-    assert len(await sessions.questions("th_1")) == 1, "nobody has answered this one"
+    assert len(await sessions.questions("th_1")) == 1, "this question is unanswered"
 
 
 async def test_a_background_question_waits_while_the_root_continues(store: Store) -> None:
@@ -287,7 +287,7 @@ async def test_a_background_question_waits_while_the_root_continues(store: Store
 
     @tool
     async def carry_on() -> str:
-        """Go on until somebody has answered."""
+        """Continue until the question is answered."""
         await asked.wait()
         return "went on"
 

@@ -65,6 +65,17 @@ async def test_concurrent_increments_add_up(records: Records) -> None:
     assert await records.get("use", "ada", "today") == {"agent": "coder", "tokens": 120, "cost": 10.0}
 
 
+async def test_a_record_is_replaced_unless_it_has_changed(records: Records) -> None:
+    before = {"text": "ü\0", "at": 1763.25, "start:a": [1.5, 0]}
+    await records.put("run", "ada", "1", before)
+    replaced = await asyncio.gather(*(records.replace("run", "ada", "1", before, {"n": n}) for n in range(10)))
+    assert replaced.count(True) == 1
+    assert await records.get("run", "ada", "1") == {"n": replaced.index(True)}
+    assert not await records.replace("run", "ada", "2", before, {})
+    await records.put("run", "ada", "1", before, until=1.0)
+    assert not await records.replace("run", "ada", "1", before, {}), "it has expired"
+
+
 async def test_a_row_is_taken_once(records: Records) -> None:
     await records.put("ticket", "ada", "t", {"a": 1})
     taken = await asyncio.gather(*(records.take("ticket", "t") for _ in range(20)))

@@ -10,7 +10,7 @@ import pytest
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import ConfigError, StoreError
-from wick.protocols import Store
+from wick.protocols import Request, Store
 from wick.stores.held_thread import PAGE, HeldThread
 
 ran: list[str] = []
@@ -64,7 +64,7 @@ async def test_a_conversation_continues_in_another_agent(store: Store) -> None:
 
 async def test_a_run_without_a_thread_gets_a_stored_one(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
-    assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
+    assert result.thread is not None and result.thread.writer is None, "the lease is released"
     assert len(await list_rows(store, result.thread.id)) == len(result.thread.entries)
 
 
@@ -147,7 +147,7 @@ async def test_a_python_thread_may_set_values(store: Store) -> None:
 # -- taking up --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_that_was_cut_off_is_taken_up_from_the_store(store: Store) -> None:
+async def test_an_interrupted_run_is_resumed_from_the_store(store: Store) -> None:
     class Crash(BaseException):
         """The program dies."""
 
@@ -263,6 +263,35 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
     assert len(await sessions.questions("th_1")) == 1, "nothing is lost"
 
 
+async def test_a_paused_run_is_cancelled(store: Store) -> None:
+    sessions = Sessions(store)
+    await agent(store, spend(), hooks=[confirm]).run("pay 5", thread="th_1", user="ada")
+    with pytest.raises(StoreError, match="there is no thread 'th_1'"):
+        await sessions.cancel("th_1")
+    await sessions.cancel("th_1", owner="ada")
+    await sessions.cancel("th_1", owner="ada")  # no run is open now, so that there is no effect
+    thread = await sessions.load("th_1", owner="ada")
+    assert thread.entries[-1].data["outcome"] == "cancelled" and not thread.pending
+    assert thread.messages[-1].text == "the run was cancelled before pay ran"
+    assert not await sessions.questions("th_1", owner="ada") and not [head async for head in sessions.iter_unfinished()]
+
+    result = await agent(store, "What else?", hooks=[confirm]).run("never mind", thread="th_1", user="ada")
+    assert (result.text, ran) == ("What else?", [])
+
+
+async def test_a_run_in_progress_is_not_cancelled_by_its_thread(store: Store) -> None:
+    sessions, refused = Sessions(store), list[str]()
+
+    async def reply(request: Request) -> str:
+        with pytest.raises(StoreError) as error:
+            await sessions.cancel("th_1")
+        refused.append(error.value.code)
+        return "done"
+
+    assert (await Agent(FunctionModel(reply), hooks=[sessions]).run("go", thread="th_1")).text == "done"
+    assert refused == ["conflict"]
+
+
 async def test_an_unanswered_question_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
     result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
@@ -319,7 +348,7 @@ async def test_a_childs_question_is_one_of_the_roots_thread(store: Store) -> Non
 
     @tool(idempotent=True)
     async def delegate() -> str:
-        """Let somebody else do it."""
+        """Delegate the task."""
         return (await child.run("" if thread.entries else "pay", thread=thread)).text
 
     def root(*replies: Any) -> Agent:

@@ -1,8 +1,8 @@
-"""What the three protocols of hook programs have in them, field by field, and what wick makes of it.
+"""The fields of the three protocols of hook programs, and their support by wick.
 
 A field is supported if a test shows that it changes something: the test carries `@pytest.mark.shows(protocol, event,
-field)`. What no test shows is listed below with its reason, in DIFFERENT (it works, but not as elsewhere) or in MISSING
-(it does nothing). `scripts/conformance-table.py` writes docs/reference/executable-hooks.md from here.
+field)`. Fields without such a test are listed below with a reason, in DIFFERENT (supported with other semantics) or in
+MISSING (ignored). `scripts/conformance-table.py` generates docs/reference/executable-hooks.md from these tables.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _find_marks(tree: ast.Module) -> Iterator[tuple[str, Field]]:
 
 
 def _fields_of_marks(tree: ast.expr) -> Iterator[Field]:
-    """What the marks in an expression name; a mark may stand inside `pytest.param(…, marks=…)`, too."""
+    """Yield the fields of the marks in an expression, also inside `pytest.param(…, marks=…)`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "shows":
             words = [word.value for word in node.args if isinstance(word, ast.Constant)]

@@ -76,12 +76,12 @@ class WorkerProgram:
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
     @property
-    def seen(self) -> list[dict[str, Any]]:
+    def calls(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "seen").read_text().splitlines()]
 
-    def told(self, event: str) -> dict[str, Any]:
+    def first_call(self, event: str) -> dict[str, Any]:
         """Return its input for the first such event."""
-        return next(call for call in self.seen if call["event"] == event)
+        return next(call for call in self.calls if call["event"] == event)
 
 
 Make = Callable[..., WorkerProgram]
@@ -124,7 +124,7 @@ FAILURES = {
     "another id": ("def answer(call): say({'id': 'x7'})", "answered a call that was not made (id 'x7')"),
     "a field twice": ('def answer(call): print(\'{"id": 1, "id": 2}\', flush=True)', "'id' is there twice"),
     "an empty line": ("def answer(call): print(flush=True)", "a line without the id of a call"),
-    "not UTF-8": ("def answer(call): os.write(1, b'\\xff\\n')", "no UTF-8"),
+    "not UTF-8": ("def answer(call): os.write(1, b'\\xff\\n')", "not UTF-8"),
     "a line without end": ("def answer(call): os.write(1, b'x' * 2_000_000)", "a line of more than 1 MB"),
     "100 MB": ("def answer(call):\n    for _ in range(100): os.write(1, b'x' * 1_000_000)", "a line of more than 1 MB"),
     "closes its input": ("def answer(call): os.close(0); time.sleep(1000)", "closed its input"),

@@ -61,8 +61,8 @@ Means = Literal["read", "told", "fail", "any"]
 class Kind:
     """A kind of fault and its expected outcome.
 
-    read: nothing is lost. told: the model learns that its call was wrong, and goes on. fail: the run fails.
-    any: it may be read or not; but whatever comes of it is one outcome, and no tool is used on what was not said.
+    read: nothing is lost. told: the model gets an error for its call, and the run continues. fail: the run fails.
+    any: it may be read or not, but there is one outcome, and no tool is used with arguments that were not sent.
     """
 
     fault: Fault
@@ -217,7 +217,7 @@ FAULTS: dict[str, Kind] = {
     "a chunk of no size": Kind(at("wire", lambda flow: (next(iter(flow)), b"zz\r\ndata: {}\n\n\r\n", CLOSE)), "fail"),
     "more after the last chunk": Kind(at("wire", lambda flow: chain(flow, [b"5\r\nhello\r\n0\r\n\r\n"])), "any"),
     "gzip": Kind(zipped | headers(Content_Encoding="gzip"), "read"),
-    "gzip that is none": Kind(headers(Content_Encoding="gzip"), "fail"),
+    "invalid gzip": Kind(headers(Content_Encoding="gzip"), "fail"),
     "gzip cut short": Kind(zipped | headers(Content_Encoding="gzip") | end(0.5), "fail"),
     # server-sent events
     "CRLF": Kind(crlf, "read"),
@@ -301,7 +301,7 @@ FAULTS: dict[str, Kind] = {
     "pieces without a number": Kind(
         each_call(lambda calls: calls[:1]) | forget("args", "index", "output_index"), "any"
     ),
-    "a number that is none": Kind(setting("call", index="x", output_index="x"), "any"),
+    "an invalid number": Kind(setting("call", index="x", output_index="x"), "any"),
     "a negative number": Kind(
         setting("call", index=-1, output_index=-1) | setting("args", index=-1, output_index=-1), "any"
     ),

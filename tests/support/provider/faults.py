@@ -209,7 +209,7 @@ def twice_at(number: int) -> Fault:
 
 
 def swap_at(number: int) -> Fault:
-    """That event and the next come in the other order."""
+    """Swap that event and the next."""
     return events(lambda all: all[:number] + all[number : number + 2][::-1] + all[number + 2 :])
 
 
@@ -218,7 +218,7 @@ def twice(tag: str) -> Fault:
 
 
 def last(tag: str) -> Fault:
-    """The events of that kind come after all others."""
+    """Move the events of that kind to the end."""
     return events(lambda all: sorted(all, key=lambda event: event.tag == tag))
 
 

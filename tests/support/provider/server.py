@@ -135,16 +135,16 @@ class ScriptedServer(Listener):
         self.strict = strict
         self._scripts: dict[str, Script] = {}
         self._names = map(str, count(1))
-        self.accepted = 0  # how many connections there were
-        self.answering = 0  # how many answers are under way
+        self.accepted = 0  # accepted connections
+        self.answering = 0  # responses in progress
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """Return the number of open connections."""
         return len(self._tasks)
 
     def script(self, *answers: Reply | Answer) -> Script:
-        """An address of its own, where these answers are given in turn."""
+        """Return a script with its own address, which gives these answers in order."""
         name = next(self._names)
         whole = tuple(answer if isinstance(answer, Answer) else Answer(answer) for answer in answers)
         self._scripts[name] = Script(f"http://127.0.0.1:{self.port}/{name}/v1", whole, self.strict)
@@ -158,7 +158,7 @@ class ScriptedServer(Listener):
         """Return True if no connection is open, at the latest after that time."""
         return await _soon(lambda: not self._tasks, seconds)
 
-    async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

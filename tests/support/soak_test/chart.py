@@ -51,7 +51,7 @@ def _verdict(report: dict[str, Any]) -> str:
 
 
 def _rate(rows: Sequence[dict[str, Any]]) -> Points:
-    """How many turns ended a second, over a sixtieth of the time each."""
+    """Return the turns that ended per second, in intervals of a sixtieth of the time."""
     if not rows:
         return []
     step = max(1.0, rows[-1]["at"] / 60)

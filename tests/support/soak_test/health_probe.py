@@ -1,4 +1,4 @@
-"""How soon a server answers, seen by a process that does nothing else: `health_probe.py PORT FILE [SECONDS]`."""
+"""Measure the response times of /health in a dedicated process: `health_probe.py PORT FILE [SECONDS]`."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Ledger:
 
     @property
     def share(self) -> float:
-        """How many of the turns that nothing was done to completed."""
+        """Return the share of completed turns among those without faults."""
         total = sum(self.clean.values())
         return self.clean["completed"] / total if total else 0.0
 

@@ -43,7 +43,7 @@ def _rows(soak: Soak, seconds: float) -> list[tuple[str, str]]:
     ledger, samples = soak.ledger, soak.vitals.samples
     last = samples[-1] if samples else None
     return [
-        ("time", f"{seconds - soak.left:.0f}/{seconds:.0f} s"),
+        ("time", f"{seconds - soak.seconds_left:.0f}/{seconds:.0f} s"),
         ("turns", f"{sum(ledger.ended.values())} ({len(ledger.live)} live)"),
         ("completed", f"{ledger.share:.2%} of the untouched"),
         ("streams", str(ledger.open_streams)),

@@ -53,7 +53,7 @@ class Soaked(Script):
         except Refused as refused:  # wick sent a request that providers refuse: the thread is invalid
             self._wrong(f"the provider refused: {refused.message}")
             return _refuse(wire, refused)
-        turn, done, words = _asked(asked.body["messages"])
+        turn, done, words = _find_turn(asked.body["messages"])
         fault = FINE
         if self.next_faults:
             fault = self.next_faults.popleft()
@@ -61,7 +61,7 @@ class Soaked(Script):
         return _respond(Answer(_reply(turn, done, words), fault | _paced(words)), wire, asked.body)
 
 
-def _asked(messages: list[dict[str, Any]]) -> tuple[str, int, list[str]]:
+def _find_turn(messages: list[dict[str, Any]]) -> tuple[str, int, list[str]]:
     """Return the turn, its number of results, and its plan."""
     for place in range(len(messages) - 1, -1, -1):
         found = re.search(r"(turn-\d+) (\w+.*)", _text(messages[place])) if messages[place]["role"] == "user" else None

@@ -10,7 +10,7 @@ BAD = ("lost", "duplicated", "invalid", "leaked", "refused")
 
 
 def violated(report: Mapping[str, Any]) -> int:
-    """How often something was found that must not be."""
+    """Return the number of violations."""
     return sum(report[kind] for kind in BAD)
 
 

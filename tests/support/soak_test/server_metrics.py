@@ -1,4 +1,4 @@
-"""How the server was, second by second."""
+"""Metrics of the server, sampled every second."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def part(values: Sequence[float], share: float) -> float | None:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """How much the second number grows with the first, by least squares."""
+    """Return the slope of the second number over the first, by least squares."""
     if len(points) < 3:
         return None
     middle = sum(x for x, _ in points) / len(points)

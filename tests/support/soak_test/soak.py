@@ -36,7 +36,7 @@ DISK_BYTES = 16 * 2**30  # of its own sparse disk
 
 @dataclass
 class Plan:
-    """How much of everything."""
+    """The size of a soak test."""
 
     seconds: float = 3600.0
     users: int = 50
@@ -72,7 +72,7 @@ class Soak:
         return not self.over and monotonic() < self.until
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         return max(0.0, self.until - monotonic())
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class Soak:
     ) -> None:
         while True:
             await self.vitals.look(server, self.ledger, client)
-            breaking.spared = self.left < self.plan.seconds * (1 - KILLS_FOR)
+            breaking.spared = self.seconds_left < self.plan.seconds * (1 - KILLS_FOR)
             tell(self)
             await asyncio.sleep(1.0)
 

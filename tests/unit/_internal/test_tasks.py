@@ -257,7 +257,7 @@ async def test_cancelling_the_waiter_cancels_the_work() -> None:
     assert ended.is_set()
 
 
-async def test_an_error_of_abandoned_work_is_nobodys_business(hasty: None) -> None:
+async def test_an_error_of_abandoned_work_is_ignored(hasty: None) -> None:
     """It would be logged as never retrieved, which fails a test here."""
     go = asyncio.Event()
 

@@ -338,7 +338,7 @@ def test_depth_and_size_are_bounded() -> None:
     assert "larger than" in invalid(arguments, {"x": "x" * ARGS_BYTES})
 
 
-def test_numbers_that_are_none_are_refused_in_every_spelling() -> None:
+def test_invalid_numbers_are_refused_in_every_spelling() -> None:
     def measure(x: float, y: Decimal = Decimal(1)) -> None: ...
 
     for bad in ("nan", "inf", "-Infinity", 10**400):

@@ -130,7 +130,7 @@ async def test_abandoned_work_may_fail_unseen() -> None:
     def work() -> None:
         begun.set()
         go.wait(20)
-        raise ValueError("nobody hears this")
+        raise ValueError("not reported")
 
     task = asyncio.create_task(run_in_thread(work, "fails"))
     await run_in_thread(lambda: begun.wait(20), "see it begin")

@@ -22,7 +22,7 @@ from wick.errors import BackendError
         ("grep", []),
     ],
 )
-def test_an_answer_that_is_none(op: str, answer: Any) -> None:
+def test_invalid_replies(op: str, answer: Any) -> None:
     with pytest.raises(BackendError, match=f"invalid reply from wickd to {op}"):
         daemon_replies.parse_file_result(op, answer)
 
@@ -37,7 +37,7 @@ def test_unrequested_fields_are_omitted() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"id": 1}, {"running": 1}, {"exit_code": True}, {"error": None}, {"started": "now"}])
-def test_a_job_that_is_none(wrong: dict[str, Any]) -> None:
+def test_invalid_job(wrong: dict[str, Any]) -> None:
     with pytest.raises(BackendError, match="invalid reply from wickd to job"):
         daemon_replies.parse_job({**JOB, **wrong})
     with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
@@ -45,7 +45,7 @@ def test_a_job_that_is_none(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("found", [{}, {"jobs": {}}, {"jobs": [None]}, {"jobs": ["job-1"]}])
-def test_jobs_that_are_none(found: Any) -> None:
+def test_invalid_jobs(found: Any) -> None:
     with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
         daemon_replies.parse_jobs(found)
 

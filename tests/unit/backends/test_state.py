@@ -238,10 +238,10 @@ async def test_state_behaves_like_a_folder_on_disk(steps: list[tuple[str, str, s
         disk, state = Workspace(folder), State()
         try:
             for step in steps:
-                assert await told(state, step) == told_at_once(disk, step), step
+                assert await perform_step(state, step) == told_at_once(disk, step), step
             assert (await state.glob("**", everything=True)) == disk.glob("**", everything=True)
             for path in {path for _, *paths in steps for path in paths}:
-                assert await told(state, ("look", path, "")) == told_at_once(disk, ("look", path, ""))
+                assert await perform_step(state, ("look", path, "")) == told_at_once(disk, ("look", path, ""))
         finally:
             disk.close()
 
@@ -258,7 +258,7 @@ def _wanted(workspace: Any, step: tuple[str, str, str]) -> Any:
     }[what]()
 
 
-async def told(backend: State, step: tuple[str, str, str]) -> Any:
+async def perform_step(backend: State, step: tuple[str, str, str]) -> Any:
     try:
         return await _wanted(backend, step)
     except BackendError as error:

@@ -273,50 +273,53 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await store.close()
 
 
-def kept(store: Store, *replies: Any, **options: Any) -> Agent:
+def build_agent(store: Store, *replies: Any, **options: Any) -> Agent:
     return Agent(Scripted(*replies), hooks=[Sessions(store), AskUser(**options)])
 
 
 async def test_a_run_pauses_until_an_answer(store: Store) -> None:
-    waits = await kept(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
+    waits = await build_agent(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: Which?")
     sessions = Sessions(store)
     (question,) = await sessions.questions("th_1")
     assert (question["kind"], question["options"]) == ("select", COLOURS)
     await sessions.answer("th_1", question["id"], "allow", args={"answer": "blue"})
-    assert tool_result(await kept(store, "done").run(thread="th_1")) == '{"answer": "blue"}'
+    assert tool_result(await build_agent(store, "done").run(thread="th_1")) == '{"answer": "blue"}'
 
 
 async def test_an_answer_that_cannot_be_used_leads_to_another_question(store: Store) -> None:
-    await kept(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
+    await build_agent(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
     sessions = Sessions(store)
     (first,) = await sessions.questions("th_1")
     await sessions.answer("th_1", first["id"], "allow", args={"answer": "purple"})
-    assert (await kept(store).run(thread="th_1")).outcome == "interrupted"
+    assert (await build_agent(store).run(thread="th_1")).outcome == "interrupted"
     (second,) = await sessions.questions("th_1")
     assert second["question"] == "the answer is one of red, green, blue, not 'purple'\nWhich?"
     await sessions.answer("th_1", second["id"], "deny", words="I do not care")
-    result = await kept(store, "done").run(thread="th_1")
+    result = await build_agent(store, "done").run(thread="th_1")
     assert tool_result(result) == '{"answer": null, "reason": "I do not care"}'
 
 
 async def test_a_question_in_the_log_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    await kept(store, tool_calls_reply(ask()), seconds=100).run("go", thread="th_1")
+    await build_agent(store, tool_calls_reply(ask()), seconds=100).run("go", thread="th_1")
     now = module.time()
     monkeypatch.setattr("wick.approvals.time", lambda: now + 101)
-    result = await kept(store, "done", seconds=100).run(thread="th_1")
+    result = await build_agent(store, "done", seconds=100).run(thread="th_1")
     assert tool_result(result) == "the question lapsed without an answer: Which?"
     assert thread_entries(result.thread, "answered")[-1]["lapsed"]
 
 
 async def test_two_questions_wait_together(store: Store) -> None:
-    await kept(store, tool_calls_reply(ask(id="1", question="One?"), ask(id="2", question="Two?"))).run(
+    await build_agent(store, tool_calls_reply(ask(id="1", question="One?"), ask(id="2", question="Two?"))).run(
         "go", thread="th_1"
     )
     sessions = Sessions(store)
     for question in await sessions.questions("th_1"):
         await sessions.answer("th_1", question["id"], "allow", args={"answer": question["question"][:3]})
-    assert tool_results(await kept(store, "done").run(thread="th_1")) == ['{"answer": "One"}', '{"answer": "Two"}']
+    assert tool_results(await build_agent(store, "done").run(thread="th_1")) == [
+        '{"answer": "One"}',
+        '{"answer": "Two"}',
+    ]
 
 
 async def test_a_question_is_announced() -> None:

@@ -286,7 +286,7 @@ async def test_a_question_that_a_guard_blocks_takes_nothing() -> None:
 def parent_of(child: Agent, *hooks: Any, results: list[Result] | None = None) -> Agent:
     @tool
     async def delegate() -> str:
-        """Let somebody else do it."""
+        """Delegate the task."""
         result = await child.run("do it")
         if results is not None:
             results.append(result)

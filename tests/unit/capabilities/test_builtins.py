@@ -39,14 +39,14 @@ HOSTILE = [
 ]
 
 
-async def said(tool: Tool, **args: Any) -> str:
+async def use_tool(tool: Tool, **args: Any) -> str:
     """Return the result of one use for the model."""
     model = Scripted(tool_calls_reply(ToolCall("c1", tool.name, args)), "done")
     return tool_result(await Agent(model, tools=[tool]).run("go"))
 
 
-async def told(tool: Tool, **args: Any) -> Any:
-    return json.loads(await said(tool, **args))
+async def use_tool_json(tool: Tool, **args: Any) -> Any:
+    return json.loads(await use_tool(tool, **args))
 
 
 # -- which there are --------------------------------------------------------------------------------------------------
@@ -113,12 +113,12 @@ def test_options_that_make_no_sense(options: dict[str, Any], sentence: str) -> N
 
 
 async def test_calculate() -> None:
-    assert await said(calculate, expr="2+2") == "4"
-    assert await said(calculate, expr="0.1 + 0.2") == "0.3"
-    assert await said(calculate, expr="1/0") == "nothing can be divided by zero"
-    assert "is not part of a calculation" in await said(calculate, expr="__import__('os').getcwd()")
-    assert "expr is missing" in await said(calculate)
-    assert "expr" in await said(calculate, expr=7)
+    assert await use_tool(calculate, expr="2+2") == "4"
+    assert await use_tool(calculate, expr="0.1 + 0.2") == "0.3"
+    assert await use_tool(calculate, expr="1/0") == "nothing can be divided by zero"
+    assert "is not part of a calculation" in await use_tool(calculate, expr="__import__('os').getcwd()")
+    assert "expr is missing" in await use_tool(calculate)
+    assert "expr" in await use_tool(calculate, expr=7)
 
 
 # -- datetime ---------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ async def test_calculate() -> None:
 )
 async def test_the_time_in_a_timezone(zone: str, offset: float) -> None:
     before = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    now = await told(datetime, timezone=zone)
+    now = await use_tool_json(datetime, timezone=zone)
     moment = dt.datetime.fromisoformat(now["datetime"])
     assert before <= moment <= dt.datetime.now(dt.UTC)
     assert moment.utcoffset() == dt.timedelta(hours=offset)
@@ -139,14 +139,14 @@ async def test_the_time_in_a_timezone(zone: str, offset: float) -> None:
 
 
 async def test_the_usual_timezone_is_the_operators() -> None:
-    assert (await told(datetime))["timezone"] == "UTC"
-    there = await told(DateTime("Asia/Tokyo"))
+    assert (await use_tool_json(datetime))["timezone"] == "UTC"
+    there = await use_tool_json(DateTime("Asia/Tokyo"))
     assert there["timezone"] == "Asia/Tokyo" and there["datetime"].endswith("+09:00")
 
 
 @pytest.mark.parametrize("zone", HOSTILE)
 async def test_an_invalid_timezone_is_an_error(zone: str) -> None:
-    answer = await said(datetime, timezone=zone)
+    answer = await use_tool(datetime, timezone=zone)
     assert answer.startswith("there is no timezone ") and "such as Europe/Berlin" in answer and len(answer) < 300
 
 
@@ -187,7 +187,7 @@ def inside(**options: Any) -> Tool:
 
 
 async def test_a_request_and_its_answer(server: Server) -> None:
-    answer = await told(inside(), url=f"{server.url}/a?b=c")
+    answer = await use_tool_json(inside(), url=f"{server.url}/a?b=c")
     assert answer == {
         "status": 200,
         "headers": {"content-type": "text/plain; charset=utf-8"},
@@ -201,23 +201,23 @@ async def test_a_request_and_its_answer(server: Server) -> None:
 
 async def test_a_body_and_headers_are_sent(server: Server) -> None:
     args = {"method": "post", "headers": {"Content-Type": "application/json", "X-Key": "ä"}, "body": '{"a": "ü"}'}
-    assert (await told(inside(), url=server.url, **args))["status"] == 200
+    assert (await use_tool_json(inside(), url=server.url, **args))["status"] == 200
     method, _, headers, body = server.seen[0]
     assert method == "POST" and headers["content-type"] == "application/json" and json.loads(body) == {"a": "ü"}
 
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_every_method(server: Server, method: str) -> None:
-    assert (await told(inside(), url=server.url, method=method))["status"] == 200
+    assert (await use_tool_json(inside(), url=server.url, method=method))["status"] == 200
     assert server.seen[0][0] == method
 
 
 async def test_any_status_is_an_answer_and_a_redirect_is_not_followed(server: Server) -> None:
     server.answer = lambda request: web.Response(status=404, text="no such page")
-    answer = await told(inside(), url=server.url)
+    answer = await use_tool_json(inside(), url=server.url)
     assert answer["status"] == 404 and answer["body"] == "no such page" and "note" not in answer
     server.answer = lambda request: web.Response(status=302, headers={"Location": "http://169.254.169.254/keys"})
-    answer = await told(inside(), url=server.url)
+    answer = await use_tool_json(inside(), url=server.url)
     assert answer["headers"]["location"] == "http://169.254.169.254/keys"
     assert "was not followed" in answer["note"] and len(server.seen) == 2
 
@@ -241,12 +241,12 @@ async def test_any_status_is_an_answer_and_a_redirect_is_not_followed(server: Se
 )
 async def test_a_body_is_shown_as_text(server: Server, body: bytes, kind: str, text: str) -> None:
     server.answer = lambda request: web.Response(body=body, headers={"Content-Type": kind})
-    assert (await told(inside(), url=server.url))["body"] == text
+    assert (await use_tool_json(inside(), url=server.url))["body"] == text
 
 
 async def test_of_a_long_answer_the_beginning_is_read(server: Server) -> None:
     server.answer = lambda request: web.Response(text="x" * 500_000)
-    answer = await told(inside(max_bytes=1_000), url=server.url)
+    answer = await use_tool_json(inside(max_bytes=1_000), url=server.url)
     assert answer["body"] == "x" * 1_000 and answer["truncated"]
 
 
@@ -257,7 +257,7 @@ async def test_a_server_that_does_not_answer(server: Server) -> None:
 
     server.answer = never
     slow = inside(timeout=0.3)
-    assert await said(slow, url=server.url) == f"{server.url} did not answer within 0.3 s"
+    assert await use_tool(slow, url=server.url) == f"{server.url} did not answer within 0.3 s"
     args = {"url": server.url, "method": "POST", "headers": None, "body": ""}
     result, ended = await run_tool(slow, slow.bind(args).values)
     assert ended == "unknown" and result.error.endswith("whether it took effect is unknown")
@@ -265,7 +265,7 @@ async def test_a_server_that_does_not_answer(server: Server) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "[::1]", "127.1", "2130706433", "0x7f000001"])
 async def test_private_addresses_are_not_reached(server: Server, host: str) -> None:
-    answer = await said(HttpRequest(), url=f"http://{host}:{server.port}/")
+    answer = await use_tool(HttpRequest(), url=f"http://{host}:{server.port}/")
     assert "not a public address" in answer or "cannot be reached" in answer or "broke off" in answer
     assert not server.seen
 
@@ -273,10 +273,10 @@ async def test_private_addresses_are_not_reached(server: Server, host: str) -> N
 async def test_only_allowed_hosts_are_reached(server: Server) -> None:
     port = server.port
     for private in (["127.0.0.1"], [f"127.0.0.1:{port}"], ["LOCALHOST", "127.0.0.1"]):
-        assert (await told(HttpRequest(private=private), url=server.url))["status"] == 200
+        assert (await use_tool_json(HttpRequest(private=private), url=server.url))["status"] == 200
     for private in (["localhost"], [f"127.0.0.1:{port + 1}"], ["127.0.0"], ["*"]):
-        assert "not a public address" in await said(HttpRequest(private=private), url=server.url)
-    assert (await told(HttpRequest(private=["localhost"]), url=f"http://LocalHost:{port}/"))["status"] == 200
+        assert "not a public address" in await use_tool(HttpRequest(private=private), url=server.url)
+    assert (await use_tool_json(HttpRequest(private=["localhost"]), url=f"http://LocalHost:{port}/"))["status"] == 200
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ async def test_only_allowed_hosts_are_reached(server: Server) -> None:
     ],
 )
 async def test_requests_that_are_not_sent(args: dict[str, Any], sentence: str) -> None:
-    assert sentence in await said(inside(private=["x", "a", "example.com"]), **args)
+    assert sentence in await use_tool(inside(private=["x", "a", "example.com"]), **args)
 
 
 def test_a_tool_that_only_asks_is_read_only() -> None:
@@ -323,7 +323,7 @@ def test_a_tool_that_only_asks_is_read_only() -> None:
 
 
 async def test_a_method_that_the_operator_left_out(server: Server) -> None:
-    answer = await said(inside(methods=["GET"]), url=server.url, method="DELETE")
+    answer = await use_tool(inside(methods=["GET"]), url=server.url, method="DELETE")
     assert answer == "the method 'DELETE' is not one of GET" and not server.seen
 
 
@@ -365,17 +365,17 @@ class Finder:
 
 
 async def test_a_search() -> None:
-    results = (await told(WebSearch(find), query="tea"))["results"]
+    results = (await use_tool_json(WebSearch(find), query="tea"))["results"]
     assert results == [
         {"title": "Tea", "url": "https://tea.example", "snippet": "x" * 2_000},
         {"snippet": "a plain line"},
         {"n": "7"},
     ]
-    assert len((await told(WebSearch(find), query="tea", limit=1))["results"]) == 1
-    assert await said(WebSearch(find_soon), query="tea") == "about tea: nothing"
-    assert await told(WebSearch(Finder()), query="tea") == {"results": [{"title": "tea"}]}
-    assert await said(WebSearch(lambda query: find_soon(query)), query="tea") == "about tea: nothing"
-    assert await told(WebSearch(lambda query: []), query="tea") == {"results": []}
+    assert len((await use_tool_json(WebSearch(find), query="tea", limit=1))["results"]) == 1
+    assert await use_tool(WebSearch(find_soon), query="tea") == "about tea: nothing"
+    assert await use_tool_json(WebSearch(Finder()), query="tea") == {"results": [{"title": "tea"}]}
+    assert await use_tool(WebSearch(lambda query: find_soon(query)), query="tea") == "about tea: nothing"
+    assert await use_tool_json(WebSearch(lambda query: []), query="tea") == {"results": []}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ async def test_a_search() -> None:
     ],
 )
 async def test_searches_that_make_no_sense(args: dict[str, Any], sentence: str) -> None:
-    assert sentence in await said(WebSearch(find), **args)
+    assert sentence in await use_tool(WebSearch(find), **args)
 
 
 @pytest.mark.parametrize(
@@ -409,12 +409,12 @@ async def test_a_search_that_fails(answer: Any, sentence: str) -> None:
             raise answer
         return answer
 
-    assert (await said(WebSearch(search), query="tea")).startswith(sentence)
+    assert (await use_tool(WebSearch(search), query="tea")).startswith(sentence)
 
 
 async def test_a_search_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("json.find", find_soon, raising=False)
-    assert await said(WebSearch("json:find"), query="tea") == "about tea: nothing"
+    assert await use_tool(WebSearch("json:find"), query="tea") == "about tea: nothing"
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -423,9 +423,9 @@ async def test_a_search_that_is_installed(monkeypatch: pytest.MonkeyPatch, count
     monkeypatch.setattr("json.find", find_soon, raising=False)
     points = [EntryPoint(f"search{n}", "json:find", builtins.ENTRY_POINTS) for n in range(count)]
     monkeypatch.setattr(builtins, "entry_points", EntryPoints(points).select)
-    assert await said(WebSearch("search0"), query="tea") == "about tea: nothing"
+    assert await use_tool(WebSearch("search0"), query="tea") == "about tea: nothing"
     if count == 1:
-        assert await said(Builtins(["web_search"]).tools()[0], query="tea") == "about tea: nothing"
+        assert await use_tool(Builtins(["web_search"]).tools()[0], query="tea") == "about tea: nothing"
     else:
         with pytest.raises(ConfigError, match="choose one of: search0, search1"):
             Builtins(["web_search"])

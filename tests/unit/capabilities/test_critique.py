@@ -49,7 +49,7 @@ async def judged(
     return await agent.run("How high is the Eiger?"), model, critic
 
 
-def said(result: Result) -> list[str]:
+def assistant_texts(result: Result) -> list[str]:
     return [message.text for message in result.messages if message.role == "assistant"]
 
 
@@ -63,7 +63,7 @@ async def test_an_answer_that_is_approved_is_the_answer() -> None:
 
 async def test_a_rejected_answer_is_returned_with_feedback() -> None:
     result, model, critic = await judged(["High.", "3,967 m."], [no("Say how high, in metres."), YES])
-    assert (said(result), result.reason) == (["High.", "3,967 m."], "completed")
+    assert (assistant_texts(result), result.reason) == (["High.", "3,967 m."], "completed")
     sent_back = model.requests[1].messages[-1]
     assert (sent_back.role, sent_back.name) == ("user", "critique.judge")
     assert sent_back.text.endswith("does not approve of it: Say how high, in metres.")
@@ -175,7 +175,7 @@ async def test_an_answer_continued_by_another_hook_is_judged_at_the_end() -> Non
         return Continue("Longer.") if len(step.run.output) == 2 else None
 
     result, _, critic = await judged(["a", "b"], [YES], once)
-    assert said(result) == ["a", "b"] and len(critic.requests) == 1
+    assert assistant_texts(result) == ["a", "b"] and len(critic.requests) == 1
 
 
 async def test_further_user_messages_are_answered_first() -> None:

@@ -97,7 +97,7 @@ async def use(backend: Backend, name: str, *, thread: Thread | None = None, **ar
     return tool_result(result)
 
 
-async def told(backend: Backend, name: str, **args: Any) -> Any:
+async def use_json(backend: Backend, name: str, **args: Any) -> Any:
     return json.loads(await use(backend, name, **args))
 
 
@@ -255,9 +255,9 @@ async def test_secrets_are_not_read(local: Local, folder: Path) -> None:
 async def test_names_that_are_no_text_are_listed(local: Local, folder: Path) -> None:
     with open(os.fsencode(folder) + b"/a\xff.txt", "w") as file:  # noqa: ASYNC230
         file.write("here\n")
-    assert await told(local, "ls") == [{"name": "a\ufffd.txt", "type": "file", "size": 5}]
-    assert await told(local, "glob", pattern="*") == {"files": ["a\ufffd.txt"], "truncated": False}
-    assert (await told(local, "grep", pattern="here"))["matches"][0]["file"] == "a\ufffd.txt"
+    assert await use_json(local, "ls") == [{"name": "a\ufffd.txt", "type": "file", "size": 5}]
+    assert await use_json(local, "glob", pattern="*") == {"files": ["a\ufffd.txt"], "truncated": False}
+    assert (await use_json(local, "grep", pattern="here"))["matches"][0]["file"] == "a\ufffd.txt"
 
 
 async def test_a_folder_with_too_many_entries_is_cut() -> None:
@@ -265,7 +265,7 @@ async def test_a_folder_with_too_many_entries_is_cut() -> None:
         async def ls(self, path: str = ".") -> Listing:
             return {"path": path, "entries": [{"name": "a", "type": "file", "size": 1}], "truncated": True}
 
-    assert [one["name"] for one in await told(Crowded({}), "ls")] == ["a", "... (there are more entries) ..."]
+    assert [one["name"] for one in await use_json(Crowded({}), "ls")] == ["a", "... (there are more entries) ..."]
 
 
 ARGS = st.dictionaries(
@@ -291,18 +291,18 @@ async def test_any_model_request_gets_a_result(name: str, args: dict[str, Any]) 
 
 
 async def test_a_command(local: Local) -> None:
-    done = await told(local, "execute", command="echo out; echo err >&2; exit 3")
+    done = await use_json(local, "execute", command="echo out; echo err >&2; exit 3")
     assert done == {"stdout": "out\n", "stderr": "err\n", "exit_code": 3}
-    assert await told(local, "execute", cmd="mkdir a; cd a; pwd") == {
+    assert await use_json(local, "execute", cmd="mkdir a; cd a; pwd") == {
         "stdout": f"{local.workdir}/a\n",
         "stderr": "",
         "exit_code": 0,
     }
-    assert (await told(local, "execute", command="pwd", workdir="a"))["stdout"] == f"{local.workdir}/a\n"
+    assert (await use_json(local, "execute", command="pwd", workdir="a"))["stdout"] == f"{local.workdir}/a\n"
 
 
 async def test_a_command_that_takes_too_long(local: Local) -> None:
-    done = await told(local, "execute", command="echo begun; sleep 60", timeout=4)
+    done = await use_json(local, "execute", command="echo begun; sleep 60", timeout=4)
     assert done["exit_code"] == 124 and done["stdout"] == "begun\n" and "time limit" in done["error"]
 
 
@@ -576,7 +576,7 @@ async def test_a_large_result_of_any_tool_is_written_to_the_workspace(local: Loc
     assert os.listdir(folder / ".results") == ["call_2.txt"]
 
 
-async def test_the_whole_can_be_read_and_searched_and_is_in_nobodys_way(local: Local) -> None:
+async def test_the_whole_result_can_be_read_and_searched(local: Local) -> None:
     wanted = (
         call("talk", "c1", size=100_000),
         call("read_file", "c2", path=".results/c1.txt", offset=7, limit=2),

@@ -137,7 +137,7 @@ async def test_child_costs_count() -> None:
 
     @tool
     async def delegate() -> str:
-        """Let somebody else do it."""
+        """Delegate the task."""
         return (await child.run("do it")).text
 
     model = Scripted(ToolCall("c1", "delegate"), "done", spare=True)

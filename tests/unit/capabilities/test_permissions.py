@@ -58,7 +58,7 @@ def runs(command: str, id: str = "c1") -> Any:
     return tool_call("execute", id, command=command)
 
 
-async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
+async def call_result(permissions: Permissions, wanted: Any, **options: Any) -> str:
     """Return the result of the call for the model."""
     return tool_result(await agent(wanted, hooks=[permissions], **options).run("go"))
 
@@ -68,37 +68,37 @@ async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
 
 async def test_a_deny_is_sent_to_the_model() -> None:
     plain = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
-    assert await said(plain, runs("ls; rm x")) == "the permission rule Bash(rm *) denies this"
+    assert await call_result(plain, runs("ls; rm x")) == "the permission rule Bash(rm *) denies this"
     worded = Permissions(deny=[{"rule": "Bash(rm *)", "message": "use the bin"}], allow=["Bash"])
-    assert await said(worded, runs("rm x")) == "use the bin"
-    assert await said(worded, runs("ls")) == "ran ls"
+    assert await call_result(worded, runs("rm x")) == "use the bin"
+    assert await call_result(worded, runs("ls")) == "ran ls"
 
 
 async def test_an_allow_silences_the_question() -> None:
     permissions = Permissions(allow=["Bash(git status)", "Read(src/**)"])
     nobody = ScriptedUser(AssertionError("not asked"))
-    assert await said(permissions, runs("git status"), ask=nobody) == "ran git status"
-    assert await said(permissions, tool_call("read_file", path="src/a"), ask=nobody) == "read src/a"
+    assert await call_result(permissions, runs("git status"), ask=nobody) == "ran git status"
+    assert await call_result(permissions, tool_call("read_file", path="src/a"), ask=nobody) == "read src/a"
     assert nobody.questions == []
 
 
 async def test_calls_without_a_rule_are_asked() -> None:
     user = ScriptedUser(True)
-    assert await said(Permissions(allow=["Bash(ls)"]), runs("ls $HOME"), ask=user) == "ran ls $HOME"
+    assert await call_result(Permissions(allow=["Bash(ls)"]), runs("ls $HOME"), ask=user) == "ran ls $HOME"
     assert user.question.question == ("May execute be used: ls $HOME (it uses a variable, so no rule can allow it)")
     user = ScriptedUser(False)
-    assert "the user said no" in await said(Permissions(), tool_call("pay", amount=5), ask=user)
+    assert "the user said no" in await call_result(Permissions(), tool_call("pay", amount=5), ask=user)
     assert user.question.question == 'May pay be used: {"amount":5}'
 
 
 async def test_without_a_user_an_ask_is_denied() -> None:
-    assert "no user is there to approve" in await said(Permissions(), runs("ls"))
+    assert "no user is there to approve" in await call_result(Permissions(), runs("ls"))
 
 
 async def test_an_ask_rule_is_never_silenced() -> None:
     asks = Permissions(ask=[{"rule": "Bash(git push *)", "message": "Push?"}], allow=["Bash"], mode="bypassPermissions")
     user = ScriptedUser(True)
-    assert await said(asks, runs("git push origin"), ask=user) == "ran git push origin"
+    assert await call_result(asks, runs("git push origin"), ask=user) == "ran git push origin"
     assert user.question.question == "Push?"
 
 
@@ -124,13 +124,13 @@ async def test_a_hook_grant_covers_one_exact_call_and_overrides_only_the_mode() 
 async def test_possible_denials_are_asked_in_every_mode() -> None:
     user = ScriptedUser(Block("no"))
     permissions = Permissions(deny=["Bash(rm *)"], allow=["Bash"], mode="bypassPermissions")
-    assert await said(permissions, runs("$CMD x"), ask=user) == "no"
+    assert await call_result(permissions, runs("$CMD x"), ask=user) == "no"
     assert user.question.question == "May execute be used: $CMD x (it may be what the rule Bash(rm *) denies)"
 
 
 async def test_a_question_shows_its_subject_without_deceptive_text() -> None:
     user = ScriptedUser(True)
-    await said(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
+    await call_result(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
     assert user.question.question == "May execute be used: a⏎\n<U+202E>b<U+001B>[2J" + "x" * 1000
 
 
@@ -176,10 +176,10 @@ async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytes
 
 async def test_changed_arguments_are_checked_again() -> None:
     permissions = Permissions(deny=["Bash(rm *)"])
-    assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "rm x"}))) == (
+    assert await call_result(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "rm x"}))) == (
         "the permission rule Bash(rm *) denies this"
     )
-    assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "ls -l"}))) == "ran ls -l"
+    assert await call_result(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "ls -l"}))) == "ran ls -l"
 
 
 async def test_rules_see_changes_by_hooks() -> None:
@@ -194,9 +194,9 @@ async def test_rules_see_changes_by_hooks() -> None:
 async def test_a_long_command() -> None:
     text = "cat > notes <<'EOF'\n" + "$(rm x)\n" * 1_000 + "EOF"
     permissions = Permissions(allow=["Bash(cat)", "Write(notes)"], deny=["Bash(rm *)"])
-    assert await said(permissions, runs(text)) == f"ran {text}"
+    assert await call_result(permissions, runs(text)) == f"ran {text}"
     user = ScriptedUser(False)
-    await said(permissions, runs("a|" * 20_000), ask=user)
+    await call_result(permissions, runs("a|" * 20_000), ask=user)
     assert "(it may be what the rule Bash(rm *) denies)" in user.question.question
 
 
@@ -217,40 +217,42 @@ FETCH, PAY = tool_call("http_request", url="http://a.b"), tool_call("pay", amoun
 async def test_the_mode_decides_which_calls_are_asked(mode: Any, asked: list[Any]) -> None:
     for wanted in (READ, WRITE, RUN, FETCH, PAY):
         user = ScriptedUser(True)
-        await said(Permissions(mode=mode), wanted, ask=user)
+        await call_result(Permissions(mode=mode), wanted, ask=user)
         assert bool(user.questions) is (wanted in asked), wanted
 
 
 async def test_plan_allows_reads() -> None:
-    user = ScriptedUser(AssertionError("nobody is asked"))
+    user = ScriptedUser(AssertionError("not asked"))
     for wanted in (READ, FETCH):
-        assert "Plan" not in await said(Permissions(mode="plan"), wanted, ask=user)
+        assert "Plan" not in await call_result(Permissions(mode="plan"), wanted, ask=user)
     for wanted in (WRITE, RUN, PAY):
         rules = {"allow": ["Bash", "Write", "pay"], "ask": ["Bash(ls)"]}
-        assert await said(Permissions(mode="plan", **rules), wanted, ask=user) == PLAN  # type: ignore[arg-type]
+        assert await call_result(Permissions(mode="plan", **rules), wanted, ask=user) == PLAN  # type: ignore[arg-type]
     assert PLAN == "Plan mode: write operations not allowed"
-    assert await said(Permissions(mode="plan", deny=["Read"]), READ) == "the permission rule Read denies this"
+    assert await call_result(Permissions(mode="plan", deny=["Read"]), READ) == "the permission rule Read denies this"
     user = ScriptedUser(True)
-    await said(Permissions(mode="plan", ask=["Read"]), READ, ask=user)
+    await call_result(Permissions(mode="plan", ask=["Read"]), READ, ask=user)
     assert len(user.questions) == 1
 
 
 async def test_dont_ask_denies_instead_of_asking() -> None:
     user = ScriptedUser(True)
     permissions = Permissions(mode="dontAsk", allow=["Bash(ls)", "Read"], ask=["Read"], deny=["Bash(rm *)"])
-    assert await said(permissions, runs("ls"), ask=user) == "ran ls"
+    assert await call_result(permissions, runs("ls"), ask=user) == "ran ls"
     for wanted in (runs("ls x"), runs("$x"), READ, PAY):
-        assert (await said(permissions, wanted, ask=user)).startswith(
+        assert (await call_result(permissions, wanted, ask=user)).startswith(
             "questions are not asked in this mode, so this is denied:"
         )
-    assert await said(permissions, runs("rm x")) == "the permission rule Bash(rm *) denies this"
+    assert await call_result(permissions, runs("rm x")) == "the permission rule Bash(rm *) denies this"
     assert user.questions == []
 
 
 # -- grants ---------------------------------------------------------------------------------------------------------
 
 
-async def answered(store: InMemory, permissions: Permissions, choice: Any, *wanted: Any, **answer: Any) -> Sessions:
+async def answer_question(
+    store: InMemory, permissions: Permissions, choice: Any, *wanted: Any, **answer: Any
+) -> Sessions:
     """A session in which the first question was answered so; the thread is called t."""
     sessions = Sessions(store)
     asking = agent(*wanted, hooks=[sessions, permissions])
@@ -270,7 +272,7 @@ async def again(store: InMemory, permissions: Permissions, wanted: Any, thread: 
 @pytest.mark.parametrize("choice", ["allow_session", "allow_always"])
 async def test_a_grant_counts_for_the_thread(choice: Any) -> None:
     store, permissions = InMemory(), Permissions()
-    await answered(store, permissions, choice, PAY)
+    await answer_question(store, permissions, choice, PAY)
     assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "completed"
     assert await again(store, permissions, tool_call("pay", "c3", amount=1), thread="another") == "interrupted"
     assert await again(store, permissions, tool_call("pay", "c4", amount=2)) == "interrupted"
@@ -278,20 +280,20 @@ async def test_a_grant_counts_for_the_thread(choice: Any) -> None:
 
 async def test_a_grant_counts_in_the_same_run() -> None:
     store = InMemory()
-    sessions = await answered(store, Permissions(), "allow_session", PAY, tool_call("pay", "c2", amount=1))
+    sessions = await answer_question(store, Permissions(), "allow_session", PAY, tool_call("pay", "c2", amount=1))
     assert [said["allowed"] for said in thread_entries(await sessions.load("t"), "answered")] == [True]
 
 
 @pytest.mark.parametrize("choice", ["allow", "deny"])
 async def test_an_answer_for_once_is_no_grant(choice: Any) -> None:
     store, permissions = InMemory(), Permissions()
-    await answered(store, permissions, choice, PAY)
+    await answer_question(store, permissions, choice, PAY)
     assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
 
 
 async def test_a_grant_covers_the_approved_call() -> None:
     store, permissions = InMemory(), Permissions()
-    await answered(store, permissions, "allow_session", tool_call("pay", amount=500), args={"amount": 5})
+    await answer_question(store, permissions, "allow_session", tool_call("pay", amount=500), args={"amount": 5})
     assert await again(store, permissions, tool_call("pay", "c2", amount=5)) == "completed"
     assert await again(store, permissions, tool_call("pay", "c3", amount=500)) == "interrupted"
 
@@ -307,7 +309,7 @@ async def test_a_question_states_if_a_grant_is_possible(given: Any, lasts: bool)
 
 async def test_a_grant_silences_no_rule() -> None:
     store = InMemory()
-    await answered(store, Permissions(), "allow_session", RUN)
+    await answer_question(store, Permissions(), "allow_session", RUN)
     assert await again(store, Permissions(ask=["Bash(ls)"]), runs("ls", "c2")) == "interrupted"
     denied = agent(runs("ls", "c3"), hooks=[Sessions(InMemory()), Permissions(deny=["Bash(ls)"], grants=[GRANT])])
     assert tool_result(await denied.run("go", thread="u")) == "the permission rule Bash(ls) denies this"
@@ -315,7 +317,7 @@ async def test_a_grant_silences_no_rule() -> None:
 
 async def test_a_rewound_grant_is_void() -> None:
     store, permissions = InMemory(), Permissions()
-    sessions = await answered(store, permissions, "allow_session", PAY)
+    sessions = await answer_question(store, permissions, "allow_session", PAY)
     await sessions.rewind("t", 0)
     assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
 
@@ -325,14 +327,16 @@ GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
 
 async def test_grants_persisted_by_an_operator() -> None:
     permissions = Permissions(grants=[GRANT])
-    assert await said(permissions, RUN) == "ran ls"
-    assert "no user is there" in await said(permissions, runs("ls "))
+    assert await call_result(permissions, RUN) == "ran ls"
+    assert "no user is there" in await call_result(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == PermissionVerdict("allow", "grant")
 
 
 async def test_an_external_permanent_grant_can_be_revoked() -> None:
     store, kept = InMemory(), {"operation": "tool_use", "tool": "pay", "args": {"amount": 1}}
-    sessions = await answered(store, Permissions(grants=[]), "allow_always", PAY, tool_call("pay", "c2", amount=1))
+    sessions = await answer_question(
+        store, Permissions(grants=[]), "allow_always", PAY, tool_call("pay", "c2", amount=1)
+    )
     assert [said["allowed"] for said in thread_entries(await sessions.load("t"), "answered")] == [True], (
         "one run asks once"
     )
@@ -434,12 +438,12 @@ async def test_links_in_a_workspace_are_asked_about(tmp_path: Path) -> None:
     try:
         user = ScriptedUser(True)
         for path in ("src/plain", "src/new", f"{backend.workdir}/src/plain"):
-            assert await said(permissions, tool_call("read_file", path=path), ask=user) == f"read {path}"
-        assert await said(permissions, runs("cat < src/plain"), ask=user) == "ran cat < src/plain"
+            assert await call_result(permissions, tool_call("read_file", path=path), ask=user) == f"read {path}"
+        assert await call_result(permissions, runs("cat < src/plain"), ask=user) == "ran cat < src/plain"
         assert user.questions == []
         for path in ("src/link/key", "src/link", "/etc/passwd"):
-            await said(permissions, tool_call("read_file", path=path), ask=user)
-        await said(permissions, runs("cat < src/link/key"), ask=user)
+            await call_result(permissions, tool_call("read_file", path=path), ask=user)
+        await call_result(permissions, runs("cat < src/link/key"), ask=user)
         assert len(user.questions) == 4
     finally:
         await backend.stop()
@@ -448,8 +452,8 @@ async def test_links_in_a_workspace_are_asked_about(tmp_path: Path) -> None:
 async def test_files_outside_of_the_workspace(tmp_path: Path) -> None:
     backend = Local(str(tmp_path))
     permissions = Permissions(deny=[f"Read({backend.workdir}/a)"], mode="bypassPermissions", backend=backend)
-    assert "denies this" in await said(permissions, tool_call("read_file", path="a"))
-    assert await said(permissions, tool_call("read_file", path="b")) == "read b"
+    assert "denies this" in await call_result(permissions, tool_call("read_file", path="a"))
+    assert await call_result(permissions, tool_call("read_file", path="b")) == "read b"
     await backend.stop()
 
 
@@ -458,9 +462,9 @@ async def test_files_outside_of_the_workspace(tmp_path: Path) -> None:
 
 async def test_the_policy() -> None:
     permissions = Permissions(policy="shell", mode="bypassPermissions")
-    assert await said(permissions, runs("ls && sudo rm x")) == "Command blocked by policy"
-    assert await said(permissions, runs("ls && rm x")) == "ran ls && rm x"
-    assert "no user is there to approve" in await said(permissions, runs("curl x | sh"))
+    assert await call_result(permissions, runs("ls && sudo rm x")) == "Command blocked by policy"
+    assert await call_result(permissions, runs("ls && rm x")) == "ran ls && rm x"
+    assert "no user is there to approve" in await call_result(permissions, runs("curl x | sh"))
     assert Permissions(policy=["shell"]).rules == Permissions(policy="shell").rules
 
 
@@ -493,7 +497,7 @@ def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: PermissionVer
 
 async def test_explain_includes_grants_of_a_thread() -> None:
     permissions = Permissions()
-    sessions = await answered(InMemory(), permissions, "allow_session", RUN)
+    sessions = await answer_question(InMemory(), permissions, "allow_session", RUN)
     thread = await sessions.load("t")
     assert permissions.explain("Bash", {"command": "ls"}, thread=thread).by == "grant"
     assert permissions.explain("Bash", {"command": "ls"}).by == "mode"
@@ -546,5 +550,5 @@ def test_rules_about_tools_that_only_some_agents_have() -> None:
 
 async def test_a_rule_that_cannot_be_compared_refuses() -> None:
     permissions = Permissions(deny=["pay(5)"], mode="bypassPermissions")
-    assert "the rule 'pay(5)' cannot be compared with what pay is told" in await said(permissions, PAY)
-    assert await said(permissions, RUN) == "ran ls"
+    assert "the rule 'pay(5)' cannot be compared with the input of pay" in await call_result(permissions, PAY)
+    assert await call_result(permissions, RUN) == "ran ls"

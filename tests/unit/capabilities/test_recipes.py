@@ -58,7 +58,7 @@ def write(tmp_path: Path) -> Write:
     return Write(tmp_path)
 
 
-def said(model: Scripted, request: int = 0) -> list[str]:
+def request_texts(model: Scripted, request: int = 0) -> list[str]:
     return [message.text for message in model.requests[request].messages]
 
 
@@ -69,14 +69,14 @@ async def test_a_run_answers_the_text_of_its_recipe(write: Write) -> None:
     model = Scripted("done")
     agent = Agent(model, hooks=[write("review", "Review {{input}}, kindly.").recipes()])
     result = await agent.run("the branch", recipe="review")
-    assert said(model) == ["Review the branch, kindly."]
+    assert request_texts(model) == ["Review the branch, kindly."]
     assert result.thread is not None and result.thread.values["recipe"] == "review"
 
 
 async def test_a_recipe_needs_no_input(write: Write) -> None:
     model = Scripted("done")
     await Agent(model, hooks=[write("tidy", "Tidy up.").recipes()]).run(recipe="tidy")
-    assert said(model) == ["Tidy up."]
+    assert request_texts(model) == ["Tidy up."]
 
 
 async def test_pictures_stay_with_the_words(write: Write) -> None:
@@ -90,7 +90,7 @@ async def test_earlier_messages_are_kept(write: Write) -> None:
     model = Scripted("done")
     agent = Agent(model, hooks=[write("tidy", "Tidy up.").recipes()])
     await agent.run([user("Hi."), Message("assistant", "Hello.")], recipe="tidy")
-    assert said(model) == ["Hi.", "Hello.", "Tidy up."]
+    assert request_texts(model) == ["Hi.", "Hello.", "Tidy up."]
 
 
 async def test_hooks_see_the_rendered_recipe(write: Write) -> None:
@@ -133,7 +133,7 @@ async def test_the_next_run_is_not_under_the_recipe(write: Write) -> None:
     assert stops == ["tidy"] and thread.values["recipe"] == ""
 
 
-async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
+async def test_a_resumed_run_is_under_its_recipe(write: Write) -> None:
     answers: list[Any] = [Paused("later"), True]
     stops: list[str] = []
 
@@ -150,10 +150,10 @@ async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
     agent = Agent(model, tools=[echo], hooks=[recipes, hook_at("guard", ToolUse, Ask("sure?"))], ask=ask)
     thread = Thread()
     assert (await agent.run(recipe="tidy", thread=thread)).outcome == "interrupted"
-    with pytest.raises(ConfigError, match="was begun with the recipe 'tidy'; take it up without recipe="):
+    with pytest.raises(ConfigError, match="was started with the recipe 'tidy'; resume it without recipe="):
         await agent.run(thread=thread, recipe="other")
     result = await agent.run(thread=thread)
-    assert (result.outcome, stops, said(model, 1)[0]) == ("completed", ["tidy"], "Tidy up.")
+    assert (result.outcome, stops, request_texts(model, 1)[0]) == ("completed", ["tidy"], "Tidy up.")
     assert [message.text for message in thread.messages if message.role == "user"] == ["Tidy up."]
 
 
@@ -171,7 +171,7 @@ async def test_a_run_paused_before_its_start_renders_at_start(write: Write) -> N
     agent = Agent(model, hooks=[recipes, hook_at("guard", Run, Ask("begin?"))], ask=ask)
     assert (await agent.run("up", recipe="tidy", thread=thread)).outcome == "interrupted"
     assert (await agent.run(thread=thread)).outcome == "completed"
-    assert said(model) == ["Tidy up."]
+    assert request_texts(model) == ["Tidy up."]
 
 
 # -- handlers -------------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ async def test_user_message_send_screens_changed_messages_again(write: Write) ->
 async def test_user_message_send_screens_inbox_messages(write: Write) -> None:
     @tool
     def interrupt(run: Run) -> str:
-        """Say something while the run goes on."""
+        """Send messages to the running run."""
         run.send("the password is x")
         run.send("hurry up")
         return "ok"
@@ -301,7 +301,7 @@ async def test_agent_stop_sends_the_agent_back(write: Write) -> None:
     recipes = write("r", "Go.", "agent_stop: {handler: mine}").recipes(mine=mine)
     result = await Agent(model, hooks=[recipes]).run(recipe="r")
     assert result.text == "all done"
-    assert said(model, 1)[-1] == "And the tests?\n\nAnd the docs?"
+    assert request_texts(model, 1)[-1] == "And the tests?\n\nAnd the docs?"
 
 
 async def test_turn_end_gets_each_answer_and_once_only_the_first(write: Write) -> None:
@@ -483,7 +483,7 @@ async def test_messages_that_another_hook_chose_are_left_alone(write: Write) -> 
     agent = Agent(model, hooks=[write("r", "Go.", "turn_end: swap_context").recipes(), other])
     await agent.run(recipe="r", thread=thread)
     await agent.run("More?", thread=thread)
-    assert said(model, 1) == ["Only this."]
+    assert request_texts(model, 1) == ["Only this."]
 
 
 # -- agents.yaml ----------------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ async def test_child_spans_are_below_their_tool() -> None:
 
     @tool
     async def delegate() -> str:
-        """Ask somebody else."""
+        """Delegate the task."""
         return (await child.run("go")).text
 
     agent = Agent(Scripted(ToolCall("1", "delegate", {}), "done"), tools=[delegate], hooks=[Recorder()])
@@ -244,7 +244,7 @@ async def test_a_child_may_have_one_too(same: bool) -> None:
 
     @tool
     async def delegate() -> str:
-        """Ask somebody else."""
+        """Delegate the task."""
         return (await child.run("go", thread=kept)).text
 
     agent = Agent(Scripted(ToolCall("1", "delegate", {}), "done"), tools=[delegate], hooks=[mine])
@@ -268,7 +268,7 @@ async def test_children_of_parallel_tools_are_separate() -> None:
 
     @tool
     async def delegate(name: str) -> str:
-        """Ask somebody else."""
+        """Delegate the task."""
         return (await child(name).run("go")).text
 
     wanted = tool_calls_reply(*(ToolCall(name, "delegate", {"name": name}) for name in "abc"))
@@ -312,7 +312,7 @@ async def test_spans_that_are_too_deep_are_left_out() -> None:
     def nested(depth: int) -> Agent:
         @tool
         async def deeper() -> str:
-            """Go on."""
+            """Run a nested agent."""
             return (await nested(depth - 1).run("go")).text
 
         return Agent(Scripted(ToolCall("1", "deeper", {}), "up") if depth else Scripted("bottom"), tools=[deeper])

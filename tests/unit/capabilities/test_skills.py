@@ -543,7 +543,7 @@ async def test_a_refused_upload_leaves_no_files(data: bytes, sentence: str) -> N
     assert await everything(backend) == [*TWO]
 
 
-async def test_half_an_upload_is_none(tmp_path: Path) -> None:
+async def test_a_partial_upload_is_not_a_skill(tmp_path: Path) -> None:
     class Failing(State):
         async def write(self, path: str, content: str | bytes) -> Any:
             if path.endswith("b.py"):

@@ -61,7 +61,7 @@ class Item(BaseModel):
 
 
 class Invoice(BaseModel):
-    """What is to be paid."""
+    """An invoice."""
 
     number: int
     items: list[Item] = []

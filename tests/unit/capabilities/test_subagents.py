@@ -98,7 +98,7 @@ def lead(*replies: Reply, agents: Any, hooks: Any = (), tools: Any = (echo,), **
     return Agent(model, name="lead", tools=tools, hooks=[*hooks, Subagents(agents)], **options)
 
 
-def asked(agent: Agent | Subagent) -> list[Request]:
+def model_requests(agent: Agent | Subagent) -> list[Request]:
     model: Any = agent.model
     requests: list[Request] = model.requests
     return requests
@@ -111,7 +111,7 @@ async def test_the_answer_of_the_other_agent_is_the_result() -> None:
     child = helper("42")
     result = await lead(hand(prompt="What is it?"), "It is 42.", agents=[child]).run("go")
     assert (result.text, tool_result(result)) == ("It is 42.", "42")
-    (request,) = asked(child)
+    (request,) = model_requests(child)
     assert request.system == "You are the helper."
     assert [message.text for message in request.messages] == ["What is it?"], (
         "it sees nothing of the conversation above"
@@ -137,7 +137,7 @@ async def test_the_structured_answer_of_a_child_is_the_data_of_the_result(output
     await lead(hand(), "done", agents=[child], hooks=[keep], settings={"max_tokens": 9}).run("go")
     (result,) = results
     assert (result.output, result.data) == ('{"number": 7}', {"number": 7})
-    assert asked(child)[0].settings == {"temperature": 0.5}
+    assert model_requests(child)[0].settings == {"temperature": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_wrong_settings_and_output_types_are_refused(options: dict[str, Any], se
 async def test_the_tool_lists_available_agents() -> None:
     agent = lead("hi", agents=[Subagent("helper", "The helper."), Subagent("critic", "Finds\nfaults.")])
     await agent.run("go")
-    task = next(tool for tool in asked(agent)[0].tools if tool.name == "task")
+    task = next(tool for tool in model_requests(agent)[0].tools if tool.name == "task")
     assert task.description.endswith("The agents:\n- helper: The helper.\n- critic: Finds faults.")
     assert task.schema["parameters"]["properties"]["agent"]["enum"] == ["helper", "critic"]
 
@@ -250,28 +250,28 @@ def names(request: Request) -> list[str]:
 async def test_without_a_list_a_child_gets_every_tool() -> None:
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
-    assert names(asked(child)[0])[:3] == ["echo", "execute", "task"]
+    assert names(model_requests(child)[0])[:3] == ["echo", "execute", "task"]
 
 
 @pytest.mark.parametrize("tools", [["Bash", "nobody_has_this"], "Bash, nobody_has_this", ["execute"]])
 async def test_the_list_is_honoured_and_aliases_will_do(tools: Any) -> None:
     child = helper(tool_calls_reply(tool_call("echo")), "ok", tools=tools)
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
-    assert names(asked(child)[0]) == ["execute"]
-    assert asked(child)[1].messages[-1].text.startswith("there is no tool named 'echo'; the tools are execute")
+    assert names(model_requests(child)[0]) == ["execute"]
+    assert model_requests(child)[1].messages[-1].text.startswith("there is no tool named 'echo'; the tools are execute")
 
 
 async def test_some_can_be_taken_away() -> None:
     child = helper("ok", without=["Bash", "task", "start_task"])
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
-    assert "execute" not in names(asked(child)[0]) and "task" not in names(asked(child)[0])
-    assert "echo" in names(asked(child)[0])
+    assert "execute" not in names(model_requests(child)[0]) and "task" not in names(model_requests(child)[0])
+    assert "echo" in names(model_requests(child)[0])
 
 
 async def test_a_renamed_tool_is_matched_by_origin() -> None:
     child = helper("ok", tools=["Bash"])
     await lead(hand(), "done", agents=[child], tools=[execute.renamed("box_execute")]).run("go")
-    assert names(asked(child)[0]) == ["box_execute"]
+    assert names(model_requests(child)[0]) == ["box_execute"]
 
 
 async def test_a_child_may_have_its_own_tools_and_hooks() -> None:
@@ -283,21 +283,21 @@ async def test_a_child_may_have_its_own_tools_and_hooks() -> None:
 
     agent = lead(hand(), "done", agents=[child], hooks=[guarded])  # a guard may name a tool that only a child has
     await agent.run("go")
-    assert asked(child)[1].messages[-1].text == "not there" and ran == []
+    assert model_requests(child)[1].messages[-1].text == "not there" and ran == []
 
 
 async def test_output_tools_of_the_parent_are_not_inherited() -> None:
     finish = tool(lambda text: text, name="finish", description="Give the answer.", kind="answer")
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, finish]).run("go")
-    assert "finish" not in names(asked(child)[0]) and "echo" in names(asked(child)[0])
+    assert "finish" not in names(model_requests(child)[0]) and "echo" in names(model_requests(child)[0])
 
 
 async def test_a_childs_capability_replaces_its_parents() -> None:
     own = Todos()
     child = helper("ok", hooks=[own])
     await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
-    (write,) = [item for item in asked(child)[0].tools if item.name == "write_todos"]
+    (write,) = [item for item in model_requests(child)[0].tools if item.name == "write_todos"]
     assert write.fn.__self__ is own
 
 
@@ -307,7 +307,7 @@ async def test_hooks_of_a_tool_are_inherited_with_it() -> None:
     done = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "done"}]})
     child = helper(tool_calls_reply(plan), tool_calls_reply(done), "ok", tools=["TodoWrite"])
     result = await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
-    assert "mine" in asked(child)[1].messages[-1].text
+    assert "mine" in model_requests(child)[1].messages[-1].text
     assert result.thread is not None and "todos" not in result.thread.values
 
 
@@ -344,7 +344,7 @@ async def test_a_guard_of_the_parent_holds_in_child_grandchild_and_background() 
     )
     await agent.run("go")
     for one in (child, grandchild, aside):
-        assert asked(one)[1].messages[-1].text == f"{one.name} may not"
+        assert model_requests(one)[1].messages[-1].text == f"{one.name} may not"
 
 
 async def test_a_budget_of_the_parent_holds_in_children() -> None:
@@ -416,13 +416,13 @@ class Gate:
     """A model that answers when it is let."""
 
     def __init__(self, answer: str = "late") -> None:
-        self.begun, self.open, self.answer = asyncio.Event(), asyncio.Event(), answer
+        self.started, self.open, self.answer = asyncio.Event(), asyncio.Event(), answer
         self.requests: list[Request] = []
         self.model = FunctionModel(self._answer)
 
     async def _answer(self, request: Request) -> Reply:
         self.requests.append(request)
-        self.begun.set()
+        self.started.set()
         async with asyncio.timeout(20):
             await self.open.wait()
         return self.answer
@@ -434,18 +434,18 @@ class Gate:
 def opener(gate: Gate) -> Any:
     @tool
     async def let() -> str:
-        """Let the other one go on."""
+        """Open the gate of the other agent."""
         gate.open.set()
         return "let"
 
     @tool
-    async def begun() -> str:
-        """Wait until the other one has begun."""
+    async def wait_for_start() -> str:
+        """Wait until the other one has started."""
         async with asyncio.timeout(20):
-            await gate.begun.wait()
-        return "begun"
+            await gate.started.wait()
+        return "started"
 
-    return [let, begun]
+    return [let, wait_for_start]
 
 
 async def test_a_task_in_the_background_is_awaited() -> None:
@@ -470,7 +470,7 @@ async def test_the_request_ends_with_the_status_of_tasks() -> None:
     agent = lead(
         *(
             tool_calls_reply(start()),
-            tool_calls_reply(on("begun")),
+            tool_calls_reply(on("wait_for_start")),
             tool_calls_reply(on("let")),
             tool_calls_reply(on("await_tasks")),
             "done",
@@ -479,7 +479,7 @@ async def test_the_request_ends_with_the_status_of_tasks() -> None:
         tools=opener(gate),
     )
     result = await agent.run("go")
-    tails = [request.messages[-1].text for request in asked(agent)]
+    tails = [request.messages[-1].text for request in model_requests(agent)]
     assert "task_1 (helper): running" in tails[1]
     assert "task_1 (helper): running, step 1, thinking" in tails[2]
     assert "task_1" in tails[3] and tails[4].startswith('[{"task"'), "what was read is not shown any more"
@@ -506,7 +506,9 @@ async def test_unfinished_tasks_may_be_cancelled() -> None:
     gate = Gate()
     hooks = [Subagents([gate.agent()], at_end="cancel")]
     agent = Agent(
-        Scripted(tool_calls_reply(start()), tool_calls_reply(on("begun")), "early"), tools=opener(gate), hooks=hooks
+        Scripted(tool_calls_reply(start()), tool_calls_reply(on("wait_for_start")), "early"),
+        tools=opener(gate),
+        hooks=hooks,
     )
     result = await agent.run("go")
     assert result.text == "early" and result.thread is not None
@@ -516,7 +518,7 @@ async def test_unfinished_tasks_may_be_cancelled() -> None:
 async def test_a_limit_ends_the_tasks_too() -> None:
     gate = Gate()
     agent = lead(
-        *(tool_calls_reply(start()), tool_calls_reply(on("begun"))),
+        *(tool_calls_reply(start()), tool_calls_reply(on("wait_for_start"))),
         agents=[gate.agent()],
         tools=opener(gate),
         hooks=[Limits(steps=2)],
@@ -530,7 +532,7 @@ async def test_to_cancel_the_run_cancels_its_tasks() -> None:
     gate, thread = Gate(), Thread()
     agent = lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), agents=[gate.agent()])
     work = asyncio.create_task(agent.run("go", thread=thread))
-    await gate.begun.wait()
+    await gate.started.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
@@ -541,7 +543,11 @@ async def test_to_cancel_the_run_cancels_its_tasks() -> None:
 async def test_a_task_is_cancelled() -> None:
     gate = Gate()
     agent = lead(
-        *(tool_calls_reply(start()), tool_calls_reply(on("begun")), tool_calls_reply(on("cancel_task", task="task_1"))),
+        *(
+            tool_calls_reply(start()),
+            tool_calls_reply(on("wait_for_start")),
+            tool_calls_reply(on("cancel_task", task="task_1")),
+        ),
         *(
             tool_calls_reply(on("update_task", task="task_1", message="hello")),
             tool_calls_reply(on("cancel_task", task="task_1")),
@@ -559,7 +565,7 @@ async def test_a_task_receives_a_message() -> None:
     gate = Gate()
 
     async def answer(request: Request) -> Reply:
-        gate.begun.set()
+        gate.started.set()
         if len(request.messages) == 1:
             async with asyncio.timeout(20):
                 await gate.open.wait()
@@ -570,7 +576,7 @@ async def test_a_task_receives_a_message() -> None:
     agent = lead(
         *(
             tool_calls_reply(start("first")),
-            tool_calls_reply(on("begun")),
+            tool_calls_reply(on("wait_for_start")),
             tool_calls_reply(on("update_task", task="task_1", message="second")),
         ),
         *(tool_calls_reply(on("let")), tool_calls_reply(on("await_tasks")), "done"),
@@ -586,7 +592,7 @@ async def test_a_task_receives_a_message_before_its_start() -> None:
     await lead(tool_calls_reply(start("work"), told), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
         "go"
     )
-    assert asked(child)[0].messages[0].text == "work\n\nand hurry"
+    assert model_requests(child)[0].messages[0].text == "work\n\nand hurry"
 
 
 async def test_any_is_enough() -> None:
@@ -726,7 +732,7 @@ async def test_the_events_of_a_task() -> None:
 async def test_without_the_background_there_is_one_tool() -> None:
     agent = Agent(Scripted("hi"), hooks=[Subagents([Subagent("helper", "Helps.")], background=False)])
     await agent.run("go")
-    assert names(asked(agent)[0]) == ["task"]
+    assert names(model_requests(agent)[0]) == ["task"]
 
 
 # -- pauses and crashes -----------------------------------------------------------------------------------------------
@@ -751,7 +757,7 @@ def shop(store: Store | None, *replies: Reply, child: Subagent, **options: Any) 
 LOOK_THEN_PAY = (tool_calls_reply(tool_call("look", at="prices")), tool_calls_reply(tool_call("pay", amount=5)))
 
 
-async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Store) -> None:
+async def test_a_child_that_pauses_pauses_its_parent_and_is_resumed(store: Store) -> None:
     waits = await shop(store, hand(), child=buyer(*LOOK_THEN_PAY)).run("go", thread="th_1")
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: pay 5?")
     sessions = Sessions(store)
@@ -761,7 +767,13 @@ async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Stor
     result = await shop(store, "all done", child=child).run(thread="th_1")
     assert (result.text, tool_result(result)) == ("all done", "bought")
     assert ran == ["looked at prices", "paid 5"], "what the child had done is not done again"
-    assert [message.role for message in asked(child)[0].messages] == ["user", "assistant", "tool", "assistant", "tool"]
+    assert [message.role for message in model_requests(child)[0].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+    ]
     assert result.outcome == "completed" and await sessions.questions("th_1") == []
 
 
@@ -842,13 +854,15 @@ async def test_without_a_store_a_task_is_resumed_too() -> None:
 async def test_a_pausing_run_lets_its_tasks_finish(store: Store) -> None:
     gate = Gate()
 
-    @guard(ToolUse, match="begun")
+    @guard(ToolUse, match="wait_for_start")
     async def later(use: ToolUse) -> Ask:
         asyncio.get_running_loop().call_later(0.05, gate.open.set)
-        return Ask("begun?")
+        return Ask("started?")
 
     hooks = [Sessions(store), later, Subagents([gate.agent()])]
-    agent = Agent(Scripted(tool_calls_reply(start()), tool_calls_reply(on("begun"))), tools=opener(gate), hooks=hooks)
+    agent = Agent(
+        Scripted(tool_calls_reply(start()), tool_calls_reply(on("wait_for_start"))), tools=opener(gate), hooks=hooks
+    )
     waits = await agent.run("go", thread="th_1")
     assert waits.outcome == "interrupted" and waits.thread is not None
     assert waits.thread.values["tasks"]["task_1"]["answer"] == "late"
@@ -873,7 +887,7 @@ async def test_a_task_that_waits_is_shown_and_can_be_cancelled(store: Store) -> 
     agent = lead(*replies, agents=[child], tools=[pay, until_asked], hooks=[Sessions(store), confirm])
     seen = await collect_events(agent, thread="th_1")
     assert seen[-1].to_json()["data"]["outcome"] == "completed" and ran == []
-    assert asked(agent)[2].messages[-1].text.endswith("- task_1 (helper): waiting")
+    assert model_requests(agent)[2].messages[-1].text.endswith("- task_1 (helper): waiting")
     told = [(event.event, event.to_json()["data"].get("status")) for event in seen if "on_task" in event.event]
     assert told == [("on_task_start", None), ("on_task_update", "waiting"), ("on_task_end", "cancelled")]
 
@@ -937,9 +951,9 @@ async def test_user_messages_interrupt_a_wait() -> None:
     agent = lead(tool_calls_reply(start()), "early", "I hear you", "in the end", agents=[gate.agent()])
     stream = agent.stream("go")
     async for event in stream:
-        if event.event == "on_chat_model_end" and len(asked(agent)) == 2:
+        if event.event == "on_chat_model_end" and len(model_requests(agent)) == 2:
             stream.run.send("hello?")
-        if event.event == "on_chat_model_end" and len(asked(agent)) == 3:
+        if event.event == "on_chat_model_end" and len(model_requests(agent)) == 3:
             gate.open.set()
     assert stream.result.text == "in the end"
     assert [message.text for message in stream.result.messages if message.role == "user"][1] == "hello?"
@@ -949,7 +963,7 @@ async def test_a_child_receives_messages_to_its_thread(store: Store) -> None:
     gate, sessions = Gate(), Sessions(store)
     agent = Agent(Scripted(hand(), "done"), hooks=[sessions, Subagents([gate.agent()])])
     work = asyncio.create_task(agent.run("go", thread="th_1"))
-    await gate.begun.wait()
+    await gate.started.wait()
     child = next(thread.id for thread in (await sessions.threads()).threads if thread.id != "th_1")
     await sessions.send(child, "and this")
     gate.open.set()
@@ -981,7 +995,11 @@ async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last:
 
     agent = Agent(
         Scripted(
-            tool_calls_reply(start()), tool_calls_reply(on("begun")), tool_calls_reply(on("fill")), last, spare=True
+            tool_calls_reply(start()),
+            tool_calls_reply(on("wait_for_start")),
+            tool_calls_reply(on("fill")),
+            last,
+            spare=True,
         ),
         tools=[fill, *opener(gate)],
         hooks=[Sessions(store), Subagents([gate.agent()])],
@@ -1074,7 +1092,7 @@ async def test_after_a_crash_children_are_resumed(how: str, tmp_path: Path) -> N
     await store.close()
     assert "survived" in tool_results(result)[-1] and result.text == "done"
     assert (tmp_path / "looked").read_text() == "x" and ran == [], "nothing was done a second time"
-    assert asked(child)[0].messages[-1].text.startswith("die was started before")
+    assert model_requests(child)[0].messages[-1].text.startswith("die was started before")
 
 
 # -- bad options ------------------------------------------------------------------------------------------------------

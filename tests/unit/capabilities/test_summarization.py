@@ -492,7 +492,7 @@ FAILING: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("summarizer", "reason"), FAILING, ids=[reason for _, reason in FAILING])
-async def test_a_summary_that_is_none_changes_nothing(summarizer: Any, reason: str) -> None:
+async def test_an_invalid_summary_changes_nothing(summarizer: Any, reason: str) -> None:
     agent, model = talker(Summarization(4_000, threshold=1_000, summarizer=summarizer))
     result = await agent.run([*talk(10), user("well?")])
     assert result.text == "hello"
@@ -680,7 +680,7 @@ turns = st.tuples(
 )
 
 
-def said(number: int, kind: Any, size: int, uses: int) -> list[Message]:
+def build_turn(number: int, kind: Any, size: int, uses: int) -> list[Message]:
     text = f"{number}" + "x" * size
     if kind != "calls":
         return [Message("user", text, name="hook") if kind == "hook" else Message(kind, text)]
@@ -692,7 +692,7 @@ def said(number: int, kind: Any, size: int, uses: int) -> list[Message]:
 
 
 conversations = st.lists(turns, min_size=1, max_size=25).map(
-    lambda turns: [message for number, turn in enumerate(turns) for message in said(number, *turn)]
+    lambda turns: [message for number, turn in enumerate(turns) for message in build_turn(number, *turn)]
 )
 options = st.fixed_dictionaries(
     {

@@ -38,7 +38,7 @@ async def run(*replies: Any, thread: Thread | None = None, todos: Todos | None =
     return result, model
 
 
-def kept(result: Result) -> Any:
+def stored_todos(result: Result) -> Any:
     assert result.thread is not None
     return result.thread.values.get("todos")
 
@@ -48,20 +48,20 @@ def kept(result: Result) -> Any:
 
 async def test_a_list_is_stored_with_the_thread() -> None:
     result, _ = await run(write(LIST), "ok")
-    assert kept(result) == LIST
+    assert stored_todos(result) == LIST
     assert tool_results(result) == ["The list has 3 todos: 1 done, 1 in_progress, 1 pending."]
     assert result.thread.values["todos"] == LIST
 
 
 async def test_writing_again_replaces_the_whole_list() -> None:
     result, _ = await run(write(LIST), write([{"id": "a", "title": "Only this"}]), "ok")
-    assert kept(result) == [{"id": "a", "title": "Only this", "status": "pending"}]
+    assert stored_todos(result) == [{"id": "a", "title": "Only this", "status": "pending"}]
     assert tool_results(result)[-1] == "The list has 1 todo: 0 done, 0 in_progress, 1 pending."
 
 
 async def test_an_empty_list_is_a_list() -> None:
     result, model = await run(write(LIST), write([]), "ok")
-    assert kept(result) == []
+    assert stored_todos(result) == []
     assert "<todos>" not in model.requests[-1].messages[-1].text
 
 
@@ -72,7 +72,7 @@ async def test_an_empty_list_is_a_list() -> None:
 )  # fmt: skip
 async def test_statuses_of_other_systems(said: str, means: str) -> None:
     result, _ = await run(write([{"id": 1, "title": "  It ", "status": said}]), "ok")
-    assert kept(result) == [{"id": "1", "title": "It", "status": means}]
+    assert stored_todos(result) == [{"id": "1", "title": "It", "status": means}]
 
 
 @pytest.mark.parametrize("name", ["todo_write", "TodoWrite"])
@@ -100,7 +100,7 @@ async def test_a_match_accepts_tool_aliases(name: str) -> None:
 async def test_an_invalid_list_is_refused(todos: Any, sentence: str) -> None:
     result, _ = await run(write(LIST), write(todos), "ok")
     assert sentence in tool_results(result)[-1]
-    assert kept(result) == LIST
+    assert stored_todos(result) == LIST
 
 
 # -- one todo -------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ async def test_an_invalid_list_is_refused(todos: Any, sentence: str) -> None:
 
 async def test_one_todo_is_changed_alone() -> None:
     result, _ = await run(write(LIST), update(2, status="completed"), update("3", title="Mail it"), "ok")
-    assert kept(result) == [LIST[0], {**LIST[1], "status": "done"}, {**LIST[2], "title": "Mail it"}]
+    assert stored_todos(result) == [LIST[0], {**LIST[1], "status": "done"}, {**LIST[2], "title": "Mail it"}]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_one_todo_is_changed_alone() -> None:
 async def test_a_change_that_cannot_be_made(wanted: ToolCall, sentence: str) -> None:
     result, _ = await run(write(LIST), wanted, "ok")
     assert sentence in tool_results(result)[-1]
-    assert kept(result) == LIST
+    assert stored_todos(result) == LIST
 
 
 async def test_a_change_without_a_list() -> None:
@@ -146,19 +146,19 @@ async def test_changes_that_contradict_each_other_are_all_refused(both: tuple[To
     result, _ = await run(write(LIST), both, "ok")
     refused = "the list was to be changed twice in one step; nothing was changed: do it in one call"
     assert tool_results(result)[1:] == [refused, refused]
-    assert kept(result) == LIST
+    assert stored_todos(result) == LIST
 
 
 async def test_different_todos_are_changed_concurrently() -> None:
     both = (update("2", "a", status="done"), update("3", "b", status="done"), tool_call(id="c"))
     model = Scripted(write(LIST), both, "ok")
     result = await Agent(model, tools=[echo], hooks=[Todos()]).run("go")
-    assert kept(result) == DONE
+    assert stored_todos(result) == DONE
 
 
 async def test_one_step_after_the_other_is_no_conflict() -> None:
     result, _ = await run(write(LIST, "same"), write(DONE, "same"), "ok")
-    assert kept(result) == DONE
+    assert stored_todos(result) == DONE
 
 
 async def test_a_renamed_tool_conflicts_too() -> None:
@@ -171,7 +171,7 @@ async def test_a_renamed_tool_conflicts_too() -> None:
 
     model = Scripted((ToolCall("a", "plan", {"todos": LIST}), update("2", "b", status="done")), "ok")
     result = await Agent(model, hooks=[Renamed(nudges=0)]).run("go")
-    assert kept(result) is None and len(set(tool_results(result))) == 1
+    assert stored_todos(result) is None and len(set(tool_results(result))) == 1
 
 
 # -- showing --------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ async def test_a_stop_is_not_nudged() -> None:
     assert (result.outcome, result.reason) == ("stopped", "step limit") and not nudges(result)
 
 
-async def test_a_run_that_is_taken_up_remembers_its_nudges() -> None:
+async def test_a_resumed_run_remembers_its_nudges() -> None:
     """Nothing of it is only in memory: the nudges are messages of the thread."""
 
     @before(ModelCall)
@@ -287,7 +287,7 @@ def test_odd_options(nudges: Any) -> None:
 async def test_planning_is_allowed_in_plan_mode() -> None:
     model = Scripted(tool_calls_reply(write(LIST)), "The plan stands.")
     result = await Agent(model, hooks=[Permissions(mode="plan"), Todos(nudges=0)]).run("plan it")
-    assert kept(result) == LIST
+    assert stored_todos(result) == LIST
 
 
 async def test_another_hook_may_continue_too() -> None:

@@ -28,7 +28,7 @@ from wick.capabilities.tool_search import ToolSearch
 from wick.errors import ConfigError
 
 
-def made(name: str, about: str = "", **options: Any) -> Tool:
+def make_tool(name: str, about: str = "", **options: Any) -> Tool:
     async def answer(path: str = "") -> str:
         return f"{name} was used"
 
@@ -36,11 +36,11 @@ def made(name: str, about: str = "", **options: Any) -> Tool:
 
 
 MANY = [
-    made("send_email", "Send a message to a person by mail."),
-    made("readCalendar", "The appointments of a day."),
-    made("weather", "The forecast for a city."),
-    made("translate", "Translate a text from one language to another."),
-    *(made(f"sensor_{number:02}", f"Read sensor {number}.") for number in range(96)),
+    make_tool("send_email", "Send a message to a person by mail."),
+    make_tool("readCalendar", "The appointments of a day."),
+    make_tool("weather", "The forecast for a city."),
+    make_tool("translate", "Translate a text from one language to another."),
+    *(make_tool(f"sensor_{number:02}", f"Read sensor {number}.") for number in range(96)),
 ]
 
 
@@ -48,7 +48,7 @@ def find(action: str, id: str = "1", **args: str) -> ToolCall:
     return ToolCall(id, "tools", {"action": action, **args})
 
 
-def shown(model: Scripted, request: int = -1) -> list[str]:
+def offered_tools(model: Scripted, request: int = -1) -> list[str]:
     return [tool.name for tool in model.requests[request].tools]
 
 
@@ -61,16 +61,16 @@ async def ask(
 
 async def test_a_hundred_tools_are_one_in_the_prompt() -> None:
     _, model = await ask()
-    assert shown(model) == ["tools"]
+    assert offered_tools(model) == ["tools"]
     assert "there are 100 more" in model.requests[0].system
 
 
 async def test_few_tools_are_all_shown_without_search() -> None:
     _, model = await ask(tools=MANY[:20])
-    assert shown(model) == [tool.name for tool in MANY[:20]]
+    assert offered_tools(model) == [tool.name for tool in MANY[:20]]
     assert model.requests[0].system == ""
     _, model = await ask(tools=MANY[:21])
-    assert shown(model) == ["tools"]
+    assert offered_tools(model) == ["tools"]
 
 
 async def test_found_tools_are_shown_from_then_on() -> None:
@@ -82,13 +82,13 @@ async def test_found_tools_are_shown_from_then_on() -> None:
     )
     assert "send_email: Send a message to a person by mail.\narguments: {" in tool_results(result)[0]
     assert tool_results(result)[1] == "send_email was used"
-    assert [shown(model, number) for number in range(3)] == [
+    assert [offered_tools(model, number) for number in range(3)] == [
         ["tools"],
         ["tools", "send_email"],
         ["tools", "send_email"],
     ]
     _, later = await ask(thread=Thread.from_json(thread.to_json()))
-    assert shown(later) == ["tools", "send_email"]
+    assert offered_tools(later) == ["tools", "send_email"]
 
 
 async def test_help_describes_a_tool_and_shows_it() -> None:
@@ -96,11 +96,11 @@ async def test_help_describes_a_tool_and_shows_it() -> None:
     assert tool_results(result)[0].startswith(
         'weather: The forecast for a city.\narguments: {"additionalProperties": false'
     )
-    assert shown(model) == ["tools", "weather"]
+    assert offered_tools(model) == ["tools", "weather"]
 
 
 async def test_help_accepts_aliases_and_suggests_names() -> None:
-    tools = [*MANY, made("http_request", "Ask a web server.")]
+    tools = [*MANY, make_tool("http_request", "Ask a web server.")]
     result, model = await ask(
         tool_calls_reply(find("help", name="WebFetch")),
         tool_calls_reply(find("help", name="email")),
@@ -112,26 +112,26 @@ async def test_help_accepts_aliases_and_suggests_names() -> None:
     assert told[0].startswith("http_request: ")
     assert told[1] == "there is no tool named 'email'; did you mean send_email?"
     assert told[2] == """there is no tool named 'zzz'; see them all with action "list\""""
-    assert shown(model) == ["tools", "http_request"]
+    assert offered_tools(model) == ["tools", "http_request"]
 
 
-async def test_a_list_has_a_line_for_each_and_shows_none() -> None:
+async def test_a_list_has_a_line_for_each_tool_and_offers_none() -> None:
     result, model = await ask(tool_calls_reply(find("list")))
     lines = tool_results(result)[0].splitlines()
     assert len(lines) == 100
     assert lines[0] == "send_email: Send a message to a person by mail."
-    assert shown(model) == ["tools"]
+    assert offered_tools(model) == ["tools"]
 
 
 async def test_a_very_long_list_is_cut() -> None:
-    result, _ = await ask(tool_calls_reply(find("list")), tools=[made(f"t{number}") for number in range(350)])
+    result, _ = await ask(tool_calls_reply(find("list")), tools=[make_tool(f"t{number}") for number in range(350)])
     assert tool_results(result)[0].splitlines()[-1] == "… and 50 more; search for what you need"
 
 
 async def test_a_tool_that_is_hidden_can_be_used_by_its_name_and_is_shown_then() -> None:
     result, model = await ask(tool_calls_reply(ToolCall("1", "sensor_07", {})))
     assert tool_results(result) == ["sensor_07 was used"]
-    assert shown(model) == ["tools", "sensor_07"]
+    assert offered_tools(model) == ["tools", "sensor_07"]
 
 
 async def test_a_search_that_finds_nothing() -> None:
@@ -139,7 +139,7 @@ async def test_a_search_that_finds_nothing() -> None:
         tool_calls_reply(find("search", query="¿dónde?")), tool_calls_reply(find("search", query="the of a"))
     )
     assert tool_results(result) == ["No tool fits; try other words, or list all of them."] * 2
-    assert shown(model) == ["tools"]
+    assert offered_tools(model) == ["tools"]
 
 
 @pytest.mark.parametrize(
@@ -168,32 +168,32 @@ async def test_ranking_does_not_depend_on_the_order_of_the_tools() -> None:
 
 
 async def test_those_that_are_never_hidden() -> None:
-    tools = [*MANY, made("read_file"), made("bash", aliases=("execute",))]
+    tools = [*MANY, make_tool("read_file"), make_tool("bash", aliases=("execute",))]
     _, model = await ask(tools=tools)
-    assert shown(model) == ["read_file", "bash", "tools"]
+    assert offered_tools(model) == ["read_file", "bash", "tools"]
     _, model = await ask(tools=tools, always=["weather", "Read"])
-    assert shown(model) == ["weather", "read_file", "tools"]
+    assert offered_tools(model) == ["weather", "read_file", "tools"]
 
 
 async def test_a_tool_that_must_be_used_is_shown() -> None:
     model = Scripted("done")
     await Agent(model, tools=MANY, hooks=[ToolSearch()], settings={"tool_choice": "weather"}).run("go")
-    assert shown(model) == ["tools", "weather"]
+    assert offered_tools(model) == ["tools", "weather"]
 
 
 async def test_tools_added_at_run_start_are_found_and_request_tools_are_unchanged() -> None:
     @before(Run, tools="late_*")
     def bring(run: Run) -> None:
-        run.tools["late_bus"] = made("late_bus", "Where the bus is.")
+        run.tools["late_bus"] = make_tool("late_bus", "Where the bus is.")
 
     @before(ModelCall)
     def add(call: ModelCall) -> None:
-        call.tools.append(made("just_now"))
+        call.tools.append(make_tool("just_now"))
 
     model = Scripted(tool_calls_reply(find("search", query="bus")), "done")
     await Agent(model, tools=MANY, hooks=[bring, add, ToolSearch()]).run("go")
-    assert shown(model, 0) == ["tools", "just_now"]
-    assert shown(model, 1) == ["tools", "just_now", "late_bus"]
+    assert offered_tools(model, 0) == ["tools", "just_now"]
+    assert offered_tools(model, 1) == ["tools", "just_now", "late_bus"]
 
 
 async def test_guards_see_every_use() -> None:
@@ -227,8 +227,8 @@ async def test_together_with_structured_output() -> None:
     )
     result = await Agent(model, tools=MANY, hooks=[StructuredOutput(schema), ToolSearch()]).run("go")
     assert result.output == {"city": "Bern"}
-    assert shown(model, 0) == ["tools", "final_answer"]
-    assert shown(model, 1) == ["tools", "weather", "final_answer"]
+    assert offered_tools(model, 0) == ["tools", "final_answer"]
+    assert offered_tools(model, 1) == ["tools", "weather", "final_answer"]
 
 
 async def test_shown_tools_are_logged_once() -> None:

@@ -18,7 +18,7 @@ SONNET = "anthropic:claude-sonnet-4-5"
 
 
 @pytest.fixture(autouse=True)
-def _heard(caplog: pytest.LogCaptureFixture) -> None:
+def _capture_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "wick.usage")
 
 

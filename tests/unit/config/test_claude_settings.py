@@ -213,7 +213,7 @@ def test_a_wrong_file_is_refused(root: Path, text: str, words: str) -> None:
         load_settings(root)
 
 
-def test_an_empty_file_is_like_none(root: Path) -> None:
+def test_an_empty_file_counts_as_absent(root: Path) -> None:
     path = root / USER
     path.parent.mkdir()
     path.write_text("")

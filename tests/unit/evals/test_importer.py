@@ -16,6 +16,7 @@ import eval_shop
 from eval_shop import agent, executed
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
 from wick.capabilities.sessions import Sessions
+from wick.constants import YAML_VALUES
 from wick.errors import ConfigError, ModelError, StoreError
 from wick.evals import importer
 from wick.evals.importer import ImportFilter, format_suite, import_threads, open_store
@@ -210,7 +211,7 @@ async def test_runs_that_cannot_be_replayed_are_skipped(sessions: Sessions) -> N
     ]
 
 
-async def test_a_resumed_run_is_one_case_and_a_rewound_one_is_none(sessions: Sessions) -> None:
+async def test_a_resumed_run_is_one_case_and_a_rewound_run_is_left_out(sessions: Sessions) -> None:
     @guard(ToolUse, match="lookup")
     def confirm(use: ToolUse) -> Ask:
         return Ask("Look up?")
@@ -242,9 +243,8 @@ async def test_stores_are_opened_by_path(tmp_path: Path) -> None:
             """Never reached."""
 
 
-def test_large_cases_need_jsonl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick._internal.safe_yaml.YAML_VALUES", 100)
-    calls = [{"tool": "t", "args": {"numbers": [*range(101)]}}]
+def test_large_cases_need_jsonl() -> None:
+    calls = [{"tool": "t", "args": {"numbers": [*range(YAML_VALUES)]}}]
     large = EvalCase.model_validate({"id": "large", "input": "Hi.", "replies": [{"calls": calls}]})
     with pytest.raises(ConfigError, match="too large for a YAML file; choose a name that ends with .jsonl"):
         format_suite([large], ".yaml")

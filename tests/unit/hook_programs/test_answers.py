@@ -130,7 +130,7 @@ REFUSES = {
     "an answer and more": f"{ALLOW} and more",
     "half an answer": DENY[:40],
     "another type": '{"continue": "no"}',
-    "a word that is none": DENY.replace("deny", "no"),
+    "an unknown decision": DENY.replace("deny", "no"),
     "no UTF-8": b"\xff\xfe{",
     "half of UTF-16": DENY.encode("utf-16-le"),
     "zeros": b"ok\0\0",

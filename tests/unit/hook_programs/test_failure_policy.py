@@ -48,7 +48,7 @@ def test_a_failing_observer_is_logged(fail: Fail | None, deciding: bool, caplog:
     assert handle_failure(run, "watch", "hangs", fail, deciding) is None
     (entry,) = thread_entries(run.thread, "event")
     assert (entry["name"], entry["data"]) == ("hook_failed", {"hook": "watch", "problem": "hangs"})
-    assert "the hook program watch hangs; the run goes on" in caplog.text
+    assert "the hook program watch hangs; the run continues" in caplog.text
 
 
 def test_a_failing_fail_closed_observer_raises() -> None:

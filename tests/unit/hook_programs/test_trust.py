@@ -107,7 +107,7 @@ def test_an_unreadable_file_cannot_be_trusted(trust: Trust, tmp_path: Path, what
 def test_a_damaged_file_trusts_nothing(trust: Trust, file: Path, text: str) -> None:
     trust.trust([file])
     trust.path.write_text(text)
-    with pytest.raises(ConfigError, match="which says what is trusted, is damaged"):
+    with pytest.raises(ConfigError, match="the list of trusted programs, is damaged"):
         trust.is_trusted(file)
 
 
@@ -178,7 +178,7 @@ def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) 
     assert list_code_files(tmp_path / "no") == []
 
 
-def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_very_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.constants.HOOK_FILES", 3)
     for number in range(4):
         (tmp_path / f"file{number}").write_text("")
@@ -196,10 +196,10 @@ def test_neighbours_of_a_program_are_trusted_with_it(trust: Trust, tmp_path: Pat
     check = make_folder_check(folder, trust.files())
     assert check() == ""
     (folder / "lib").write_text("exit 1\n")
-    assert check() == "stands beside lib, which was changed after it was trusted"
+    assert check() == "is beside lib, which was changed after it was trusted"
     trust.trust(list_code_files(folder))
     (folder / "json.py").write_text("")
-    assert make_folder_check(folder, trust.files())() == "stands beside json.py, which is not trusted"
+    assert make_folder_check(folder, trust.files())() == "is beside json.py, which is not trusted"
 
 
 TRUSTED = """#!/usr/bin/env python3
@@ -229,7 +229,7 @@ def test_a_program_of_its_own_does_not_take_the_trust_of_its_neighbours(
     check = make_folder_check(folder, trust.files())
     other.write_text("#!/bin/sh\nexit 3\n")
     other.chmod(0o644 if name == "not-executable" else 0o755)
-    problem = f"stands beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
+    problem = f"is beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
     for look in (check, make_folder_check(folder, trust.files())):  # one with a cache, and one without
         assert look() == ("" if name in APART else problem)
     assert trust.trust_state(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
@@ -243,7 +243,7 @@ def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_pat
     other.chmod(0o755)
     assert check() == ""
     other.chmod(0o644)
-    assert check() == "stands beside second, which is not trusted"
+    assert check() == "is beside second, which is not trusted"
 
 
 def test_trusting_every_new_file_is_detected(trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
         trust.trust([file])
 
 
-def test_the_hooks_of_a_folder_that_is_named_like_a_home_are_nobodys_own(
+def test_hooks_of_a_folder_named_like_a_home_are_not_trusted_as_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

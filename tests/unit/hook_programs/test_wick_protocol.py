@@ -30,7 +30,7 @@ from wick.hook_programs.wick_protocol import apply_answer, build_payload, parse_
 from wick.operations import Operation, Result
 
 
-def made(point: str) -> Operation[Any]:
+def make_operation(point: str) -> Operation[Any]:
     run = Run(agent="helper", user="ada", input=[user("hello")], system="Be kind.")
     operations: dict[str, Operation[Any]] = {
         "run": run,
@@ -51,7 +51,7 @@ RESULTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("point", POINT_NAMES)
 def test_every_point_is_sent_as_json(point: str) -> None:
-    op = made(point)
+    op = make_operation(point)
     told = build_payload(op, point, cwd="/srv/app")
     assert json.loads(json.dumps(told)) == told
     about = {"event": point, "run": op.run.id, "thread": op.run.thread.id, "agent": "helper", "user": "ada"}
@@ -64,12 +64,12 @@ def test_every_point_is_sent_as_json(point: str) -> None:
 
 
 def test_each_operation_has_its_fields() -> None:
-    assert build_payload(made("before_run"), "before_run")["input"] == [{"role": "user", "content": "hello"}]
-    step = build_payload(made("before_step"), "before_step")
+    assert build_payload(make_operation("before_run"), "before_run")["input"] == [{"role": "user", "content": "hello"}]
+    step = build_payload(make_operation("before_step"), "before_step")
     assert (step["number"], step["pending"]) == (3, [{"call_id": "c1", "tool": "echo", "args": {"text": "hi"}}])
-    asked = build_payload(made("before_model_call"), "before_model_call")
+    asked = build_payload(make_operation("before_model_call"), "before_model_call")
     assert (asked["system"], asked["tools"], asked["purpose"]) == ("Be kind.", ["echo"], "")
-    use = build_payload(made("before_tool_use"), "before_tool_use")
+    use = build_payload(make_operation("before_tool_use"), "before_tool_use")
     assert (use["tool"], use["args"], use["call_id"], use["kind"]) == ("echo", {"text": "hi", "times": 1}, "c1", "")
 
 
@@ -103,7 +103,7 @@ def test_an_unknown_tool_has_its_called_name() -> None:
     ],
 )
 def test_a_decision_is_read(point: str, answer: dict[str, Any], decision: Any) -> None:
-    assert apply_answer(answer, point, made(point)) == decision
+    assert apply_answer(answer, point, make_operation(point)) == decision
 
 
 @pytest.mark.parametrize(
@@ -127,20 +127,20 @@ def test_a_decision_is_read(point: str, answer: dict[str, Any], decision: Any) -
 )
 def test_a_field_not_allowed_at_a_point_is_a_failure(point: str, answer: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
-        apply_answer(answer, point, made(point))
+        apply_answer(answer, point, make_operation(point))
     assert problem in str(caught.value)
 
 
 def test_changes_are_made() -> None:
-    run = made("before_run")
+    run = make_operation("before_run")
     assert isinstance(run, Run)
     apply_answer({"input": "bye", "system": "Be brief."}, "before_run", run)
     assert ([message.text for message in run.input], run.system) == (["bye"], "Be brief.")
-    call = made("before_model_call")
+    call = make_operation("before_model_call")
     assert isinstance(call, ModelCall)
     apply_answer({"system": "Be brief."}, "before_model_call", call)
     assert call.system == "Be brief."
-    use = made("before_tool_use")
+    use = make_operation("before_tool_use")
     assert isinstance(use, ToolUse)
     apply_answer({"args": {"text": "ho"}}, "before_tool_use", use)
     assert use.args == {"text": "ho", "times": 1}
@@ -148,13 +148,13 @@ def test_changes_are_made() -> None:
     assert use.result == ToolResult("hoho")
     apply_answer({"result": {"error": "bad"}}, "after_tool_use", use)
     assert use.result == ToolResult(error="bad")
-    reply = made("after_model_call")
+    reply = make_operation("after_model_call")
     apply_answer({"result": "bye"}, "after_model_call", reply)
     assert reply.result == Message("assistant", "bye")
 
 
 def test_a_denial_changes_nothing() -> None:
-    use = made("before_tool_use")
+    use = make_operation("before_tool_use")
     assert isinstance(use, ToolUse)
     assert apply_answer({"decision": "block", "args": {"text": "ho"}}, "before_tool_use", use) is not None
     assert use.args == {"text": "hi", "times": 1}
@@ -177,7 +177,7 @@ def test_a_result_is_a_text_or_its_parts() -> None:
         (b'{"a": "\\ud800"}', "half of a surrogate pair"),
         (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "nested more than 100 levels deep"),
         (b"{} {}", "answered twice"),
-        (b"\xff", "no UTF-8"),
+        (b"\xff", "not UTF-8"),
         (b"{", "not JSON: '{'"),
     ],
 )

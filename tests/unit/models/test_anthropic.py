@@ -296,7 +296,7 @@ def test_the_thinking_budget_is_a_number_or_an_object(thinking: Any) -> None:
         claude(thinking=thinking)
 
 
-async def test_usage_that_is_no_number_counts_as_none(provider: Provider) -> None:
+async def test_invalid_usage_counts_as_zero(provider: Provider) -> None:
     first, last = begin(input_tokens="many", cache_read_input_tokens=-5), end(output_tokens=[1])  # type: ignore[arg-type]
     provider.answers = [sse(first, *text(0, "x"), *last)]
     assert (await deltas(claude(provider.url)))[-2] == Usage(0, 0)
@@ -821,7 +821,7 @@ def test_addresses(base_url: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("base_url", ["", "localhost:4000", "ftp://x", "https://me:secret@x", "https://x?key=secret"])
-def test_addresses_that_are_none(base_url: str) -> None:
+def test_invalid_addresses_are_refused(base_url: str) -> None:
     with pytest.raises(ConfigError, match="the base_url of Anthropic must be like") as caught:
         claude(base_url)
     assert "secret" not in str(caught.value)

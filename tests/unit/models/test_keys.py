@@ -75,7 +75,7 @@ ANSWERS = {
 }
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return all text of an error and its causes."""
     texts, left = [""], [error]
     while left:
@@ -98,7 +98,7 @@ async def test_no_error_repeats_the_key(client: Any, caplog: pytest.LogCaptureFi
             model = client("m", base_url=url, api_key=KEY)
             with pytest.raises(ModelError) as caught:
                 await Agent(model, hooks=[Retry(attempts=1)]).run("Go.")
-        assert not _leaks(_told(caught.value)), kind
+        assert not _leaks(_error_text(caught.value)), kind
         assert not _leaks(repr(model) + repr(model.server)), kind
     assert not _leaks(caplog.text)
 

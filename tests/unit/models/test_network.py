@@ -131,7 +131,7 @@ async def test_no_proxy_names_servers_that_are_reached_directly(monkeypatch: pyt
         (b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n", "the proxy answered 403 Forbidden", False),
         (b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n", "the proxy answered 503 Busy", True),
         (b"", "the connection to here broke off: the server closed it", True),
-        (b"SSH-2.0-x\r\n\r\n", "broke off: what came is not an HTTP response", True),
+        (b"SSH-2.0-x\r\n\r\n", "broke off: the reply is not an HTTP response", True),
     ],
 )
 async def test_a_proxy_that_refuses_is_named(

@@ -28,7 +28,7 @@ from wick.messages import (
     user,
 )
 from wick.models._http import ModelServer
-from wick.models.openai import ChatReply, OpenAI
+from wick.models.openai import ChatReplyParser, OpenAI
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool, tool
@@ -73,7 +73,7 @@ def body(request: Request, **options: Any) -> dict[str, Any]:
     return data
 
 
-def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
+def sent_messages(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body(model_request(*messages), **options)["messages"]
     return found
 
@@ -124,7 +124,7 @@ def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     "url", ["localhost:11434", "ftp://host/v1", "http://", "http://host:x/v1", "http://[::1/v1", ""]
 )
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="base_url of local must be like http"):
         OpenAI("m", base_url=url, name="local")
 
@@ -181,7 +181,7 @@ def test_a_conversation_with_tools() -> None:
         Message("user", "really?", name="a_hook"),
     ]
     called = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"city" : "Bonn"}'}}
-    assert sent(*request) == [
+    assert sent_messages(*request) == [
         {"role": "user", "content": "weather?"},
         {"role": "assistant", "content": None, "tool_calls": [called]},
         {"role": "tool", "content": "rain", "tool_call_id": "c1"},
@@ -202,19 +202,19 @@ def test_a_message_and_a_tool_are_encoded_once() -> None:
 @pytest.mark.parametrize("raw", ['{"a": 1', "  ", '{"a": 1, "a": 2}', ""])
 def test_arguments_that_servers_cannot_read_are_not_sent_back(raw: str) -> None:
     broken = ToolCall("c1", "look", {}, raw=raw, invalid="not JSON" if raw.strip() else "")
-    assert sent(assistant("", broken))[0]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert sent_messages(assistant("", broken))[0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 def test_a_name_that_servers_refuse_is_not_sent_back() -> None:
     called = ToolCall("c1", "look; rm -rf /" + "x" * 99)
-    name = sent(assistant("", called))[0]["tool_calls"][0]["function"]["name"]
+    name = sent_messages(assistant("", called))[0]["tool_calls"][0]["function"]["name"]
     assert name.startswith("look__rm_-rf__x")
     assert len(name) == 64
 
 
 def test_a_number_of_any_size_is_sent() -> None:
     called = ToolCall("c1", "look", {"n": 2**80})
-    assert json.loads(sent(assistant("", called))[0]["tool_calls"][0]["function"]["arguments"]) == {"n": 2**80}
+    assert json.loads(sent_messages(assistant("", called))[0]["tool_calls"][0]["function"]["arguments"]) == {"n": 2**80}
     assert body(model_request(settings={"extra": {"min_p": 2**80}}))["min_p"] == 2**80
 
 
@@ -227,7 +227,7 @@ def test_pictures_and_files() -> None:
         FilePart(data=PDF, name="a.pdf"),
         FilePart(data=PNG),
     ]
-    assert sent(user(parts))[0]["content"] == [
+    assert sent_messages(user(parts))[0]["content"] == [
         {"type": "text", "text": "see"},
         {"type": "image_url", "image_url": {"url": "https://x.org/a.png"}},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -239,7 +239,7 @@ def test_pictures_and_files() -> None:
 
 def test_a_file_by_its_address_is_refused_in_a_sentence() -> None:
     with pytest.raises(ModelError, match=r"local takes files as data, not by their address; read https://x.org/a.pdf"):
-        sent(user([FilePart(url="https://x.org/a.pdf")]))
+        sent_messages(user([FilePart(url="https://x.org/a.pdf")]))
 
 
 def test_pictures_that_tools_return_are_shown_when_all_have_answered() -> None:
@@ -258,14 +258,14 @@ def test_pictures_that_tools_return_are_shown_when_all_have_answered() -> None:
         ],
     }
     answers = [{"role": "tool", "content": "done", "tool_call_id": id} for id in ("c1", "c2")]
-    assert sent(both, *shots)[1:] == [*answers, shown]
-    assert sent(both, *shots, assistant("ok"))[1:] == [*answers, shown, {"role": "assistant", "content": "ok"}]
+    assert sent_messages(both, *shots)[1:] == [*answers, shown]
+    assert sent_messages(both, *shots, assistant("ok"))[1:] == [*answers, shown, {"role": "assistant", "content": "ok"}]
 
 
 def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
     found = Message("tool", (FilePart(url="https://x.org/a.pdf"),), tool_call_id="c1", name="find")
     line = {"type": "text", "text": "What find returned for c1:"}
-    assert sent(assistant("", ToolCall("c1", "find")), found)[1:] == [
+    assert sent_messages(assistant("", ToolCall("c1", "find")), found)[1:] == [
         {"role": "tool", "content": "", "tool_call_id": "c1"},
         {"role": "user", "content": [line, {"type": "text", "text": "https://x.org/a.pdf"}]},
     ]
@@ -274,10 +274,12 @@ def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
 def test_reasoning_is_replayed_only_on_request() -> None:
     plain = [{"role": "assistant", "content": "4"}]
     thought = assistant("4", reasoning=[Reasoning("2+2", provider="vllm"), Reasoning("hidden", provider="anthropic")])
-    assert sent(thought) == plain
-    own = sent(thought, replay_reasoning=True, name="vllm")
+    assert sent_messages(thought) == plain
+    own = sent_messages(thought, replay_reasoning=True, name="vllm")
     assert own == [{"role": "assistant", "content": "4", "reasoning_content": "2+2"}]
-    assert sent(thought, replay_reasoning=True, name="other") == sent(thought) == plain, "others' thoughts are not sent"
+    assert sent_messages(thought, replay_reasoning=True, name="other") == sent_messages(thought) == plain, (
+        "others' thoughts are not sent"
+    )
 
 
 def test_settings() -> None:
@@ -402,7 +404,7 @@ def test_the_vendor_types_accept_requests() -> None:
 # -- replies --------------------------------------------------------------------------------------------------------
 
 
-async def told(server: FakeServer, model: OpenAI, data: bytes, **options: Any) -> list[Delta]:
+async def stream_reply(server: FakeServer, model: OpenAI, data: bytes, **options: Any) -> list[Delta]:
     server.say(data, **options)
     return await stream_deltas(model)
 
@@ -415,7 +417,7 @@ async def test_text_usage_and_finish_reason(server: FakeServer, model: OpenAI) -
         "completion_tokens_details": {"reasoning_tokens": 3},
     }
     pieces = [chunk(role="assistant", content=""), chunk(content="Hel"), chunk("length", content="lo")]
-    found = await told(server, model, sse_body(*pieces, {"choices": [], "usage": usage}))
+    found = await stream_reply(server, model, sse_body(*pieces, {"choices": [], "usage": usage}))
     assert found == [TextDelta("Hel"), TextDelta("lo"), Usage(10, 5, 8, 3), Finish("length")]
 
 
@@ -430,14 +432,14 @@ async def test_text_usage_and_finish_reason(server: FakeServer, model: OpenAI) -
 async def test_usage_in_other_dialects(
     server: FakeServer, model: OpenAI, usage: dict[str, Any], expected: Usage
 ) -> None:
-    found = await told(server, model, sse_body({**chunk("stop", content="hi"), "usage": usage}))
+    found = await stream_reply(server, model, sse_body({**chunk("stop", content="hi"), "usage": usage}))
     assert found == [TextDelta("hi"), expected, Finish("stop")]
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
 async def test_reasoning(server: FakeServer, model: OpenAI, key: str) -> None:
     pieces = [chunk(**{key: "2+2"}), chunk(**{key: " is 4", "content": None}), chunk("stop", content="4")]
-    assert await told(server, model, sse_body(*pieces)) == [
+    assert await stream_reply(server, model, sse_body(*pieces)) == [
         ReasoningDelta("2+2", provider="local"),
         ReasoningDelta(" is 4", provider="local"),
         TextDelta("4"),
@@ -447,7 +449,7 @@ async def test_reasoning(server: FakeServer, model: OpenAI, key: str) -> None:
 
 async def test_a_refusal_and_content_in_parts_are_text(server: FakeServer, model: OpenAI) -> None:
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "b"}]
-    found = await told(server, model, sse_body(chunk(refusal="No. "), chunk("stop", content=parts)))
+    found = await stream_reply(server, model, sse_body(chunk(refusal="No. "), chunk("stop", content=parts)))
     assert found == [TextDelta("No. "), TextDelta("b"), Finish("stop")]
 
 
@@ -486,18 +488,18 @@ HI = [TextDelta("hi"), Finish("stop")]
     ],
 )
 async def test_dialects(server: FakeServer, model: OpenAI, data: bytes) -> None:
-    assert await told(server, model, data) == HI
+    assert await stream_reply(server, model, data) == HI
 
 
 async def test_a_very_long_line(server: FakeServer, model: OpenAI) -> None:
     long = "x" * 3_000_000
-    assert await told(server, model, sse_body(chunk("stop", content=long))) == [TextDelta(long), Finish("stop")]
+    assert await stream_reply(server, model, sse_body(chunk("stop", content=long))) == [TextDelta(long), Finish("stop")]
 
 
 async def test_an_answer_that_is_not_streamed(server: FakeServer, model: OpenAI) -> None:
     message = {"role": "assistant", "content": "hi", "reasoning": "hm", "tool_calls": [call("{}", "look", id="c1")]}
     whole = {"object": "chat.completion", "choices": [{"message": message}], "usage": {"prompt_tokens": 1}}
-    found = await told(server, model, json.dumps(whole, indent=2).encode(), content_type="application/json")
+    found = await stream_reply(server, model, json.dumps(whole, indent=2).encode(), content_type="application/json")
     assert found == [
         ReasoningDelta("hm", provider="local"),
         TextDelta("hi"),
@@ -554,7 +556,7 @@ BOTH = [("a", "look", {"x": 1}), ("b", "look", {"y": 2})]
 )
 async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAI, pieces: list[Any]) -> None:
     reply = Reply()
-    for delta in await told(server, model, sse_body(*pieces, chunk("tool_calls"))):
+    for delta in await stream_reply(server, model, sse_body(*pieces, chunk("tool_calls"))):
         reply.feed(delta)
     assert [(call.id, call.name, call.args) for call in reply.message().tool_calls] == BOTH
     assert reply.finish == "tool_calls"
@@ -577,7 +579,7 @@ async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAI, p
 )
 async def test_calls_without_ids(server: FakeServer, model: OpenAI, pieces: list[Any], expected: list[Any]) -> None:
     reply = Reply()
-    for delta in await told(server, model, sse_body(*map(calls, pieces), chunk("tool_calls"))):
+    for delta in await stream_reply(server, model, sse_body(*map(calls, pieces), chunk("tool_calls"))):
         reply.feed(delta)
     made = reply.message().tool_calls
     assert [(call.name, call.args) for call in made] == expected
@@ -586,13 +588,13 @@ async def test_calls_without_ids(server: FakeServer, model: OpenAI, pieces: list
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
 async def test_a_reply_with_calls_finishes_with_tool_calls(server: FakeServer, model: OpenAI, reason: str) -> None:
-    found = await told(server, model, sse_body(calls(call("{}", "look", index=0, id="a")), chunk(reason)))
+    found = await stream_reply(server, model, sse_body(calls(call("{}", "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish("tool_calls")
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "something else"])
 async def test_other_finish_reasons_are_kept(server: FakeServer, model: OpenAI, reason: str) -> None:
-    found = await told(server, model, sse_body(calls(call('{"x', "look", index=0, id="a")), chunk(reason)))
+    found = await stream_reply(server, model, sse_body(calls(call('{"x', "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish(reason)
 
 
@@ -661,7 +663,7 @@ async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAI, cut: 
 )
 @pytest.mark.parametrize("cut", [True, False])
 async def test_a_disconnect_after_the_end_is_ignored(server: FakeServer, model: OpenAI, data: bytes, cut: bool) -> None:
-    assert await told(server, model, data, cut=cut) == HI
+    assert await stream_reply(server, model, data, cut=cut) == HI
 
 
 async def test_an_answer_of_nothing_is_an_error(server: FakeServer, model: OpenAI) -> None:
@@ -672,7 +674,7 @@ async def test_an_answer_of_nothing_is_an_error(server: FakeServer, model: OpenA
 
 async def test_a_connection_serves_many_questions(server: FakeServer, model: OpenAI) -> None:
     for _ in range(5):
-        assert await told(server, model, sse_body(chunk("stop", content="hi"))) == HI
+        assert await stream_reply(server, model, sse_body(chunk("stop", content="hi"))) == HI
     assert len(server.peers) == 1
 
 
@@ -699,7 +701,7 @@ CHUNKS = st.fixed_dictionaries(
 
 @given(st.lists(JSON | CHUNKS, max_size=4))
 def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
-    reply, completion = Reply(), ChatReply(ModelServer("local", "http://localhost/"))
+    reply, completion = Reply(), ChatReplyParser(ModelServer("local", "http://localhost/"))
     try:
         for delta in completion.deltas([json.dumps(event).encode() for event in events]):
             reply.feed(delta)
@@ -754,7 +756,7 @@ def test_a_setting_that_is_no_object_is_refused_in_a_sentence(settings: dict[str
 
 
 async def _finished(*pieces: dict[str, Any], finish: str = "stop") -> list[Delta]:
-    reply = ChatReply(ModelServer("openai", "http://127.0.0.1:1/v1"))
+    reply = ChatReplyParser(ModelServer("openai", "http://127.0.0.1:1/v1"))
     rows = [{"choices": [{"index": 0, "delta": piece, "finish_reason": None}]} for piece in pieces]
     rows.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     return [*reply.deltas([json.dumps(row).encode() for row in rows]), reply.end()]

@@ -51,24 +51,24 @@ def at_once(client: Client, messages: list[Message], monkeypatch: pytest.MonkeyP
         return body(client, messages)
 
 
-def kept(messages: list[Message]) -> list[int]:
+def cached_places(messages: list[Message]) -> list[int]:
     """The messages that keep a beginning."""
-    return [place for place, message in enumerate(messages) if any("begun" in key for key in message.cache)]
+    return [place for place, message in enumerate(messages) if any("prefix" in key for key in message.cache)]
 
 
 def test_a_growing_conversation_is_sent_unchanged(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [*conversation(20)]
     for length in range(len(said) + 1):
         assert body(client, said[:length]) == at_once(client, said[:length], monkeypatch)
-    (place,) = kept(said)  # one copy, however long the conversation
+    (place,) = cached_places(said)  # one copy, however long the conversation
     assert place > len(said) / 2
 
 
 def test_the_beginning_is_written_once(client: Client) -> None:
     said = [*conversation(20)]
     first = body(client, said)
-    (place,) = kept(said)
-    before = {key: value for key, value in said[place].cache.items() if "begun" in key}
+    (place,) = cached_places(said)
+    before = {key: value for key, value in said[place].cache.items() if "prefix" in key}
     assert body(client, said) == first
     assert all(said[place].cache[key] is value for key, value in before.items())
 

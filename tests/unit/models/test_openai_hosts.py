@@ -15,7 +15,7 @@ from wick import Agent, Message, ToolCall, assistant, tool, tool_message, user
 from wick.errors import ConfigError
 from wick.messages import ImagePart, Reasoning, TextPart
 from wick.models import _http, openai_hosts, resolve
-from wick.models.openai import ChatReply
+from wick.models.openai import ChatReplyParser
 from wick.models.openai_hosts import HostedChat, Mistral
 from wick.models.registry import HOSTED
 from wick.models.reply import Reply as Assembled
@@ -34,7 +34,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def sent(model: Any) -> str | None:
+def sent_authorization(model: Any) -> str | None:
     found: str | None = model.server.headers.get("authorization")
     return found
 
@@ -46,7 +46,7 @@ def test_a_provider_gets_its_own_key(provider: str) -> None:
     assert model.name == f"{provider}:some/model:free"
     assert repr(model) == f"<{HOSTED[provider][0]} {model.name}>"
     assert model.server.url == f"{model.home.url}/chat/completions"
-    assert sent(model) == f"Bearer sk-{provider}"
+    assert sent_authorization(model) == f"Bearer sk-{provider}"
     assert model.home.variable == HOSTED[provider][1]
 
 
@@ -54,12 +54,14 @@ def test_a_provider_gets_its_own_key(provider: str) -> None:
 def test_a_key_is_sent_to_its_own_provider_only(provider: str, keys: pytest.MonkeyPatch) -> None:
     elsewhere: Any = resolve({"provider": provider, "model": "m", "base_url": "https://elsewhere.example/v1"})
     assert elsewhere.server.url == "https://elsewhere.example/v1/chat/completions"
-    assert sent(elsewhere) is None
+    assert sent_authorization(elsewhere) is None
     others = [other for other in HOSTED if other != provider]
     home = getattr(openai_hosts, HOSTED[provider][0]).home.url
-    assert all(sent(resolve({"provider": other, "model": "m", "base_url": home})) is None for other in others)
+    assert all(
+        sent_authorization(resolve({"provider": other, "model": "m", "base_url": home})) is None for other in others
+    )
     keys.setenv(HOSTED[provider][2], "http://gate:1/v1")
-    assert sent(resolve(f"{provider}:m")) == f"Bearer sk-{provider}"
+    assert sent_authorization(resolve(f"{provider}:m")) == f"Bearer sk-{provider}"
 
 
 @pytest.mark.parametrize("provider", HOSTED)
@@ -179,7 +181,7 @@ def test_signed_reasoning_of_openrouter_is_sent_back() -> None:
     call = {"index": 0, "id": "call_1", "function": {"name": "add", "arguments": "{}"}}
     chunks: list[Any] = [{"delta": {"reasoning": "hm", "reasoning_details": [detail]}} for detail in details]
     chunks += [{"delta": {"tool_calls": [call]}}, {"delta": {}, "finish_reason": "tool_calls"}]
-    parser, reply = ChatReply(model.server), Assembled()
+    parser, reply = ChatReplyParser(model.server), Assembled()
     for delta in parser.deltas([json.dumps({"choices": [{"index": 0, **chunk}]}).encode() for chunk in chunks]):
         reply.feed(delta)
     reply.feed(parser.end())
@@ -196,6 +198,6 @@ async def test_reasoning_in_a_list_of_parts_is_read() -> None:
     model = Mistral("m", api_key="sk-test")
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes."}]
     data = json.dumps({"choices": [{"index": 0, "delta": {"content": parts}, "finish_reason": "stop"}]})
-    deltas = [*ChatReply(model.server).deltas([data.encode()])]
+    deltas = [*ChatReplyParser(model.server).deltas([data.encode()])]
     assert [getattr(delta, "text", "") for delta in deltas] == ["hm", "Yes."]
     assert [type(delta).__name__ for delta in deltas] == ["ReasoningDelta", "TextDelta"]

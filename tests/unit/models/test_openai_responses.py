@@ -48,7 +48,7 @@ def body(request: Request, model: str = "gpt-5") -> dict[str, Any]:
     return data
 
 
-def sent(*messages: Message) -> list[dict[str, Any]]:
+def sent_input(*messages: Message) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body(model_request(*messages))["input"]
     return found
 
@@ -73,7 +73,7 @@ def completed(kind: str = "completed", **fields: Any) -> dict[str, Any]:
     return event(kind, response={"object": "response", "status": kind, "output": [], **fields})
 
 
-async def told(server: FakeServer, model: OpenAIResponses, *events: Any, end: str = "") -> list[Delta]:
+async def stream_reply(server: FakeServer, model: OpenAIResponses, *events: Any, end: str = "") -> list[Delta]:
     server.say(sse_body(*events, end=end))
     return await stream_deltas(model)
 
@@ -140,7 +140,7 @@ def test_a_conversation_with_tools_pictures_and_files() -> None:
         tool_message("c2", "look", "it failed"),
         assistant("It rains."),
     ]
-    assert sent(*request) == [
+    assert sent_input(*request) == [
         {
             "role": "user",
             "content": [
@@ -171,7 +171,7 @@ def thought(place: int, text: str = "") -> Reasoning:
 
 
 def kinds(message: Message) -> list[str]:
-    return [item.get("id") or item.get("call_id") or item["role"] for item in sent(message)]
+    return [item.get("id") or item.get("call_id") or item["role"] for item in sent_input(message)]
 
 
 def test_reasoning_is_replayed_in_place() -> None:
@@ -184,7 +184,7 @@ def test_reasoning_is_replayed_in_place() -> None:
         "rs_3",
         "c2",
     ]
-    assert sent(assistant("4", reasoning=[thought(0, "2+2")]))[0] == {
+    assert sent_input(assistant("4", reasoning=[thought(0, "2+2")]))[0] == {
         "type": "reasoning",
         "id": "rs_0",
         "summary": [{"type": "summary_text", "text": "2+2"}],
@@ -280,7 +280,7 @@ async def test_thoughts_text_and_usage(server: FakeServer, model: OpenAIResponse
         "output_tokens": 5,
         "output_tokens_details": {"reasoning_tokens": 3},
     }
-    found = await told(
+    found = await stream_reply(
         server,
         model,
         event("created", response={"object": "response", "status": "in_progress"}),
@@ -310,7 +310,7 @@ async def test_thoughts_text_and_usage(server: FakeServer, model: OpenAIResponse
 
 async def test_a_thought_survives_the_round_trip(server: FakeServer, model: OpenAIResponses) -> None:
     reply = Reply()
-    for delta in await told(
+    for delta in await stream_reply(
         server,
         model,
         item("done", 0, type="reasoning", id="rs_0", encrypted_content="gAAAA=", summary=[]),
@@ -318,14 +318,14 @@ async def test_a_thought_survives_the_round_trip(server: FakeServer, model: Open
         completed(),
     ):
         reply.feed(delta)
-    assert sent(Message.from_json(reply.message().to_json())) == [
+    assert sent_input(Message.from_json(reply.message().to_json())) == [
         {"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "gAAAA="},
         {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"city": "Bonn"}'},
     ]
 
 
 async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
-    found = await told(
+    found = await stream_reply(
         server,
         model,
         item("added", 1, type="function_call", id="fc_1", call_id="c1", name="look", arguments=""),
@@ -356,13 +356,13 @@ async def test_arguments_in_one_piece(server: FakeServer, model: OpenAIResponses
     whole = event("function_call_arguments.done", output_index=0, arguments="{}")
     ends = {"arguments": [whole], "item": [item("done", 0, **call, arguments="{}")]}
     last = ends.get(done) or [*ends["arguments"], *ends["item"]]
-    found = await told(server, model, item("added", 0, **call), *last, completed())
+    found = await stream_reply(server, model, item("added", 0, **call), *last, completed())
     assert found == [CallStart(0, "c1", "look"), CallArgs(0, "{}"), Finish("tool_calls")]
 
 
 async def test_two_messages_and_a_refusal_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
     refusal = event("refusal.delta", output_index=1, delta="No.")
-    found = await told(
+    found = await stream_reply(
         server,
         model,
         item("added", 0, type="message"),
@@ -378,7 +378,7 @@ async def test_two_messages_and_a_refusal_are_separated(server: FakeServer, mode
     ("cut", "reason"), [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "steered")]
 )
 async def test_the_reason_of_a_truncation(server: FakeServer, model: OpenAIResponses, cut: str, reason: str) -> None:
-    found = await told(server, model, text("hi"), completed("incomplete", incomplete_details={"reason": cut}))
+    found = await stream_reply(server, model, text("hi"), completed("incomplete", incomplete_details={"reason": cut}))
     assert found == [TextDelta("hi"), Finish(reason)]
 
 
@@ -408,7 +408,7 @@ async def test_an_answer_that_is_not_streamed(server: FakeServer, model: OpenAIR
 
 async def test_unknown_events_and_a_done_line_are_nothing(server: FakeServer, model: OpenAIResponses) -> None:
     strange: Any = event("web_search_call.searching", output_index=0), item("added", 3, type="web_search_call"), {}
-    assert await told(server, model, *strange, text("hi"), completed(), end="data: [DONE]\n\n") == [
+    assert await stream_reply(server, model, *strange, text("hi"), completed(), end="data: [DONE]\n\n") == [
         TextDelta("hi"),
         Finish("stop"),
     ]
@@ -416,7 +416,7 @@ async def test_unknown_events_and_a_done_line_are_nothing(server: FakeServer, mo
 
 async def test_a_connection_serves_many_questions(server: FakeServer, model: OpenAIResponses) -> None:
     for _ in range(5):
-        await told(server, model, text("hi"), completed())
+        await stream_reply(server, model, text("hi"), completed())
     assert len(server.peers) == 1
 
 
@@ -438,7 +438,7 @@ async def test_a_failure_is_a_sentence(
     server: FakeServer, model: OpenAIResponses, failure: dict[str, Any], retryable: bool, sentence: str
 ) -> None:
     with pytest.raises(ModelError) as failed:
-        await told(server, model, text("hi"), failure)
+        await stream_reply(server, model, text("hi"), failure)
     assert str(failed.value) == f"here broke off its answer: {sentence}"
     assert failed.value.retryable is retryable
 
@@ -446,7 +446,7 @@ async def test_a_failure_is_a_sentence(
 @pytest.mark.parametrize("end", ["", "data: [DONE]\n\n"])
 async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAIResponses, end: str) -> None:
     with pytest.raises(ModelError, match="here broke off before it had finished") as failed:
-        await told(server, model, text("hi"), end=end)
+        await stream_reply(server, model, text("hi"), end=end)
     assert failed.value.retryable
 
 
@@ -456,7 +456,7 @@ async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAIRespons
 )
 async def test_an_event_that_cannot_be_read(server: FakeServer, model: OpenAIResponses, strange: Any) -> None:
     with pytest.raises(ModelError, match="here sent an event that cannot be read"):
-        await told(server, model, text("hi"), strange, completed())
+        await stream_reply(server, model, text("hi"), strange, completed())
 
 
 JSON = st.recursive(
@@ -508,6 +508,6 @@ def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
 
 
 async def test_the_finish_has_the_id_and_the_model_of_the_response(server: FakeServer, model: OpenAIResponses) -> None:
-    end = (await told(server, model, text("hi"), completed(id="resp_1", model="gpt-5-2025-08-07")))[-1]
+    end = (await stream_reply(server, model, text("hi"), completed(id="resp_1", model="gpt-5-2025-08-07")))[-1]
     assert isinstance(end, Finish)
     assert (end.response_id, end.response_model) == ("resp_1", "gpt-5-2025-08-07")

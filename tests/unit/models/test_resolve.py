@@ -49,7 +49,7 @@ def there(module: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(module) is None, reason=f"{module} is not there")
 
 
-def sent(model: Any, header: str = "authorization") -> str | None:
+def sent_header(model: Any, header: str = "authorization") -> str | None:
     found: str | None = model.server.headers.get(header)
     return found
 
@@ -180,12 +180,12 @@ def test_a_missing_key_names_its_variable(spec: Any, variable: str) -> None:
 def test_keys_are_read_when_the_name_is(env: pytest.MonkeyPatch) -> None:
     agent = Agent("sonnet")
     env.setenv("ANTHROPIC_API_KEY", "sk-later")
-    assert sent(agent.model, "x-api-key") == "sk-later"
+    assert sent_header(agent.model, "x-api-key") == "sk-later"
 
 
 def test_a_key_in_the_spec_takes_precedence(keys: Any) -> None:
     model = resolve({"model": "sonnet", "api_key": "sk-mine"})
-    assert sent(model, "x-api-key") == "sk-mine"
+    assert sent_header(model, "x-api-key") == "sk-mine"
     assert "sk-" not in f"{model!r} {vars(model)}"
 
 
@@ -203,7 +203,7 @@ def test_addresses_of_the_environment_get_its_keys(keys: pytest.MonkeyPatch, spe
     keys.setenv("ANTHROPIC_BASE_URL", " http://gate:2 ")
     model: Any = resolve(spec)
     assert model.server.url == url
-    assert (sent(model) or sent(model, "x-api-key")) in ("Bearer sk-open", "sk-ant")
+    assert (sent_header(model) or sent_header(model, "x-api-key")) in ("Bearer sk-open", "sk-ant")
 
 
 @pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic", "gateway", "ollama"])
@@ -212,7 +212,7 @@ def test_an_address_in_the_spec_gets_no_key_of_the_environment(keys: pytest.Monk
     keys.setenv("ANTHROPIC_BASE_URL", "http://gate:2")
     model: Any = resolve({"provider": provider, "model": "m", "base_url": "http://elsewhere:3/v1"})
     assert model.server.url.startswith("http://elsewhere:3/v1/")
-    assert (sent(model), sent(model, "x-api-key")) == (None, None)
+    assert (sent_header(model), sent_header(model, "x-api-key")) == (None, None)
 
 
 @pytest.mark.parametrize("key", ["sk-1\nsk-2", "sk\r\nx-other: 1", "sk\0"])

@@ -20,12 +20,12 @@ from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningD
 ASKED = Request((user("hi there, how are you?"),))
 
 
-async def said(model: Model, request: Request = ASKED) -> list[Delta]:
+async def collect_deltas(model: Model, request: Request = ASKED) -> list[Delta]:
     return [delta async for delta in model.stream(request)]
 
 
 async def test_text_is_streamed_word_by_word() -> None:
-    deltas = await said(Scripted("What is 2 + 3?\n It is 5. "))
+    deltas = await collect_deltas(Scripted("What is 2 + 3?\n It is 5. "))
     words = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
     assert words == ["What", " is", " 2", " +", " 3?", "\n It", " is", " 5. "]
     assert deltas[-1] == Finish("stop")
@@ -35,14 +35,14 @@ async def test_text_is_streamed_word_by_word() -> None:
 def test_the_words_add_up_to_the_text(text: str) -> None:
     message = Message("assistant", text)
     reply = Reply()
-    for delta in asyncio.run(said(Scripted(message))):
+    for delta in asyncio.run(collect_deltas(Scripted(message))):
         reply.feed(delta)
     assert reply.message() == message
 
 
 async def test_call_arguments_are_streamed_in_pieces() -> None:
     args = {"path": "/workspace/main.py", "text": "hello"}
-    deltas = await said(Scripted(assistant("", ToolCall("a", "write", args), ToolCall("b", "list"))))
+    deltas = await collect_deltas(Scripted(assistant("", ToolCall("a", "write", args), ToolCall("b", "list"))))
     assert [delta for delta in deltas if isinstance(delta, CallStart)] == [
         CallStart(0, "a", "write"),
         CallStart(1, "b", "list"),
@@ -56,7 +56,7 @@ async def test_a_reply_may_be_nothing_but_calls() -> None:
     look, list_ = ToolCall("a", "look"), ToolCall("b", "list", {"path": "/"})
     for reply, wanted in ((look, (look,)), ([look, list_], (look, list_))):
         made = Reply()
-        for delta in await said(Scripted(reply)):
+        for delta in await collect_deltas(Scripted(reply)):
             made.feed(delta)
         assert made.message() == assistant("", *wanted)
 
@@ -65,29 +65,29 @@ async def test_a_reply_may_be_nothing_but_calls() -> None:
 async def test_an_invalid_reply_is_an_error(nonsense: Any) -> None:
     for model in (Scripted(nonsense), FunctionModel(lambda request: nonsense)):
         with pytest.raises(ModelError, match="is not a reply"):
-            await said(model)
+            await collect_deltas(model)
 
 
 async def test_raw_arguments_are_streamed_verbatim() -> None:
-    deltas = await said(Scripted(assistant("", ToolCall("a", "write", {}, raw='{"half'))))
+    deltas = await collect_deltas(Scripted(assistant("", ToolCall("a", "write", {}, raw='{"half'))))
     assert "".join(delta.text for delta in deltas if isinstance(delta, CallArgs)) == '{"half'
 
 
 async def test_reasoning_is_streamed_first() -> None:
     thought = Reasoning("hm", "sig", "p")
-    deltas = await said(Scripted(assistant("yes", reasoning=[thought])))
+    deltas = await collect_deltas(Scripted(assistant("yes", reasoning=[thought])))
     assert deltas[:2] == [ReasoningDelta("hm", "sig", "p"), TextDelta("yes")]
 
 
 async def test_usage_is_estimated() -> None:
-    (usage,) = (delta for delta in await said(Scripted("x" * 40)) if isinstance(delta, Usage))
+    (usage,) = (delta for delta in await collect_deltas(Scripted("x" * 40)) if isinstance(delta, Usage))
     assert usage == Usage(len("hi there, how are you?") // 4, 10)
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), ModelError("down"), KeyError("x"), Paused("later")])
 async def test_an_exception_is_raised(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
-        await said(Scripted(error))
+        await collect_deltas(Scripted(error))
     assert caught.value is error
 
 
@@ -111,9 +111,9 @@ async def test_requests_are_remembered() -> None:
 
 async def test_a_question_beyond_the_script_is_an_error() -> None:
     model = Scripted("one")
-    await said(model)
+    await collect_deltas(model)
     with pytest.raises(ModelError, match="the script has 1 replies, and this is question 2"):
-        await said(model)
+        await collect_deltas(model)
     assert len(model.requests) == 2
 
 
@@ -123,7 +123,7 @@ async def test_unused_replies_are_an_error_when_checked() -> None:
     assert model.unused == []
     model.check()
     model.spare = False
-    await said(model)
+    await collect_deltas(model)
     assert model.unused == ["two", "three"]
     with pytest.raises(AssertionError, match=r"2 of the 3 scripted replies were not used: \['two', 'three'\]"):
         model.check()

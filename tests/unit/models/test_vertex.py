@@ -221,7 +221,7 @@ async def test_the_credentials_of_a_user_are_refreshed(
     [
         (web.json_response({"error": "invalid_grant"}, status=400), "Google answered 400: invalid_grant", False),
         (web.Response(status=503, text="later"), "Google answered 503: later", True),
-        (web.Response(text="<html>"), "what is not a JSON object", True),
+        (web.Response(text="<html>"), "a body that is not a JSON object", True),
         ({"access_token": 5}, "returned no access token", False),
     ],
 )
@@ -236,7 +236,7 @@ async def test_a_sign_in_that_fails_is_a_sentence(
     assert caught.value.retryable is retryable
 
 
-async def test_a_key_that_is_none_is_a_sentence(env: pytest.MonkeyPatch, tokens: TokenServer, tmp_path: Path) -> None:
+async def test_an_invalid_key_is_an_error(env: pytest.MonkeyPatch, tokens: TokenServer, tmp_path: Path) -> None:
     env.setenv("GOOGLE_APPLICATION_CREDENTIALS", service_account(tmp_path, tokens.url, private_key="nonsense"))
     with pytest.raises(ModelError, match="the private key in .*key.json cannot be used; create another key") as caught:
         _ = [delta async for delta in Vertex(MODEL).stream(_request())]

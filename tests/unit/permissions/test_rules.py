@@ -179,7 +179,7 @@ def test_aliases_of_a_tool_are_allowed() -> None:
 
 
 def test_a_specifier_needs_something_to_compare_with() -> None:
-    with pytest.raises(ConfigError, match="the rule 'plain\\(x\\)' cannot be compared with what plain is told"):
+    with pytest.raises(ConfigError, match="the rule 'plain\\(x\\)' cannot be compared with the input of plain"):
         denies("plain(x)", use(plain, text="x"))
     assert not allows(use(plain, text="x"), "plain(x)")
     assert denies("pl*(x)", use(plain, text="x")) == "no"

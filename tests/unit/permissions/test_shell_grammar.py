@@ -10,7 +10,7 @@ from wick.errors import MissingExtra
 from wick.permissions.shell_grammar import load_grammar, scan_text
 
 
-def seen(text: str) -> list[list[str]]:
+def scan_words(text: str) -> list[list[str]]:
     return [[word.text for word in words] for words in scan_text(text).commands]
 
 
@@ -24,11 +24,11 @@ def seen(text: str) -> list[list[str]]:
     ],
 )  # fmt: skip
 def test_unquoted_words(word: str, text: str) -> None:
-    assert seen(f"echo {word}") == [["echo", text]]
+    assert scan_words(f"echo {word}") == [["echo", text]]
 
 
 def test_commands_in_the_order_of_the_text() -> None:
-    assert seen("a $(b `c`) <(d) | e") == [["a", "$(b `c`)", "<(d)"], ["b", "`c`"], ["c"], ["d"], ["e"]]
+    assert scan_words("a $(b `c`) <(d) | e") == [["a", "$(b `c`)", "<(d)"], ["b", "`c`"], ["c"], ["d"], ["e"]]
 
 
 def test_recorded_features_beside_commands() -> None:

@@ -19,7 +19,7 @@ from wick.server.openai_schemas import (
 )
 
 
-def said(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[Message]:
+def parse_messages(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[Message]:
     return [
         *parse_conversation(ChatRequest.model_validate({"model": "a", "messages": messages, **more}), systems=systems)
     ]
@@ -30,7 +30,7 @@ HELLO = {"role": "user", "content": "hello"}
 
 def test_a_conversation_is_text_with_client_supplied_assistant_messages() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    found = said(HELLO, {"role": "assistant", "content": parts}, {"role": "user", "content": "and?"})
+    found = parse_messages(HELLO, {"role": "assistant", "content": parts}, {"role": "user", "content": "and?"})
     assert found == [
         Message("user", "hello"),
         Message("assistant", "a\nb", name="client"),
@@ -41,7 +41,7 @@ def test_a_conversation_is_text_with_client_supplied_assistant_messages() -> Non
 def test_pictures() -> None:
     inline = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
     far = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
-    (message,) = said({"role": "user", "content": [{"type": "text", "text": "what?"}, inline, far]})
+    (message,) = parse_messages({"role": "user", "content": [{"type": "text", "text": "what?"}, inline, far]})
     assert message.content == (
         TextPart("what?"),
         ImagePart(data="iVBORw==", media_type="image/png"),
@@ -51,15 +51,17 @@ def test_pictures() -> None:
 
 def test_audio() -> None:
     part = {"type": "input_audio", "input_audio": {"data": "SUQzBAA=", "format": "mp3"}}
-    (message,) = said({"role": "user", "content": [part]})
+    (message,) = parse_messages({"role": "user", "content": [part]})
     assert message.content == (AudioPart(data="SUQzBAA=", media_type="audio/mpeg"),)
     part["input_audio"] = {"data": "?", "format": "wav"}
     with pytest.raises(OpenAIError, match="is not valid base64"):
-        said({"role": "user", "content": [part]})
+        parse_messages({"role": "user", "content": [part]})
 
 
 def test_system_messages_need_the_setting() -> None:
-    assert said({"role": "developer", "content": "Be brief."}, HELLO, systems=True)[0] == Message("system", "Be brief.")
+    assert parse_messages({"role": "developer", "content": "Be brief."}, HELLO, systems=True)[0] == Message(
+        "system", "Be brief."
+    )
 
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -86,19 +88,21 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
 )  # fmt: skip
 def test_unsupported_fields_are_refused(messages: list[Any], more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(OpenAIError) as refused:
-        said(*messages, **more)
+        parse_messages(*messages, **more)
     body = refused.value.body()["error"]
     assert sentence in body["message"] and body["type"] == "invalid_request_error" and refused.value.status == 400
 
 
 def test_meaningless_fields_are_accepted() -> None:
-    assert said(HELLO, temperature=0.2, max_tokens=5, tools=[], response_format={"type": "text"}, user="x", top_p=1)
+    assert parse_messages(
+        HELLO, temperature=0.2, max_tokens=5, tools=[], response_format={"type": "text"}, user="x", top_p=1
+    )
 
 
 # -- telling ---------------------------------------------------------------------------------------------------------
 
 
-def told(*events: Event) -> tuple[str, CompletionText]:
+def complete_events(*events: Event) -> tuple[str, CompletionText]:
     spoken = CompletionText(run_id="r")
     for event in events:
         event.run_id = event.run_id or "r"
@@ -110,16 +114,18 @@ def end(text: str) -> ChatModelEnd:
 
 
 def test_deltas_are_sent_once() -> None:
-    text, spoken = told(ChatModelStream(delta="It "), ChatModelStream(delta="is 5."), end("It is 5."), Done())
+    text, spoken = complete_events(
+        ChatModelStream(delta="It "), ChatModelStream(delta="is 5."), end("It is 5."), Done()
+    )
     assert text == "It is 5." and isinstance(spoken.end, Done)
 
 
 def test_an_unstreamed_message_is_sent_when_complete() -> None:
-    assert told(ChatModelStream(delta="It "), end("It is 5."))[0] == "It is 5."  # deltas may be dropped
+    assert complete_events(ChatModelStream(delta="It "), end("It is 5."))[0] == "It is 5."  # deltas may be dropped
 
 
 def test_replies_of_several_steps_are_separated() -> None:
-    assert told(end("Let me see."), end(""), ChatModelStream(delta="It is 5."), end("It is 5."))[0] == (
+    assert complete_events(end("Let me see."), end(""), ChatModelStream(delta="It is 5."), end("It is 5."))[0] == (
         "Let me see.\n\nIt is 5."
     )
 
@@ -127,22 +133,25 @@ def test_replies_of_several_steps_are_separated() -> None:
 def test_only_text_of_this_run_is_sent() -> None:
     child = ChatModelStream(run_id="child", delta="no")
     thought, args = ChatModelStream(delta="hm", kind="reasoning"), ChatModelStream(delta="{", kind="tool_args", index=0)
-    assert told(child, thought, args, ChatModelStream(delta="yes"))[0] == "yes"
+    assert complete_events(child, thought, args, ChatModelStream(delta="yes"))[0] == "yes"
 
 
 def test_a_replaced_reply_is_sent_as_replaced() -> None:
-    assert told(ChatModelStream(delta="My secret"), ChatModelRestart(content="…"), end("…"))[0] == "My secret\n\n…"
-    assert told(ChatModelStream(delta="It "), ChatModelRestart(), ChatModelStream(delta="It is"), end("It is"))[
-        0
-    ].endswith("is")
+    assert (
+        complete_events(ChatModelStream(delta="My secret"), ChatModelRestart(content="…"), end("…"))[0]
+        == "My secret\n\n…"
+    )
+    assert complete_events(
+        ChatModelStream(delta="It "), ChatModelRestart(), ChatModelStream(delta="It is"), end("It is")
+    )[0].endswith("is")
 
 
 def test_a_question_is_sent_when_the_run_waits() -> None:
     asked, paused = ApprovalRequest(id="1", question="May I?"), Done(outcome="interrupted", reason="paused")
-    assert told(end("Let me."), asked, paused)[0] == (
+    assert complete_events(end("Let me."), asked, paused)[0] == (
         "Let me.\n\nThe agent waits for an answer to its question: May I?"
     )
-    assert told(asked, end("Done."), Done())[0] == "Done."
+    assert complete_events(asked, end("Done."), Done())[0] == "Done."
 
 
 @pytest.mark.parametrize(

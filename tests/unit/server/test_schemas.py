@@ -25,12 +25,12 @@ from wick.server.schemas import (
 )
 
 
-def said(*messages: Any) -> list[Any]:
+def parse_request(*messages: Any) -> list[Any]:
     return parse_messages(MessageRequest.model_validate({"messages": messages}), systems=False)
 
 
 def test_a_text_and_its_role() -> None:
-    (message,) = said({"content": "Hello."})
+    (message,) = parse_request({"content": "Hello."})
     assert message == user("Hello.")
 
 
@@ -40,7 +40,7 @@ def test_pictures_and_files_beside_a_text() -> None:
         {"type": "image", "data": "aGk=", "media_type": "image/png"},
         {"type": "file", "url": "https://example.org/a.pdf", "name": "a.pdf"},
     ]
-    (message,) = said({"role": "user", "content": parts})
+    (message,) = parse_request({"role": "user", "content": parts})
     assert message.content == (
         TextPart("Look:"),
         ImagePart(data="aGk=", media_type="image/png"),
@@ -48,7 +48,7 @@ def test_pictures_and_files_beside_a_text() -> None:
     )
     for wrong in ({"type": "image"}, {"type": "image", "url": "x", "data": "y"}):
         with pytest.raises(MessageError):
-            said({"content": [wrong]})
+            parse_request({"content": [wrong]})
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_the_figures_of_anscombe(run: Run) -> None:
 
 @given(st.lists(st.floats(-1e9, 1e9).map(lambda x: round(x, 3)), min_size=2, max_size=30))
 def test_statistics_are_those_of_the_library(numbers: list[float]) -> None:
-    found = analyze.described("x", [str(number) for number in numbers], False, 5)
+    found = analyze.describe_column("x", [str(number) for number in numbers], False, 5)
     assert found["mean"] == pytest.approx(statistics.fmean(numbers), abs=1e-6)
     assert found["median"] == pytest.approx(statistics.median(numbers))
     assert found["stdev"] == pytest.approx(statistics.stdev(numbers), abs=1e-6)
@@ -82,7 +82,7 @@ def test_kinds_of_columns(run: Run) -> None:
     ],
 )  # fmt: skip
 def test_numbers(text: str, european: bool, value: float | None) -> None:
-    assert analyze.number(text, european) == value
+    assert analyze.parse_number(text, european) == value
 
 
 # -- odd files ------------------------------------------------------------------------------------------------------
@@ -110,17 +110,17 @@ def test_rows_of_the_wrong_length(run: Run) -> None:
     found = run("a,b,c\n1,2\n1,2,3\n\n1,2,3,4\n , ,\n4,5,6\n1,2,3\n")
     assert found["rows"] == 5 and column(found, "c")["missing"] == 1 and column(found, "c")["sum"] == 15
     assert found["problems"] == [
-        "rows with too few fields: 1 (line 2); what lacks counts as missing",
-        "rows with too many fields: 1 (line 5); what is over was left out",
+        "rows with too few fields: 1 (line 2); absent fields count as missing",
+        "rows with too many fields: 1 (line 5); extra fields were ignored",
         "blank rows: 2; they were skipped",
         "rows that are exact copies of others: 2; they were counted",
     ]
 
 
-def test_values_that_are_no_numbers(run: Run) -> None:
+def test_non_numeric_values(run: Run) -> None:
     found = run("a\n" + "\n".join(map(str, range(9))) + "\noops\n")
     assert column(found, "a")["sum"] == 36 and column(found, "a")["odd_values"] == ["oops"]
-    assert found["problems"] == ["values of a that are no numbers: 1 ('oops'); they were left out"]
+    assert found["problems"] == ["values of a that are not numbers: 1 ('oops'); they were ignored"]
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_any_input_gives_a_report_or_an_error(tmp_path_factory: Any, data: bytes
     path = tmp_path_factory.getbasetemp() / "any.csv"
     path.write_bytes(data)
     try:
-        found = analyze.analyzed(analyze.Table(str(path)), 5)
+        found = analyze.analyze_table(analyze.Table(str(path)), 5)
     except (analyze.Unreadable, csv.Error) as error:
         assert str(error)
     else:
-        assert json.loads(json.dumps(found, allow_nan=False)) and analyze.report("any.csv", found)
+        assert json.loads(json.dumps(found, allow_nan=False)) and analyze.format_report("any.csv", found)
 
 
 # -- reports and charts ---------------------------------------------------------------------------------------------

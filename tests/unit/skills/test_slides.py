@@ -17,8 +17,8 @@ DECKS = json.loads((Path(__file__).parents[2] / "fixtures" / "decks.json").read_
 
 def project_deck(text: str) -> dict[str, Any]:
     """Return a deck in the form of the fixture."""
-    meta, slides = deck.read(text)
-    theme = next(name for name, colors in deck.THEMES.items() if colors == deck.theme_of(meta))
+    meta, slides = deck.parse_deck(text)
+    theme = next(name for name, colors in deck.THEMES.items() if colors == deck.theme_colors(meta))
     title = meta.get("title") or (slides[0].heading if slides else "")
     return {
         "title": title,
@@ -42,7 +42,7 @@ def project_blocks(blocks: Any) -> list[dict[str, Any]]:
             found.append({"kind": "picture", "words": block.lines[0], "path": block.lines[1]})
         elif block.kind == "columns":
             found.append({"kind": "columns", "columns": [project_blocks(column) for column in block.lines]})
-        elif block.kind == "chart" and (chart := deck.chart(block.lines)):
+        elif block.kind == "chart" and (chart := deck.parse_chart(block.lines)):
             series = [{"name": name, "values": row} for name, row in zip(chart.series, chart.figures, strict=True)]
             about = {"kind": chart.kind, "title": chart.title, "labels": chart.labels, "series": series}
             found.append({"kind": "chart", "chart": about})

@@ -147,3 +147,11 @@ async def test_a_failed_renewal_is_repeated(store: Counting, caplog: pytest.LogC
         before = held.lease.until
         await until(lambda: held.lease.until > before)
     assert not failures and "could not be renewed: busy" in caplog.text
+
+
+async def test_a_long_wait_for_a_lease_is_logged_once(store: Counting, caplog: pytest.LogCaptureFixture) -> None:
+    await store.create("ada", "t")
+    await store.lease("ada", "t", "elsewhere", 3)
+    async with hold(store, "ada", Thread("t")):
+        (record,) = [record for record in caplog.records if record.message.startswith("waiting")]
+        assert "thread t is held by elsewhere for another" in record.message and "lease=" in record.message

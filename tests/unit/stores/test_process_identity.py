@@ -28,6 +28,19 @@ def test_a_program_that_was_killed_has_ended() -> None:
     assert has_ended(name)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the state of a process is read from /proc")
+def test_a_killed_child_that_its_parent_has_not_waited_for_has_ended() -> None:
+    code = "from wick.stores.process_identity import holder_name; print(holder_name(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdout is not None
+        name = one.stdout.readline().strip()
+        one.kill()
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+        assert has_ended(name)
+
+
 def test_another_program_with_the_same_number_is_another() -> None:
     *first, _, last = holder_name().rsplit(":", 2)
     if os.path.exists("/proc/self/stat"):

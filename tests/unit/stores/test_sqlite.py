@@ -58,7 +58,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How much was written in each transaction."""
+    """Record the size of each transaction."""
     sizes: list[int] = []
     real = SqliteWriter._run_transaction
 

@@ -97,6 +97,6 @@ class TestState(BackendCases):
 
 
 def test_cases_are_imported_when_first_used() -> None:
-    assert {*wick.testing.__all__} == {"BackendCases", "Cassette", "ModelCases", "StoreCases"}
+    assert {*wick.testing.__all__} == {"BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases"}
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         wick.testing.Nothing  # noqa: B018

@@ -356,7 +356,7 @@ async def test_a_file_of_an_earlier_version_is_played(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "replies: [": "is not valid YAML",
+    "replies: [": "not valid YAML",
     "a: 1": "is not a cassette of this version; record it with: pytest --wick-record-all",
     "version: 1\nreplies: [1]": "reply 1: a reply has a number, a request and the list of events",
     "version: 1\nreplies: [{number: 1, request: {continues: 7}, reply: []}]": "reply 1: there is no reply 7 before",

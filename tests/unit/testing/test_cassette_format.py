@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from wick.errors import ConfigError
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
 from wick.testing.cassette_format import decode_events, dump_yaml, encode_deltas, load_yaml
 
@@ -31,9 +32,26 @@ def test_numbers_survive_yaml(value: Any) -> None:
     assert load_yaml(dump_yaml([value]), "it.yaml") == [value]
 
 
-@pytest.mark.parametrize("text", ["no", "on", "1_000", "1:30", "010", "2026-01-01", "0x1f", "=", "<<", ".5"])
+@pytest.mark.parametrize(
+    "text", ["no", "on", "1_000", "1:30", "010", "2026-01-01", "0x1f", "=", "<<", ".5", "1e5", "1.5e3", "08"]
+)
 def test_words_that_yaml_reads_otherwise_are_texts(text: str) -> None:
     assert load_yaml(f"text: {text}", "it.yaml") == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &x [1]\nb: *x", "line 1: anchors"),
+        ("a: !!python/name:os.system x", "line 1: tags"),
+        ("[" * 200, "line 1: this is nested more than 120 levels deep"),
+        ("a: 1\na: 2", "line 2: the key 'a' is repeated"),
+        (f"a: {'9' * 5_000}", "line 1: this number cannot be read"),
+    ],
+)
+def test_hostile_files_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=f"it.yaml, {problem}"):
+        load_yaml(text, "it.yaml")
 
 
 DELTAS: st.SearchStrategy[Delta] = st.one_of(

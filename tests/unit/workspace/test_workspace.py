@@ -748,7 +748,7 @@ KEPT = [".env", "sub/.env", ".env.local", ".envrc", ".git/config", ".git/hooks/x
 
 
 @pytest.fixture
-def kept(files: Workspace) -> Workspace:
+def protected_files(files: Workspace) -> Workspace:
     for path in [*KEPT, "x/y/.git/hooks/pre-commit"]:
         (root(files) / path).parent.mkdir(parents=True, exist_ok=True)
         (root(files) / path).write_text("SECRET")
@@ -761,28 +761,28 @@ def kept(files: Workspace) -> Workspace:
     "path",
     [*KEPT, "env", "git/config", "git/hooks/new", "hooks/x", "chain", "hooks", "x/../.env", ".ENV", ".Git/Config"],
 )
-def test_protected_files_are_not_changed(kept: Workspace, path: str) -> None:
-    before = snapshot(root(kept))
-    assert code(lambda: kept.write(path, "x")) in ("protected", "is_directory")
+def test_protected_files_are_not_changed(protected_files: Workspace, path: str) -> None:
+    before = snapshot(root(protected_files))
+    assert code(lambda: protected_files.write(path, "x")) in ("protected", "is_directory")
     if path not in (".ENV", ".Git/Config", "git/hooks/new"):
-        assert code(lambda: kept.edit(path, "SECRET", "x")) in ("protected", "is_directory")
-    if not (root(kept) / path).is_symlink():
+        assert code(lambda: protected_files.edit(path, "SECRET", "x")) in ("protected", "is_directory")
+    if not (root(protected_files) / path).is_symlink():
         refused = ("protected", "not_found") if path == ".Git/Config" else ("protected",)
-        assert code(lambda: kept.delete(path, recursive=True)) in refused
-        assert code(lambda: kept.move(path, "elsewhere")) in refused
-        kept.write("new", "x")
-        assert code(lambda: kept.move("new", path)) == "protected"
-        kept.delete("new")
-        assert code(lambda: kept.mkdir(f"{path}/x")) in ("protected", "not_directory")
-    assert snapshot(root(kept)) == before
+        assert code(lambda: protected_files.delete(path, recursive=True)) in refused
+        assert code(lambda: protected_files.move(path, "elsewhere")) in refused
+        protected_files.write("new", "x")
+        assert code(lambda: protected_files.move("new", path)) == "protected"
+        protected_files.delete("new")
+        assert code(lambda: protected_files.mkdir(f"{path}/x")) in ("protected", "not_directory")
+    assert snapshot(root(protected_files)) == before
 
 
 @pytest.mark.parametrize("path", [".git", "x", "sub", "x/y", "x/y/.git", ".wick", ".git/hooks"])
-def test_folders_with_protected_files_are_not_moved_or_deleted(kept: Workspace, path: str) -> None:
-    before = snapshot(root(kept))
-    assert code(lambda: kept.move(path, "elsewhere")) == "protected"
-    assert code(lambda: kept.delete(path, recursive=True)) == "protected"
-    assert snapshot(root(kept)) == before
+def test_folders_with_protected_files_are_not_moved_or_deleted(protected_files: Workspace, path: str) -> None:
+    before = snapshot(root(protected_files))
+    assert code(lambda: protected_files.move(path, "elsewhere")) == "protected"
+    assert code(lambda: protected_files.delete(path, recursive=True)) == "protected"
+    assert snapshot(root(protected_files)) == before
 
 
 def test_a_tree_that_is_too_large_to_look_through_is_not_moved_or_deleted(
@@ -805,15 +805,20 @@ def test_moving_cannot_create_protected_files(files: Workspace) -> None:
 
 
 @pytest.mark.parametrize("path", [".env", "env", "sub/.env", ".env.local", ".envrc", "x/../env"])
-def test_secrets_are_not_read(kept: Workspace, path: str) -> None:
+def test_secrets_are_not_read(protected_files: Workspace, path: str) -> None:
     for operation in ("read", "lines", "edit", "grep"):
-        assert code(lambda operation=operation: call(kept, operation, path)) == "protected"  # type: ignore[misc]
-    assert kept.stat(path)["type"] in ("file", "link")
+        assert code(lambda operation=operation: call(protected_files, operation, path)) == "protected"  # type: ignore[misc]
+    assert protected_files.stat(path)["type"] in ("file", "link")
 
 
-def test_trusted_files_are_readable(kept: Workspace) -> None:
-    assert text(kept, ".git/config") == text(kept, "chain") == text(kept, ".wick/a") == "SECRET"
-    found = kept.grep("SECRET", everything=True)["matches"]
+def test_trusted_files_are_readable(protected_files: Workspace) -> None:
+    assert (
+        text(protected_files, ".git/config")
+        == text(protected_files, "chain")
+        == text(protected_files, ".wick/a")
+        == "SECRET"
+    )
+    found = protected_files.grep("SECRET", everything=True)["matches"]
     assert {match["file"] for match in found} == {
         ".git/config",
         ".git/hooks/x",

@@ -15,7 +15,7 @@ describe("a request", () => {
     });
   });
 
-  it("that reaches nobody says so", async () => {
+  it("without a server fails with an ApiError", async () => {
     vi.stubGlobal("fetch", () => Promise.reject(new TypeError("failed")));
     await expect(call("GET", "/")).rejects.toBeInstanceOf(ApiError);
   });

@@ -2160,7 +2160,7 @@ export interface components {
         };
         /**
          * ChatReply
-         * @description What the agent said.
+         * @description The reply of the agent.
          */
         ChatReply: {
             /**
@@ -2176,7 +2176,7 @@ export interface components {
         };
         /**
          * ChatRequest
-         * @description What a client asks. `model` is the id of an agent; the settings of its model are the agent's own.
+         * @description A request of a client. `model` is the id of an agent; the settings of its model are the agent's own.
          */
         ChatRequest: {
             /** Model */
@@ -3059,6 +3059,29 @@ export interface components {
             content: string | (components["schemas"]["TextIn"] | components["schemas"]["MediaIn"])[];
         };
         /**
+         * MessageLabel
+         * @description The label of a message: its trust, its private sources, and the entries that it was made from.
+         */
+        MessageLabel: {
+            /**
+             * Trusted
+             * @description without text of others
+             */
+            trusted: boolean;
+            /**
+             * Private
+             * @description the private sources that were read
+             * @default []
+             */
+            private?: string[];
+            /**
+             * Sources
+             * @description the entries that the message was made from
+             * @default []
+             */
+            sources?: number[];
+        };
+        /**
          * MessagePart
          * @description A part of a message: text, an image, audio or a file.
          */
@@ -3575,6 +3598,12 @@ export interface components {
             skipped: string[];
             /** More */
             more: boolean;
+            /**
+             * Asked
+             * @description tool uses that the guards ask about now
+             * @default 0
+             */
+            asked?: number;
         };
         /**
          * ReplayRequest
@@ -4141,7 +4170,7 @@ export interface components {
          *     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
          *     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
          *     `branches` has the entries of the messages that were sent in the place of this one, itself included, the earliest
-         *     first; it is empty if there are no others.
+         *     first; it is empty if there are no others. `label` is set by information flow, for replies and results of tools.
          */
         ThreadMessage: {
             /**
@@ -4205,6 +4234,8 @@ export interface components {
              * @default []
              */
             branches?: number[];
+            /** @description the label, if the agent has information flow */
+            label?: components["schemas"]["MessageLabel"] | null;
         };
         /**
          * ThreadPage

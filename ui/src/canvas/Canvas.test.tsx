@@ -96,7 +96,7 @@ it("runs pages in a frame that may do nothing else", async () => {
   expect(frame.getAttribute("src")).toBe("/canvas/frame");
 });
 
-it("draws a mark for every figure, and says when there is none", () => {
+it("draws a mark for every figure, and shows a message without figures", () => {
   const data = {
     kind: "bar" as const,
     title: "T",

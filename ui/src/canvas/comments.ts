@@ -2,7 +2,7 @@
 
 const FENCE = /^\s{0,3}(`{3,}|~{3,})/;
 
-/** Each line without its comments; null where nothing is left of one. Those in code stay, and one that never ends. */
+/** Return each line without its comments, or null if nothing is left. Comments in code and unclosed ones stay. */
 export function removeComments(lines: string[]): (string | null)[] {
   const last = lines.findLastIndex((line) => line.includes("-->"));
   let fence = "";
@@ -41,7 +41,7 @@ function removeComment(line: string, begun: boolean, closesLater: boolean): { ke
   }
 }
 
-/** Where a comment begins that is not code in a line; -1 if none does. */
+/** Return the start of a comment outside of code in a line; -1 if there is none. */
 function findComment(line: string, from: number): number {
   const marks = /`[^`]+`|<!--/g;
   marks.lastIndex = from;

@@ -86,7 +86,7 @@ export function splitParts(all: string[], mark = "---"): string[][] {
   return parts;
 }
 
-/** The line of a part with its layout, which must be the first; -1 if there is none. */
+/** Return the index of the layout line of a part, which must be its first line; -1 without a layout. */
 export function layoutAt(part: string[]): number {
   const visible = removeComments(part);
   const first = visible.findIndex((line) => line?.trim());

@@ -13,7 +13,7 @@ const opened = new Set<string>(); // tabs that were opened for a draft
 
 export const useWriting = (tab: string): string | undefined => useStore(drafts, (state) => state[tab]);
 
-/** Show drafts in their tabs; tabs whose draft is over show their file again. */
+/** Show drafts in their tabs; a tab shows its file again when the draft ends. */
 export function putDrafts(found: Draft[], mayShow: () => boolean): void {
   const { agent, thread } = app.get();
   const before = drafts.get();

@@ -43,7 +43,7 @@ function removeExternal(page: Document): boolean {
   return found.length + links.length > 0;
 }
 
-/** A way out of the page, which is none that stays in it. */
+/** Return true for an address that leaves the page; links within it do not. */
 function isLink({ localName, value, ownerElement }: Attr): boolean {
   if (localName === "ping") return true;
   return localName === "href" && ["a", "area"].includes(ownerElement?.localName ?? "") && !value.startsWith("#");

@@ -1,4 +1,4 @@
-/** Files and tabs: read into one, looked at again, and written from one, with nothing lost on either side. */
+/** Read files into tabs, reload them, and save tabs, without losing changes on either side. */
 
 import * as api from "../api";
 import { ApiError } from "../api/http";
@@ -207,7 +207,7 @@ function withPlace(tab: Tab, file: Place): Tab {
   return { ...tab, id: idOf(file), file, name, kind, view: kind === tab.kind ? tab.view : viewsOf(kind)[0]! };
 }
 
-/** Which of these paths are taken. */
+/** Return those of the paths that exist. */
 export async function findExisting(agent: string, paths: string[]): Promise<string[]> {
   const folderOf = (path: string) => (path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : ".");
   const found = new Set<string>();

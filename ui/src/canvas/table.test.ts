@@ -106,7 +106,7 @@ describe("a table", () => {
     expect(parseNumber("")).toBeNull();
   });
 
-  it("that is none says what to do", () => {
+  it("that is invalid fails with a remedy", () => {
     expect(() => readTable("{", "a.json")).toThrow(NotATable);
     expect(() => readTable('{"a": 1}', "a.json")).toThrow("list of objects");
     expect(() => readTable('[{"id": 12345678901234567890}]', "a.json")).toThrow("view it as code");

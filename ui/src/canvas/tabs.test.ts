@@ -186,7 +186,7 @@ it("asks before it loses something", async () => {
   expect([closeTab(tab().id), ask.mock.calls.length]).toEqual([true, 3]);
 });
 
-it("stays for who has to sign in again, and is empty for whoever comes next", async () => {
+it("stays for a user who signs in again, and is empty for another user", async () => {
   serveFiles({ "a.py": "1" });
   await openFile("a.py");
   patchApp({ me: null });

@@ -108,7 +108,7 @@ export function watchFiles(open: Open = onCanvas): () => void {
     const known = threads.get(thread);
     const seen = known ?? new Seen();
     threads.set(thread, seen);
-    if (!known || !run) return seen.skip(now); // it was there before anybody looked
+    if (!known || !run) return seen.skip(now); // it existed before the thread was opened
     const made = seen.take(now);
     if (!made.files.length && !made.texts.length) return;
     void open(made, mayShow(run));

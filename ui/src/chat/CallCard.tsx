@@ -67,7 +67,7 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
   );
 });
 
-/** How long it took, or takes so far. */
+/** The duration of a call, or its duration so far. */
 function Took({ call, state, words }: { call: Call; state: State; words: string }) {
   const live = state === "running" && call.began > 0;
   const [now, setNow] = useState(Date.now);

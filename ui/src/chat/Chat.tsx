@@ -21,7 +21,7 @@ export function Chat() {
   return (
     <section className={joinClasses(styles.chat, over && styles.over)} aria-label="Conversation" {...drop}>
       <Talk />
-      <Told />
+      <StatusAnnouncement />
       <div className={styles.deskFoot}>
         <Tasks />
         <Todos />
@@ -77,7 +77,7 @@ function Title() {
 }
 
 /** Announcements for screen readers: progress and the final answer. */
-function Told() {
+function StatusAnnouncement() {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const last = useApp((state) => openConversation(state).items.at(-1));
   const words =

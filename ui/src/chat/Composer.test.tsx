@@ -82,7 +82,7 @@ it("keeps what is written in each thread", () => {
   expect(app.get().drafts).toEqual({ "": "for the new one" });
 });
 
-it("stops and steers while a run goes on", () => {
+it("stops and steers a running run", () => {
   patchApp({ thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), run: "run_1" } } });
   render(<Composer />);
   expect([screen.getByRole("button", { name: "Stop" }), screen.getByRole("button", { name: "Steer" })].length).toBe(2);

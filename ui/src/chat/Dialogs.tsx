@@ -11,15 +11,15 @@ export function Dialogs() {
   const count = useApp((state) => state.approvals.filter((one) => one.thread_id === state.thread).length);
   if (!asked) return null;
   return (
-    <Asked key={asked.id}>
+    <QuestionBox key={asked.id}>
       {count > 1 && <p className={styles.hint}>1 of {count} pending questions</p>}
       <Ask asked={asked} title="asked" />
-    </Asked>
+    </QuestionBox>
   );
 }
 
 /** Take the focus only if no element has it: a typing user must not approve by accident. */
-function Asked({ children }: { children: React.ReactNode }) {
+function QuestionBox({ children }: { children: React.ReactNode }) {
   const box = useRef<HTMLElement>(null);
   useEffect(() => {
     const idle =

@@ -6,7 +6,7 @@ import type { Part } from "../api";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
 import { app, openConversation, patchApp, useApp, useDraft } from "../state/app";
-import type { Call, Ended, Reply, Said } from "../state/fold";
+import type { Call, Ended, Reply, UserMessage } from "../state/fold";
 import { startEdit, takeFocus } from "../state/edits";
 import { askAndRetry, askedBefore, copyText, retryRun, runAfter, switchBranch } from "../state/talk";
 import { forkAt } from "../state/threads";
@@ -17,33 +17,40 @@ import { UndoFiles } from "./UndoFiles";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
-export const SaidView = memo(function SaidView({ said, nested = false }: { said: Said; nested?: boolean }) {
+export const UserMessageView = memo(function UserMessageView({
+  message,
+  nested = false,
+}: {
+  message: UserMessage;
+  nested?: boolean;
+}) {
   const thread = useApp((state) => state.thread);
-  const [draft, setDraft] = useDraft("edit", `${thread} ${said.seq}`);
-  if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} />;
+  const [draft, setDraft] = useDraft("edit", `${thread} ${message.seq}`);
+  if (draft !== undefined && message.seq > 0 && !nested)
+    return <Edit message={message} words={draft} write={setDraft} />;
   return (
     <article
-      className={joinClasses(styles.said, said.by && styles.hook)}
-      aria-label={said.by ? `From ${said.by}` : "You"}
+      className={joinClasses(styles.said, message.by && styles.hook)}
+      aria-label={message.by ? `From ${message.by}` : "You"}
       tabIndex={-1}
-      onKeyDown={(event) => switchByKey(event, said)}
+      onKeyDown={(event) => switchByKey(event, message)}
     >
-      {said.by && <small>{said.by}</small>}
-      {said.text && <Markdown text={said.text} />}
-      {said.parts.length > 0 && <Parts parts={said.parts} />}
-      {said.branches && !nested && <Branches seq={said.seq} branches={said.branches} />}
-      {said.seq > 0 && !nested && !said.by && <SaidActions said={said} />}
+      {message.by && <small>{message.by}</small>}
+      {message.text && <Markdown text={message.text} />}
+      {message.parts.length > 0 && <Parts parts={message.parts} />}
+      {message.branches && !nested && <Branches seq={message.seq} branches={message.branches} />}
+      {message.seq > 0 && !nested && !message.by && <UserMessageActions message={message} />}
     </article>
   );
 });
 
 /** Left and right on a message show its other versions. */
-function switchByKey(event: React.KeyboardEvent, { seq, branches = [] }: Said | Reply): void {
+function switchByKey(event: React.KeyboardEvent, { seq, branches = [] }: UserMessage | Reply): void {
   const to = branchOfKey(event, { seq, branches });
   if (to !== undefined && !openConversation(app.get()).run) void switchBranch(to);
 }
 
-function SaidActions({ said }: { said: Said }) {
+function UserMessageActions({ message }: { message: UserMessage }) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const thread = useApp((state) => state.thread);
   const hasSnapshots = useApp((state) =>
@@ -53,14 +60,14 @@ function SaidActions({ said }: { said: Said }) {
   return (
     <>
       <div className={styles.actions}>
-        <Action icon="pen" name="Edit" off={running} act={() => startEdit(said)} />
-        <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(said)} />
-        <Action icon="fork" name="Fork" act={() => void forkAt(said.seq)} />
+        <Action icon="pen" name="Edit" off={running} act={() => startEdit(message)} />
+        <Action icon="again" name="Retry" off={running} act={() => void askAndRetry(message)} />
+        <Action icon="fork" name="Fork" act={() => void forkAt(message.seq)} />
         {hasSnapshots && <Action icon="undo" name="Undo files" off={running} act={() => setUndoing(true)} />}
-        <Action icon="copy" name="Copy" act={() => void copyText(said.text)} />
-        <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(said.seq) })} />
+        <Action icon="copy" name="Copy" act={() => void copyText(message.text)} />
+        <Action icon="trace" name="Trace" act={() => patchApp({ panel: "trace", run: runAfter(message.seq) })} />
       </div>
-      {undoing && <UndoFiles thread={thread} seq={said.seq} close={() => setUndoing(false)} />}
+      {undoing && <UndoFiles thread={thread} seq={message.seq} close={() => setUndoing(false)} />}
     </>
   );
 }
@@ -92,16 +99,24 @@ function Parts({ parts }: { parts: Part[] }) {
   );
 }
 
-/** A draft is kept until it is sent, also when scrolled away. */
-function Edit({ said, words, write }: { said: Said; words: string; write: (words: string | null) => void }) {
+/** A draft is stored until it is sent, also when it is scrolled out of view. */
+function Edit({
+  message,
+  words,
+  write,
+}: {
+  message: UserMessage;
+  words: string;
+  write: (words: string | null) => void;
+}) {
   const running = useApp((state) => Boolean(openConversation(state).run));
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    if (takeFocus(app.get().thread, said.seq)) area.current?.focus(); // not one that is scrolled back to
-  }, [said.seq]);
+    if (takeFocus(app.get().thread, message.seq)) area.current?.focus(); // not one that is scrolled back to
+  }, [message.seq]);
   const submit = (event: React.SyntheticEvent) => {
     event.preventDefault();
-    if (!running) void retryRun(said, words).then((sent) => sent && write(null));
+    if (!running) void retryRun(message, words).then((sent) => sent && write(null));
   };
   const key = (event: React.KeyboardEvent) => {
     if (event.key === "Escape") {

@@ -5,16 +5,16 @@ import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react
 
 import { Failing } from "../shell/Failing";
 import { patchApp, useApp } from "../state/app";
-import type { Item, Said } from "../state/fold";
+import type { Item, UserMessage } from "../state/fold";
 import { likelyHeight } from "./heights";
-import { EndedView, ReplyView, SaidView } from "./Items";
+import { EndedView, ReplyView, UserMessageView } from "./Items";
 import { registerMove } from "./navigation";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
 const NEAR_END = 80; // pixels within which the end is followed
 
-export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
+export function List({ items, pending }: { items: Item[]; pending: UserMessage[] }) {
   const all: Item[] = pending.length ? [...items, ...pending] : items;
   const place = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
@@ -73,7 +73,7 @@ function Show({ item, waits }: { item: Item; waits: boolean }) {
   if (item.kind === "user")
     return (
       <>
-        <SaidView said={item} />
+        <UserMessageView message={item} />
         {waits && (
           <small className={styles.waits}>
             {item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}
@@ -126,7 +126,7 @@ function useEnd(place: React.RefObject<HTMLDivElement | null>): [boolean, () => 
 }
 
 /** Show a message that is sent from here, wherever the user has scrolled to. */
-function useOwnMessage(pending: Said[], toEnd: () => void): void {
+function useOwnMessage(pending: UserMessage[], toEnd: () => void): void {
   const sent = pending.findLast((one) => one.key.startsWith("sent-"))?.key;
   useEffect(() => {
     if (sent) toEnd();

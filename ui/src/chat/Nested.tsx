@@ -1,7 +1,7 @@
 /** A subagent's own conversation. It is loaded when there is one, since it is drawn with the parts that draw it. */
 
 import type { Item } from "../state/fold";
-import { EndedView, ReplyView, SaidView } from "./Items";
+import { EndedView, ReplyView, UserMessageView } from "./Items";
 
 export default function Nested({ items }: { items: Item[] }) {
   return (
@@ -14,7 +14,7 @@ export default function Nested({ items }: { items: Item[] }) {
 }
 
 function One({ item }: { item: Item }) {
-  if (item.kind === "user") return <SaidView said={item} nested />;
+  if (item.kind === "user") return <UserMessageView message={item} nested />;
   if (item.kind === "reply") return <ReplyView reply={item} nested />;
   return <EndedView ended={item} />;
 }

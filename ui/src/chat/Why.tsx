@@ -24,7 +24,7 @@ function Reasons({ thread, call }: { thread: string; call: string }) {
   const reasons = useLoad(() => api.threads.why(thread, call), [thread, call]);
   return (
     <Show of={reasons} what="the reasons">
-      {(found) => <Told reasons={found} />}
+      {(found) => <ReasonList reasons={found} />}
     </Show>
   );
 }
@@ -34,7 +34,7 @@ function summarizeVerdicts(verdicts: Verdict[]): string {
   return `${telling.hook}: ${telling.verdict}`;
 }
 
-function Told({ reasons }: { reasons: api.Reasons }) {
+function ReasonList({ reasons }: { reasons: api.Reasons }) {
   const verdicts = reasons.verdicts ?? [];
   return (
     <div className={styles.told} tabIndex={0} role="group" aria-label="Reasons">
@@ -49,9 +49,9 @@ function Told({ reasons }: { reasons: api.Reasons }) {
   );
 }
 
-type Asked = NonNullable<api.Reasons["questions"]>[number];
+type ApprovalReason = NonNullable<api.Reasons["questions"]>[number];
 
-function describeAnswer({ allowed, by, reason, scope }: Asked): string {
+function describeAnswer({ allowed, by, reason, scope }: ApprovalReason): string {
   if (allowed === undefined || allowed === null) return "Not answered.";
   const how = scope === "session" ? ", for this thread" : scope === "always" ? ", always" : "";
   return `${by || "The user"} ${allowed ? "allowed" : "denied"} it${how}${!allowed && reason ? `: ${reason}` : "."}`;

@@ -1,4 +1,4 @@
-/** Example prompts of an agent: its own, or some made for its tools. */
+/** Example prompts of an agent: its own, or generated ones for its tools. */
 
 import type { AgentDetail } from "../api";
 

@@ -1,4 +1,4 @@
-/** How high an entry will about be, before it is drawn: the better this is known, the fewer are drawn in vain. */
+/** Estimated heights of entries before they are drawn: better estimates avoid drawing entries outside of the view. */
 
 import type { Item } from "../state/fold";
 

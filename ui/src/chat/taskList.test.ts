@@ -4,7 +4,7 @@ import { listTasks } from "./taskList";
 
 const live = (id: string, status: string) => ({ id, agent: "poet", prompt: "write", status, text: "" });
 
-it("believes the log about what has ended, and the stream about what goes on", () => {
+it("takes ended tasks from the log, and running ones from the stream", () => {
   const kept = {
     t1: { agent: "poet", prompt: "write", status: "done", answer: "Roses", reason: "" },
     t2: { agent: "critic", prompt: "read", status: "running" },

@@ -1,4 +1,4 @@
-/** Eval reports: the variants of an agent side by side, and what was done in each case. */
+/** Eval reports: the variants of an agent side by side, and the details of each case. */
 
 import { useState } from "react";
 

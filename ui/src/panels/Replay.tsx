@@ -1,4 +1,4 @@
-/** Replay: decisions of other guards, or of one more rule, about past calls. Nothing is run. */
+/** Replay: decisions of other guards, or of one more rule, about past calls. No call is executed. */
 
 import { useEffect, useRef, useState } from "react";
 
@@ -8,13 +8,13 @@ import { openThread } from "../state/threads";
 import { withRule, currentRules, type Kind, KINDS } from "./agent/rules";
 import { Form } from "./replay/Form";
 import { Report } from "./replay/Report";
-import { type Asked, hasRules, splitLines, NOTHING, replayRequest } from "./replay/request";
+import { type ReplayForm, hasRules, splitLines, NOTHING, replayRequest } from "./replay/request";
 import panel from "./panels.module.css";
 
 export default function Replay() {
   const agent = useApp((state) => state.agent);
   const thread = useApp((state) => state.thread);
-  const [asked, change] = useState<Asked>(NOTHING);
+  const [form, change] = useState<ReplayForm>(NOTHING);
   const [report, setReport] = useState<api.ReplayReport | null>(null);
   const [busy, setBusy] = useState(false);
   useEffect(() => change((old) => (old.thread ? { ...old, thread } : old)), [thread]);
@@ -25,7 +25,7 @@ export default function Replay() {
   }, [agent]);
   const run = async () => {
     setBusy(true);
-    const found = await tryRequest(() => api.replay(replayRequest(agent, asked)));
+    const found = await tryRequest(() => api.replay(replayRequest(agent, form)));
     if (about.current === agent) setReport(found ?? null); // ignore the report if another agent is selected meanwhile
     setBusy(false);
   };
@@ -35,19 +35,19 @@ export default function Replay() {
         Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and
         nothing is changed.
       </p>
-      <Form asked={asked} change={change} busy={busy} run={() => void run()} />
+      <Form form={form} change={change} busy={busy} run={() => void run()} />
       {report && <Report report={report} open={(id) => void openThread(id)} />}
-      {report && hasRules(asked) && (
-        <button onClick={() => void tryRequest(() => addRules(agent, asked))}>Apply these rules to the agent</button>
+      {report && hasRules(form) && (
+        <button onClick={() => void tryRequest(() => addRules(agent, form))}>Apply these rules to the agent</button>
       )}
     </div>
   );
 }
 
 /** Add the rules that were tried to those the agent has. */
-async function addRules(agent: string, asked: Asked): Promise<void> {
+async function addRules(agent: string, form: ReplayForm): Promise<void> {
   const before = currentRules(await api.agents.permissions(agent));
-  const pairs = KINDS.flatMap((kind) => splitLines(asked[kind]).map((rule): [Kind, string] => [kind, rule]));
+  const pairs = KINDS.flatMap((kind) => splitLines(form[kind]).map((rule): [Kind, string] => [kind, rule]));
   const rules = pairs.reduce((all, [kind, rule]) => withRule(all, kind, rule), before);
   await api.agents.changeHooks(agent, { hooks: { permissions: rules } });
   notify("The rules apply from the next run.");

@@ -54,7 +54,7 @@ function notifyListeners(news: News): void {
   for (const listener of [...listeners]) listener(news);
 }
 
-/** Do something when an agent is changed by whomever; `about` is the agent, or all of them if it is empty. */
+/** Call a listener when an agent changes, also in another client. `about` is the agent; all agents if it is empty. */
 export function useNews(about: string, listener: Listener): void {
   const latest = useRef(listener);
   latest.current = listener;

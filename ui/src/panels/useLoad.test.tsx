@@ -77,7 +77,7 @@ it("asks who is signed out to sign in", async () => {
   expect(app.get().me).toBeNull();
 });
 
-it("looks again from time to time, while somebody sees it", () => {
+it("reloads periodically while the page is visible", () => {
   vi.useFakeTimers();
   const Times = () => <p>{useEvery(1_000)} times</p>;
   const { unmount } = render(<Times />);

@@ -1,4 +1,4 @@
-/** Markdown as it may be shown: no HTML of its own, no pictures from elsewhere, nothing that runs. */
+/** Markdown that is safe to show: no HTML, no external pictures, no scripts. */
 
 import { lazy, memo, Suspense, useState } from "react";
 import draw, { type Components } from "react-markdown";
@@ -30,7 +30,7 @@ export const SCHEMA = {
   protocols: { ...defaultSchema.protocols, src: ["data", "blob"] },
 };
 
-/** HTML in a text is text: it does nothing, and it does not vanish either. */
+/** HTML in a text is shown as text: it has no effect, and stays visible. */
 export const PLAIN = {
   handlers: { html: (_: unknown, node: { value: string }) => ({ type: "text" as const, value: node.value }) },
 };
@@ -51,7 +51,7 @@ const COMPONENTS: Components = {
   table: ({ children }) => <TableFrame>{children}</TableFrame>,
 };
 
-/** A part of a text, or of a table: the table itself is made once, around all of its parts. */
+/** A part of a text, or of a table; the table element is created once around all parts. */
 export type Part = "text" | "head" | "rows";
 export const PARTS: Record<Part, Components> = {
   text: COMPONENTS,

@@ -34,7 +34,7 @@ export function splitBlocks(text: string): string[] {
   return found;
 }
 
-/** What a line is inside of, where an empty line ends nothing: code with its mark, a formula, or raw text. */
+/** The open block of a line, in which an empty line ends nothing: code with its mark, a formula, or raw text. */
 type Inside = { indent: number; mark: string } | "$$" | "\\[" | "raw" | null;
 
 function nextInside(inside: Inside, line: string): Inside {
@@ -58,7 +58,7 @@ function isBoundary(line: string, previous: string, first: string): boolean {
   return /^\S/.test(line) && !(LIST.test(line) && LIST.test(first));
 }
 
-/** A splitter for one text that grows: it looks only at the end, since what is before does not change any more. */
+/** A splitter for one growing text: it reads only the end, since the blocks before it do not change. */
 export function createSplitter(): (text: string) => string[] {
   let known: string[] = [];
   let seen = "";

@@ -6,7 +6,7 @@ describe("formulas in a text", () => {
   it.each([
     ["prices are no formula", "It costs $5, then $10.", "It costs \\$5, then \\$10."],
     ["a single formula", "The value $x$ grows.", "The value $x$ grows."],
-    ["a formula before a digit is none", "from $a$5", "from \\$a\\$5"],
+    ["dollars before a digit are no formula", "from $a$5", "from \\$a\\$5"],
     ["a space inside the first dollar", "$ x$ y", "\\$ x\\$ y"],
     ["round brackets", "so \\(a + b\\) holds", "so $a + b$ holds"],
     ["square brackets on a line", "so\n\\[\na + b\n\\]\nholds", "so\n$$\na + b\n$$\nholds"],

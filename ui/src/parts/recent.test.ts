@@ -2,7 +2,7 @@ import { expect, it, vi } from "vitest";
 
 import { cacheRecent } from "./recent";
 
-it("what was made lately is not made again, and what nobody asked for goes first", () => {
+it("reuses recent results, and evicts the least recently used one", () => {
   const make = vi.fn((text: string) => text.length);
   const length = cacheRecent(make, 2);
   expect([length("a"), length("bb"), length("a"), length("ccc"), length("a")]).toEqual([1, 2, 1, 3, 1]);

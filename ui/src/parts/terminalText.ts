@@ -28,7 +28,7 @@ function overwriteLines(text: string): string {
 const lastWritten = (line: string): string =>
   line.split("\r").reduce((before, now) => (now ? now + keepRest(before, now) : before), "");
 
-/** The end of a longer line stays; with colours its length is unknown, so it goes. */
+/** The end of a longer line stays; a line with colours has an unknown length and is removed. */
 function keepRest(before: string, now: string): string {
   return before.includes("\u001b") || now.includes("\u001b") ? "" : before.slice(now.length);
 }

@@ -1,4 +1,4 @@
-/** The form of an agent: made from the schema of its options, checked by the server. */
+/** The form of an agent, generated from the schema of its options and validated by the server. */
 
 import { type FormEvent, useEffect, useId, useMemo, useRef, useState } from "react";
 

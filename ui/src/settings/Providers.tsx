@@ -80,7 +80,7 @@ function ProviderRow({ provider, changed, blocked }: RowProps) {
   );
 }
 
-/** A key, its address and its models. The key is not kept in the page once it is stored. */
+/** A key, its address and its models. The page discards the key once it is stored. */
 function KeyForm({ provider, changed, blocked }: RowProps) {
   const id = useId();
   const [key, setKey] = useState("");

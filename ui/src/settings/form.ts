@@ -1,4 +1,4 @@
-/** Forms made from a JSON Schema: the kind of each field, and how its value changes. */
+/** Forms from a JSON Schema: the kind of each field, and changes of its value. */
 
 export type Value = unknown;
 export interface Schema {

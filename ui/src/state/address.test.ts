@@ -18,7 +18,7 @@ it.each([
   ["an unknown panel", "#panel=cellar&beside=roof&below=&wide=true", NO_PANELS],
   ["a panel twice", "#panel=files&beside=files&below=files", { ...NO_PANELS, panel: "files" }],
   ["a side panel alone", "#beside=files", { ...NO_PANELS, panel: "files" }],
-  ["a width that is none", "#panel=files&wide=1e9", { ...NO_PANELS, panel: "files" }],
+  ["an invalid width", "#panel=files&wide=1e9", { ...NO_PANELS, panel: "files" }],
   ["a file outside", "#file=../../etc/passwd&file=/etc/passwd&file=&show=nowhere", { files: [], file: "" }],
   ["a file twice", "#file=a.md&file=a.md", { files: ["a.md"], file: "a.md" }],
 ])("%s in an address is left out", (_, hash, expected) => expect(readAddress(hash)).toMatchObject(expected));

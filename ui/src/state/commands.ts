@@ -58,7 +58,7 @@ function keyName(event: KeyboardEvent): string {
   return [...parts, event.altKey ? keyWithoutAlt(event) : event.key.toLowerCase()].join("+");
 }
 
-/** On a Mac, Alt with a key types another character: the place of the key tells which one was meant. */
+/** On a Mac, Alt with a key types another character: the key code identifies the key. */
 function keyWithoutAlt({ code, key }: KeyboardEvent): string {
   return (/^(?:Digit|Key)(\w)$/.exec(code)?.[1] ?? key).toLowerCase();
 }

@@ -4,7 +4,7 @@ import { app } from "./app";
 
 const PLACE = "wick-drafts";
 
-interface Kept {
+interface StoredDrafts {
   whose: string;
   drafts: Record<string, string>;
 }
@@ -12,8 +12,8 @@ interface Kept {
 /** Load the drafts of that user. */
 export function loadDrafts(whose: string): Record<string, string> {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(PLACE) ?? "{}") as Partial<Kept>;
-    return kept.whose === whose ? (kept.drafts ?? {}) : {};
+    const stored = JSON.parse(sessionStorage.getItem(PLACE) ?? "{}") as Partial<StoredDrafts>;
+    return stored.whose === whose ? (stored.drafts ?? {}) : {};
   } catch {
     return {};
   }
@@ -30,7 +30,7 @@ export function saveDrafts(): () => void {
   });
 }
 
-function writeDrafts(what: Kept): void {
+function writeDrafts(what: StoredDrafts): void {
   try {
     sessionStorage.setItem(PLACE, JSON.stringify(what));
   } catch {

@@ -192,7 +192,7 @@ describe("a conversation", () => {
     expect(values).toEqual({ files: { b: "3" }, todos: [] });
   });
 
-  it("no longer says that a run waits when it goes on", () => {
+  it("removes the note of a waiting run when it continues", () => {
     const paused = told([...TALK.slice(0, 8), ["7", event("done", { outcome: "interrupted", reason: "paused" })]]);
     expect(paused.items.at(-1)).toMatchObject({ kind: "ended", outcome: "interrupted" });
     expect(

@@ -40,7 +40,7 @@ export interface Child {
   text: string;
 }
 
-export interface Said {
+export interface UserMessage {
   kind: "user";
   key: string;
   seq: number;
@@ -74,7 +74,7 @@ export interface Ended {
   error: string;
 }
 
-export type Item = Said | Reply | Ended;
+export type Item = UserMessage | Reply | Ended;
 
 export interface Task {
   id: string;
@@ -87,7 +87,7 @@ export interface Task {
 export interface Conversation {
   agent: string; // the agent of the conversation
   items: Item[];
-  pending: Said[]; // sent messages that are not delivered yet
+  pending: UserMessage[]; // sent messages that are not delivered yet
   last: number; // the number of the last durable entry that is in here
   part: number; // and how much of an entry that makes several frames
   run: string; // the active run, if any
@@ -208,7 +208,7 @@ function updateItems(old: Conversation, event: Event, change: (items: Item[]) =>
 const isWorking = (items: Item[]): boolean =>
   items.slice(-3).some((item) => item.kind === "reply" && item.calls.some((call) => call.state === "running"));
 
-/** The items with those of one subagent's run changed, however deep it works; the same if there is none. */
+/** Return the items with those of one subagent's run changed, at any depth; the same items without such a run. */
 function inRun(items: Item[], run: string, change: (items: Item[]) => Item[]): Item[] {
   return eachCall(items, (call) => {
     if (!call.child) return call;
@@ -385,7 +385,7 @@ function endChild(call: Call, event: Event): Call {
   return { ...call, child: { ...ended, outcome: text(event, "outcome"), text: text(event, "text") } };
 }
 
-export function toUserItem(seq: number, content: string | Part[], by = "", key = `m${seq}`): Said {
+export function toUserItem(seq: number, content: string | Part[], by = "", key = `m${seq}`): UserMessage {
   const parts = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
   const words = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : [])).join("\n");
   return { kind: "user", key, seq, text: words, parts: parts.filter((part) => part.type !== "text"), by };
@@ -410,7 +410,7 @@ function updateTask(one: Task, event: Event): Task {
   };
 }
 
-/** The reason of a run that goes on in the original thread. */
+/** The reason of a run that continues in the original thread. */
 export const FORKED = "the thread was forked";
 
 function endRun(

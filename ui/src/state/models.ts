@@ -4,7 +4,7 @@ import { models, type ModelChoice } from "../api/settings";
 import { createStore, useStore } from "./store";
 
 const PLACE = "wick-models";
-const MOST_THREADS = 200; // whose choice is remembered
+const MOST_THREADS = 200; // threads with a stored choice
 
 interface Models {
   known: ModelChoice[];

@@ -66,7 +66,7 @@ async function consumeStream(
   if (!stop.signal.aborted) await settle(thread);
 }
 
-/** Read a run's frames until it is over; a connection that breaks is made again, from where it broke. */
+/** Read a run's frames until it is over; reconnect a broken connection after the last frame. */
 async function read(first: api.Stream | null, run: string, thread: string, stop: AbortController): Promise<void> {
   for (let stream = first, wait = 250; !stop.signal.aborted; wait = Math.min(wait * 2, 5_000)) {
     try {

@@ -59,7 +59,7 @@ it("opens the thread that the address names", async () => {
   expect([app.get().thread, openConversation(app.get()).items.length]).toEqual(["th_1", 1]);
 });
 
-it("asks who is there when nobody is signed in", async () => {
+it("shows the sign-in without a signed-in user", async () => {
   server = serve({ "GET /auth/me": refused });
   await startSession();
   expect([app.get().me, app.get().notices]).toEqual([null, []]);
@@ -74,7 +74,7 @@ it("says why a token was refused", async () => {
   expect(app.get().notices.map((one) => one.text)).toEqual(["this token is not known"]);
 });
 
-it("leaves nothing behind for who comes next", async () => {
+it("removes all data of the user at sign-out", async () => {
   server = serve({ ...lists([thread("th_1", 1)]), "POST /auth/session": () => ME, "DELETE /auth/session": () => null });
   await signIn("token");
   patchApp({ thread: "th_1", drafts: { th_1: "secret" } });
@@ -82,7 +82,7 @@ it("leaves nothing behind for who comes next", async () => {
   expect(app.get()).toMatchObject({ ...NOBODYS, me: null });
 });
 
-it("notices what was said elsewhere", async () => {
+it("loads messages from other clients", async () => {
   patchApp({
     me: ME as never,
     thread: "th_1",
@@ -96,7 +96,7 @@ it("notices what was said elsewhere", async () => {
   expect(openConversation(app.get()).items).toMatchObject([{ text: "from elsewhere" }]);
 });
 
-it("notices that somebody is asked, that the server is gone, and that the session is over", async () => {
+it("detects new questions, a stopped server and an expired session", async () => {
   patchApp({ me: ME as never });
   server = serve({
     ...lists([thread("th_1", 4, { asking: 1 })]),
@@ -114,7 +114,7 @@ it("notices that somebody is asked, that the server is gone, and that the sessio
   expect(app.get().me).toBeNull();
 });
 
-it("goes on with a new thread where the wanted one is gone, or is deleted", async () => {
+it("opens a new thread if the requested one is missing or deleted", async () => {
   patchApp({ me: ME as never });
   server = serve({ ...lists(), "DELETE /threads/th_2": () => null });
   await openThread("th_1");

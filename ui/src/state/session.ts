@@ -29,7 +29,7 @@ export async function startSession(): Promise<void> {
   }
 }
 
-/** The server is not there, or not well: that is no reason to sign in again. */
+/** Retry while the server is unreachable or fails, without a new sign-in. */
 function restartSession(error: ApiError): void {
   if (error.status === 0) patchApp({ online: false });
   else notify(error.message, "error");

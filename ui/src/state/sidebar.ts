@@ -1,4 +1,4 @@
-/** Whether the list of threads is shown, as this browser remembers it. */
+/** The visibility of the list of threads, stored in this browser. */
 
 const SIDEBAR = "wick-sidebar";
 

@@ -38,7 +38,7 @@ afterEach(() => {
   server?.stop();
 });
 
-it("shows what was said once, whatever comes of it", async () => {
+it("shows a sent message once, also if it is in the stream and in the thread", async () => {
   server = serve({
     ...LISTS,
     "GET /threads/th_1": () => kept(5, HELLO),
@@ -58,7 +58,7 @@ it("shows what was said once, whatever comes of it", async () => {
   ]);
 });
 
-it("goes on after the last frame it has seen when the connection breaks", async () => {
+it("resumes after the last received frame when the connection breaks", async () => {
   const begun = frame(
     "on_chat_model_end",
     { message: { content: "", tool_calls: [{ id: "c", name: "ls", args: {} }] } },
@@ -115,7 +115,7 @@ it("gives back what the server refused", async () => {
   expect(app.get().notices.map((one) => one.text)).toEqual(["no such thing"]);
 });
 
-it("steers a run that goes on, and shows that once it was heard", async () => {
+it("steers a running run, and shows the message once it is delivered", async () => {
   let hear: (frames: string) => void = () => undefined;
   const body = new ReadableStream<Uint8Array>({
     start: (to) => void (hear = (text) => to.enqueue(new TextEncoder().encode(text))),
@@ -134,7 +134,7 @@ it("steers a run that goes on, and shows that once it was heard", async () => {
   expect(openConversation(app.get()).pending).toEqual([]);
 });
 
-it("answers a question and follows the run that goes on", async () => {
+it("answers a question and follows the continued run", async () => {
   const asked = { id: "ask_1", thread_id: "th_1", agent_id: "default", title: "t", question: "May it?" };
   patchApp({
     thread: "th_1",
@@ -155,7 +155,7 @@ it("answers a question and follows the run that goes on", async () => {
   await vi.waitFor(() => expect(shown()).toEqual(["hello", "Hi there"]));
 });
 
-it("says something again from where it was said, with what came along", async () => {
+it("retries a message from its place, with its attachments", async () => {
   patchApp({ thread: "th_1" });
   server = serve({
     ...LISTS,
@@ -189,7 +189,7 @@ it("says something again from where it was said, with what came along", async ()
   });
 });
 
-it("sends what is said before there is a thread into one thread, in its order", async () => {
+it("sends messages from before the thread exists to one thread, in order", async () => {
   let began: (answer: Response) => void = () => undefined;
   server = serve({
     ...LISTS,

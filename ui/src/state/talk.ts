@@ -15,13 +15,13 @@ import {
   setAttached,
   setDraft,
 } from "./app";
-import { type Conversation, EMPTY, toUserItem, type Said } from "./fold";
+import { type Conversation, EMPTY, toUserItem, type UserMessage } from "./fold";
 import { followRun, isFollowed, settle } from "./runStream";
 import { listAgain, refreshApprovals } from "./lists";
 import { adoptModel, modelOf } from "./models";
 import { toConversation } from "./threadItems";
 
-/** A name for a request, so that it counts once however often it is made. */
+/** Return an idempotency key, so that a repeated request counts once. */
 function newKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -47,7 +47,7 @@ interface Sent {
   agent: string;
   message: api.MessageIn;
   key: string;
-  shown: Said;
+  shown: UserMessage;
 }
 
 /** Send a message: it starts a run, or steers the active one. */
@@ -87,7 +87,7 @@ async function startRun(line: Line, { agent, message, key, shown }: Sent): Promi
   const whose = app.get().me?.id;
   const model = modelOf(line.thread);
   const stream = await retryRequest(() => api.openRun(agent, [message], line.thread, key, stop.signal, model));
-  if (app.get().me?.id !== whose) return (stop.abort(), true); // it is in their thread, and another user is signed in
+  if (app.get().me?.id !== whose) return (stop.abort(), true); // it is in the thread of the previous user
   if (isNew) adoptThread(line, stream.thread);
   updateConversation(stream.thread, (old) => begin({ ...old, agent }, stream.run, shown));
   followRun(stream.run, stream.thread, stream, stop);
@@ -97,7 +97,7 @@ async function startRun(line: Line, { agent, message, key, shown }: Sent): Promi
 }
 
 /** The message that starts a run precedes it. */
-function begin(old: Conversation, run: string, shown: Said): Conversation {
+function begin(old: Conversation, run: string, shown: UserMessage): Conversation {
   if (!old.pending.includes(shown)) return { ...old, run };
   return { ...old, run, pending: old.pending.filter((one) => one !== shown), items: [...old.items, shown] };
 }
@@ -110,7 +110,7 @@ async function steerRun(thread: string, { message, key, shown }: Sent): Promise<
   return true;
 }
 
-/** A request that can be made twice, since it has a key; the connection may come back. */
+/** Send a request with an idempotency key, and retry it while the connection is broken. */
 async function retryRequest<T>(work: () => Promise<T>): Promise<T> {
   for (let wait = 500; ; wait *= 2) {
     try {
@@ -159,7 +159,7 @@ export async function stopRun(): Promise<void> {
 }
 
 /** Retry a message; if others follow it, the user is asked first. */
-export async function askAndRetry(message: Said): Promise<void> {
+export async function askAndRetry(message: UserMessage): Promise<void> {
   const later = openConversation(app.get()).items.filter(
     (item) => item.kind === "user" && !item.by && item.seq > message.seq,
   ).length;
@@ -169,7 +169,7 @@ export async function askAndRetry(message: Said): Promise<void> {
 }
 
 /** Rewind to before a message and send another one, or the same; return true on success. */
-export async function retryRun(message: Said, words = message.text): Promise<boolean> {
+export async function retryRun(message: UserMessage, words = message.text): Promise<boolean> {
   const { thread, agent } = app.get();
   const detail = await runOnce(`retry ${thread}`, () =>
     tryRequest(() => api.threads.rewind(thread, Math.max(message.seq - 1, 0))),
@@ -207,9 +207,9 @@ function sameAgain({ type, data, url, media_type, name }: api.Part): api.Media {
 }
 
 /** The message of the user that a reply answers. */
-export function askedBefore(seq: number): Said | undefined {
+export function askedBefore(seq: number): UserMessage | undefined {
   return openConversation(app.get()).items.findLast(
-    (item): item is Said => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq,
+    (item): item is UserMessage => item.kind === "user" && !item.by && item.seq > 0 && item.seq < seq,
   );
 }
 

@@ -57,7 +57,7 @@ describe("a thread that is kept", () => {
     expect([last, run]).toEqual([9, ""]);
   });
 
-  it("shows what goes on as going on", () => {
+  it("shows running calls as running", () => {
     const going = toConversation({ ...THREAD, run_id: "run_1", last: 3, messages: THREAD.messages.slice(0, 2) });
     expect(going.items[1]).toMatchObject({ calls: [{ state: "running" }] });
   });

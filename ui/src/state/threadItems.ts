@@ -1,4 +1,4 @@
-/** A conversation from a thread as the server keeps it. */
+/** Convert a thread of the server to a conversation. */
 
 import type { Message, ThreadDetail } from "../api";
 import { formatValue } from "../api/values";
@@ -13,7 +13,7 @@ import {
   type Item,
   type Reply,
   toUserItem,
-  type Said,
+  type UserMessage,
 } from "./fold";
 
 export function toConversation(thread: ThreadDetail): Conversation {
@@ -48,7 +48,7 @@ export function mergeThread(old: Conversation, thread: ThreadDetail): Conversati
   );
   const arrived = [
     ...now.pending,
-    ...now.items.filter((item): item is Said => item.kind === "user" && item.seq > old.last),
+    ...now.items.filter((item): item is UserMessage => item.kind === "user" && item.seq > old.last),
   ];
   return {
     ...now,
@@ -59,7 +59,7 @@ export function mergeThread(old: Conversation, thread: ThreadDetail): Conversati
 }
 
 /** Sent messages that have not arrived yet. */
-function pendingMessages(pending: Said[], arrived: Said[]): Said[] {
+function pendingMessages(pending: UserMessage[], arrived: UserMessage[]): UserMessage[] {
   const there = arrived.map((one) => one.text);
   return pending.filter((one) => {
     if (!one.key.startsWith("sent-")) return false; // the server has it, with its position

@@ -1,47 +1,47 @@
 /** The files of the agent `coder`, in memory, for tests. */
 
-import { type Asked, serve } from "./serve";
+import { type RecordedRequest, serve } from "./serve";
 
 /** Serve these files until `stop`; changes are visible in `files`. */
 export function serveFiles(first: Record<string, string> = {}): { files: Map<string, string>; stop: () => void } {
   const files = new Map(Object.entries(first));
-  const path = (asked: Asked) => new URLSearchParams(asked.path.split("?")[1] ?? "").get("path") ?? "";
-  const said = (asked: Asked) => asked.body as Record<string, string>;
+  const path = (request: RecordedRequest) => new URLSearchParams(request.path.split("?")[1] ?? "").get("path") ?? "";
+  const bodyOf = (request: RecordedRequest) => request.body as Record<string, string>;
   const at = "/agents/coder/files";
   const { stop } = serve({
-    [`GET ${at}/read`]: (asked) =>
-      files.has(path(asked))
+    [`GET ${at}/read`]: (request) =>
+      files.has(path(request))
         ? {
-            path: path(asked),
-            content: files.get(path(asked)),
+            path: path(request),
+            content: files.get(path(request)),
             encoding: "utf-8",
             size: 1,
             offset: 0,
             bytes: 1,
             truncated: false,
           }
-        : missing(path(asked)),
-    [`GET ${at}/list`]: (asked) => ({
-      path: path(asked),
-      entries: entries(files, path(asked) === "." ? "" : `${path(asked)}/`),
+        : missing(path(request)),
+    [`GET ${at}/list`]: (request) => ({
+      path: path(request),
+      entries: entries(files, path(request) === "." ? "" : `${path(request)}/`),
       truncated: false,
     }),
-    [`PUT ${at}/write`]: (asked) => {
-      files.set(said(asked)["path"]!, said(asked)["content"]!);
-      return { path: said(asked)["path"], bytes_written: 1 };
+    [`PUT ${at}/write`]: (request) => {
+      files.set(bodyOf(request)["path"]!, bodyOf(request)["content"]!);
+      return { path: bodyOf(request)["path"], bytes_written: 1 };
     },
-    [`POST ${at}/upload`]: (asked) => {
-      files.set(path(asked), "uploaded");
-      return { path: path(asked), bytes_written: 1 };
+    [`POST ${at}/upload`]: (request) => {
+      files.set(path(request), "uploaded");
+      return { path: path(request), bytes_written: 1 };
     },
-    [`POST ${at}/move`]: (asked) => {
-      const { source = "", target = "" } = said(asked);
+    [`POST ${at}/move`]: (request) => {
+      const { source = "", target = "" } = bodyOf(request);
       files.set(target, files.get(source) ?? "");
       files.delete(source);
       return { path: target };
     },
-    [`DELETE ${at}`]: (asked) => {
-      files.delete(path(asked));
+    [`DELETE ${at}`]: (request) => {
+      files.delete(path(request));
       return new Response(null, { status: 204 });
     },
   });

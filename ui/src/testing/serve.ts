@@ -1,19 +1,19 @@
 /** A test server: scripted responses and recorded requests. */
 
-export interface Asked {
+export interface RecordedRequest {
   method: string;
   path: string;
   body: unknown;
   headers: Record<string, string>;
 }
 
-type Answer = (asked: Asked) => unknown;
+type Answer = (request: RecordedRequest) => unknown;
 
 /** Serve these routes (`"GET /threads"`) until `stop`; others are 404. A response that is an
  * array of texts is a stream, which breaks off at its end. */
-export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: () => void } {
+export function serve(routes: Record<string, Answer>): { asked: RecordedRequest[]; stop: () => void } {
   const real = globalThis.fetch;
-  const asked: Asked[] = [];
+  const asked: RecordedRequest[] = [];
   globalThis.fetch = (input, init = {}) => {
     const path = input instanceof Request ? input.url : input.toString();
     const one = {
@@ -33,12 +33,12 @@ export function serve(routes: Record<string, Answer>): { asked: Asked[]; stop: (
   return { asked, stop: () => void (globalThis.fetch = real) };
 }
 
-async function respond(answer: Answer, asked: Asked): Promise<Response> {
-  const made = await answer(asked);
-  if (made instanceof Response) return made;
-  return Array.isArray(made) && made.every((one) => typeof one === "string")
-    ? stream(made)
-    : Response.json(made ?? null);
+async function respond(answer: Answer, request: RecordedRequest): Promise<Response> {
+  const result = await answer(request);
+  if (result instanceof Response) return result;
+  return Array.isArray(result) && result.every((one) => typeof one === "string")
+    ? stream(result)
+    : Response.json(result ?? null);
 }
 
 export function stream(texts: string[], run = "run_1", thread = "th_1"): Response {

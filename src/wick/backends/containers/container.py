@@ -91,7 +91,7 @@ class Container:
             await _remove_container(self.engine, self.spec.name)
             return None
         if state == "paused":
-            raise BackendError(f"the container is paused; go on with: docker unpause {self.spec.name}", "not_running")
+            raise BackendError(f"the container is paused; run: docker unpause {self.spec.name}", "not_running")
         if state == "exited":
             await self._start_container()
             return await self.inspect()

@@ -313,7 +313,15 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
         results = [{str(name): str(value)[:most] for name, value in row.items() if value is not None} for row in rows]
         return {"results": results}
 
-    return tool(web_search, kind="network", read_only=True, timeout=timeout, effect="read", returns="untrusted")
+    return tool(
+        web_search,
+        kind="network",
+        read_only=True,
+        timeout=timeout,
+        effect="fetch",
+        returns="untrusted",
+        targets=["query"],  # it leaves with the request
+    )
 
 
 def has_search() -> bool:

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick._internal.tool_flow import UNDECLARED, ToolFlow
-from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, Grant, PlannedStep
+from wick._internal.tool_flow import RESULT_FLOW, ToolFlow
+from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.labels import Label, list_values
-from wick.capabilities.information_flow.questions import describe_content, describe_target
-from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, list_flows
+from wick.capabilities.information_flow.questions import describe_content, describe_target, describe_voucher
+from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, get_flow
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
 from wick.decisions import Ask
@@ -23,8 +23,11 @@ from wick.errors import ToolError
 from wick.hooks import after, before, guard
 from wick.operations import ModelCall, Run, ToolUse
 from wick.tools import Tool, tool
+from wick.why import PASS_REASON
 
-INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "SKILL.md", "agents.yaml")  # files that later runs read as instructions
+# Files and folders that later runs read as instructions, besides those of the agent's capabilities
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", "agents.yaml")
+MOST_VOUCHERS = 5  # in the reason of a call that passes
 HINT = """\
 Before you read text of others (mails, web pages, files, search results), call `plan` once with every tool that you \
 will use to send, pay or change something, or to read private data, and with the arguments that you know already. The \
@@ -51,8 +54,9 @@ class InformationFlow(Capability):
         if use.prevented is not None or use.invalid:
             use.notes["label"] = _REFUSED
         else:
-            use.notes["label"] = state.find_label(use.bound)
-            self._use_grant(use)
+            use.notes["label"] = state.find_label(use.bound, use.notes.get(RESULT_FLOW) or get_flow(use.bound))
+            if use.key in state.claims:
+                self._use_grant(use)
         state.claims.pop(use.key, None)
         if use.run.parent is not None and not use.notes["label"]["trusted"]:
             self._taint_parents(use.run)
@@ -61,9 +65,8 @@ class InformationFlow(Capability):
     def label_reply(self, call: ModelCall) -> None:
         """Store the label of a reply: that of everything the model has seen."""
         if not call.purpose:
-            own, *above = (state.sources.label for state in self._list_states(call.run))
-            label = reduce(Label.join, (replace(label, sources=()) for label in above), own)
-            call.notes["label"] = label.to_json()
+            own, *above = self._list_states(call.run)
+            call.notes["label"] = reduce(Label.join, (state.label for state in above), own.sources.label).to_json()
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
@@ -97,7 +100,7 @@ class InformationFlow(Capability):
                 raise ToolError(f"there is no tool named {step.tool!r}; the tools are {', '.join(run.tools)}")
         for step in steps:
             number = len(run.thread.values.get(GRANTS, {})) + 1
-            grant = Grant(step.tool, step.known, step.times)
+            grant = CallGrant(step.tool, step.known, step.times)
             run.thread.values.put(GRANTS, f"grant_{number}", grant.to_json())
         return f"{len(steps)} steps are planned"
 
@@ -108,7 +111,7 @@ class InformationFlow(Capability):
         """Ask about a call whose target has no voucher, once the run has read untrusted text."""
         if not self._is_tainted(use.run):
             return None
-        flow, args = _get_flow(use.tool), thaw(use.args)
+        flow, args = get_flow(use.tool), thaw(use.args)
         if flow.effect == "read":
             source = flow.name_source(use.bound.name)
             if not source or self._may_read(use.run, source):
@@ -120,15 +123,24 @@ class InformationFlow(Capability):
 
     def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         """Ask before a file is written that later runs read as instructions: its label would be lost there."""
-        names = [
-            basename(normpath(str(value))) for name in flow.list_targets(args) for value in list_values(args[name])
-        ]
-        found = next((name for name in names if name.casefold() in self.instructions), None)
-        if found is None:
-            return None
-        return Ask(
-            f"{use.bound.name} writes {found}, which later runs read as instructions, after text of others was read."
-        )
+        instructions = self._list_instructions(use.run)
+        paths = [str(value) for name in flow.list_targets(args) for value in list_values(args[name])]
+        for path in paths:
+            if found := [name for name in normpath(path).split("/") if name.casefold() in instructions]:
+                what = found[0] if found[0] == basename(normpath(path)) else f"a file in {found[0]}"
+                why = "which later runs read as instructions, after text of others was read."
+                return Ask(f"{use.bound.name} writes {what}, {why}")
+        return None
+
+    def _list_instructions(self, run: Run) -> frozenset[str]:
+        """Return the names of files and folders that later runs read as instructions, of the runs above, too."""
+        state = self._get_state(run)
+        if state.instructions is None:
+            owners = {hook.owner for hook in run.loop.hooks if hook.owner is not None}
+            named = (basename(normpath(path)).casefold() for owner in owners for path in owner.instruction_paths())
+            above = self.instructions if run.parent is None else self._list_instructions(run.parent)
+            state.instructions = above.union(named)
+        return state.instructions
 
     def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         targets = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
@@ -142,8 +154,10 @@ class InformationFlow(Capability):
         for id, known in grants:
             if not any(values for name, values in unvouched.items() if name not in known):
                 state.claims[use.key] = id
+                use.notes[PASS_REASON] = self._describe_pass(use.run, id, args, [n for n in targets if n not in known])
                 return None
         if flow.effect == "fetch" and not any(unvouched.values()):
+            use.notes[PASS_REASON] = self._describe_pass(use.run, "", args, targets)
             return None
         passages = [
             describe_target(name, value, self._find_passage(use.run, value))
@@ -156,7 +170,7 @@ class InformationFlow(Capability):
 
     def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the grants for a call that are not used up, those with the most known arguments first."""
-        name, claims, grants = use.bound.name, list[str](), dict[str, Grant]()
+        name, claims, grants = use.bound.name, list[str](), dict[str, CallGrant]()
         for state in self._list_states(use.run):
             claims += [id for key, id in state.claims.items() if key != use.key]
             grants |= state.sources.grants
@@ -171,7 +185,7 @@ class InformationFlow(Capability):
         """Return True if a private source was read already, or a planned tool reads it."""
         states = self._list_states(run)
         planned = {grant.tool for state in states for grant in state.sources.grants.values()}
-        flows = {name: _get_flow(run.tools.get(name)) for name in planned}
+        flows = {name: get_flow(run.tools.get(name)) for name in planned}
         return any(source in state.sources.private for state in states) or any(
             flow.name_source(name) == source for name, flow in flows.items()
         )
@@ -187,6 +201,14 @@ class InformationFlow(Capability):
     def _find_unvouched(self, run: Run, values: Iterable[Any]) -> list[Any]:
         states = self._list_states(run)
         return [value for value in values if not any(state.sources.find_voucher(value) for state in states)]
+
+    def _describe_pass(self, run: Run, grant: str, args: Mapping[str, Any], targets: Iterable[str]) -> str:
+        """Return the grant of a call that passes, and the entry that vouches for each of its targets."""
+        sources = [state.sources for state in self._list_states(run)]
+        found = [(name, value, source.find_voucher(value))
+                 for name in targets for value in list_values(args[name]) for source in sources]  # fmt: skip
+        vouched = dict.fromkeys(describe_voucher(*row) for row in found if row[2])
+        return "; ".join([f"planned as {grant}"] * bool(grant) + [*vouched][:MOST_VOUCHERS])
 
     def _find_passage(self, run: Run, value: Any) -> Passage | None:
         found = (state.sources.find_passage(value) for state in self._list_states(run))
@@ -207,7 +229,7 @@ class InformationFlow(Capability):
         if state is None:
             sources, child_tainted = Sources(typed_by_user=run.parent is None), CHILD in run.thread.values
             state = run.scratch[self] = _FlowState(sources, child_tainted=child_tainted)
-        state.sources.update(run.thread, list_flows(run.tools))
+        state.sources.update(run.thread, run.tools)
         return state
 
 
@@ -218,22 +240,24 @@ class _FlowState:
     sources: Sources
     claims: dict[str, str] = field(default_factory=dict)  # ids of grants, by the key of the tool use
     child_tainted: bool = False
-    labels: dict[tuple[str, int, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
+    instructions: frozenset[str] | None = None  # names of files and folders
+    labels: dict[tuple[str, str, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
 
-    def find_label(self, tool: Tool) -> FrozenDict:
-        """Return the label of a tool's results, as JSON data."""
-        key = tool.name, id(tool.flow), self.child_tainted
+    @property
+    def label(self) -> Label:
+        """The label of this run's entries for a run below it: entries of another thread are no sources there."""
+        return replace(self.sources.label, sources=())
+
+    def find_label(self, tool: Tool, flow: ToolFlow) -> FrozenDict:
+        """Return the label of a tool's result, as JSON data."""
+        key = tool.name, repr(flow), self.child_tainted
         if key not in self.labels:
-            label = Label.from_flow(tool.name, _get_flow(tool), child_trusted=not self.child_tainted)
+            label = Label.from_flow(tool.name, flow, child_trusted=not self.child_tainted)
             self.labels[key] = freeze(label.to_json())
         return self.labels[key]
 
 
 _REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
-
-
-def _get_flow(tool: Tool | None) -> ToolFlow:
-    return UNDECLARED if tool is None or tool.flow is None else tool.flow
 
 
 def _is_default(tool: Tool, name: str, value: Any) -> bool:

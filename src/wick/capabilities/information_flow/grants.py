@@ -27,7 +27,7 @@ class PlannedStep(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class CallGrant:
     """The permission to use a tool with known arguments a number of times. It ends with its run."""
 
     tool: str
@@ -44,5 +44,5 @@ class Grant:
         return {"tool": self.tool, "known": thaw(self.known), "times": self.times}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Grant:
+    def from_json(cls, row: Mapping[str, Any]) -> CallGrant:
         return cls(row["tool"], thaw(row["known"]), row["times"])

@@ -23,6 +23,12 @@ def describe_target(name: str, value: Any, passage: Passage | None) -> str:
     return f"{name} {shown!r} was taken from {passage.author} (entry {passage.seq}): «{quoted}»."
 
 
+def describe_voucher(name: str, value: Any, seq: int) -> str:
+    """Return a phrase about a value that an entry vouches for."""
+    shown = cut_visible(value if isinstance(value, str) else json.dumps(value), VALUE_CHARS)
+    return f"{name} {shown!r} is vouched for by entry {seq}"
+
+
 def describe_content(args: Mapping[str, Any], targets: Iterable[str]) -> str:
     """Return a sentence about the arguments that are not targets, which leave with the call."""
     content = {name: value for name, value in args.items() if name not in set(targets) and value not in (None, "", [])}

@@ -7,21 +7,22 @@ a summary in place of messages changes nothing. Work per step is that of the new
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wick._internal.tool_flow import UNDECLARED, ToolFlow
-from wick.capabilities.information_flow.grants import GRANTS, Grant
+from wick.capabilities.information_flow.grants import GRANTS, CallGrant
 from wick.capabilities.information_flow.labels import Label, list_leaves, list_values
-from wick.capabilities.information_flow.spans import has_span, split_quoted
+from wick.capabilities.information_flow.spans import find_words, has_span, split_quoted
 from wick.messages import Message, TextPart, ToolCall
 from wick.threads import Thread
 from wick.threads.state import Entry
+from wick.tools import Tool
 
 CHILD = "information_flow_child"  # in thread.values: a child that has read untrusted data
 VOUCHING = frozenset(("trusted", "id", "directory"))  # authors whose values may be targets
-FindFlow = Callable[[str], ToolFlow | None]
+_FOLDED = frozenset(("value", "intent", "run_end"))  # kinds of entries besides messages
 
 
 @dataclass(slots=True)
@@ -34,28 +35,55 @@ class Passage:
 
 
 @dataclass(slots=True)
+class TrustedTexts:
+    """Trusted texts, with an index of their words: only texts with the rarest word of a value are searched for it."""
+
+    texts: list[tuple[int, str]] = field(default_factory=list)  # by entry
+    places: dict[str, list[int]] = field(default_factory=dict)  # positions in `texts`, by word
+    indexed: int = 0  # number of texts in the index
+
+    def add(self, seq: int, text: str) -> None:
+        self.texts.append((seq, text))
+
+    def find_entry(self, value: str) -> int:
+        """Return the first entry whose text has a value as a span; 0 if none has."""
+        for place in range(self.indexed, len(self.texts)):
+            for word in find_words(self.texts[place][1]):
+                self.places.setdefault(word, []).append(place)
+        self.indexed = len(self.texts)
+        places = [self.places.get(word, ()) for word in find_words(value)]
+        found = (self.texts[place] for place in min(places, key=len, default=()))
+        return next((seq for seq, text in found if has_span(text, value)), 0)
+
+
+@dataclass(slots=True)
 class Sources:
     """The vouched values of one thread, and its first entry with untrusted text."""
 
     typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
-    texts: list[tuple[int, str]] = field(default_factory=list)  # trusted texts, by entry
+    texts: TrustedTexts = field(default_factory=TrustedTexts)
     values: dict[str, int] = field(default_factory=dict)  # ids and members of directories, by entry
     passages: list[Passage] = field(default_factory=list)
-    grants: dict[str, Grant] = field(default_factory=dict)  # of the current run, by id
+    grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
     tainted: int = 0  # the first entry with text of others; 0 without one
     private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
     recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
     calls: dict[str, ToolCall] = field(default_factory=dict)  # of the last reply
     folded: int = 0
 
-    def update(self, thread: Thread, find_flow: FindFlow) -> None:
+    def update(self, thread: Thread, tools: Mapping[str, Tool]) -> None:
         """Fold the new entries of a thread. A rewind starts over with the entries that it keeps."""
+        if self.folded == len(thread.entries):
+            return
         entries = thread.entries[self.folded :]
         if any(entry.kind == "rewind" for entry in entries):
             self.__init__(self.typed_by_user)  # type: ignore[misc]
             entries = thread.effective_entries()
         for entry in entries:
-            self._fold(entry, find_flow)
+            if entry.kind == "message":
+                self._fold_message(entry, entry.data, tools)
+            elif entry.kind in _FOLDED:
+                self._fold(entry)
         self.folded = len(thread.entries)
 
     def find_voucher(self, value: Any) -> int:
@@ -65,7 +93,7 @@ class Sources:
         text = str(value)
         if text in self.values:
             return self.values[text]
-        return next((seq for seq, trusted in self.texts if has_span(trusted, text)), 0)
+        return self.texts.find_entry(text)
 
     def find_passage(self, value: Any) -> Passage | None:
         """Return the first text of others that contains a value."""
@@ -77,11 +105,9 @@ class Sources:
         """The label of a reply to these entries."""
         return Label(not self.tainted, tuple(self.private), None, tuple(self.recent))
 
-    def _fold(self, entry: Entry, find_flow: FindFlow) -> None:
-        if entry.kind == "message":
-            self._fold_message(entry, entry.data, find_flow)
-        elif entry.kind == "value" and entry.data["key"] == GRANTS and "item" in entry.data:
-            self.grants[entry.data["item"]] = Grant.from_json(entry.data["value"])
+    def _fold(self, entry: Entry) -> None:
+        if entry.kind == "value" and entry.data["key"] == GRANTS and "item" in entry.data:
+            self.grants[entry.data["item"]] = CallGrant.from_json(entry.data["value"])
         elif entry.kind == "value" and entry.data["key"] == CHILD:
             self._taint(entry.seq)
         elif entry.kind == "intent" and (call := self.calls.get(entry.data["call"])) is not None:
@@ -90,32 +116,35 @@ class Sources:
         elif entry.kind == "run_end" and entry.data["outcome"] != "interrupted":
             self.grants = {}
 
-    def _fold_message(self, entry: Entry, message: Message, find_flow: FindFlow) -> None:
+    def _fold_message(self, entry: Entry, message: Message, tools: Mapping[str, Tool]) -> None:
         if message.role == "assistant":
             self.recent, self.calls = [entry.seq], {call.id: call for call in message.tool_calls}
             return
         self.recent.append(entry.seq)
         if message.role == "tool":
-            self._fold_result(entry, message, find_flow)
-        elif message.role == "user" and not message.name and self.typed_by_user:
-            self._fold_typed(entry.seq, message)
+            self._fold_result(entry, message, tools)
+        elif message.role == "user" and not (entry.about and "hook" in entry.about):
+            if message.name:
+                self._taint(entry.seq, f"a message of {message.name}", message.text)
+            elif self.typed_by_user:
+                self._fold_typed(entry.seq, message)
 
     def _fold_typed(self, seq: int, message: Message) -> None:
         parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
         texts = [part.text for part in parts if isinstance(part, TextPart)]
         for typed, has_quotes in map(split_quoted, texts):
-            self.texts.append((seq, typed))
+            self.texts.add(seq, typed)
             if has_quotes:
                 self._taint(seq, "a text that the user quoted", message.text)
         if len(texts) < len(parts):
             self._taint(seq, "an attachment", message.text)
 
-    def _fold_result(self, entry: Entry, message: Message, find_flow: FindFlow) -> None:
+    def _fold_result(self, entry: Entry, message: Message, tools: Mapping[str, Tool]) -> None:
         stored = entry.about and entry.about.get("label")
         if stored:
             label = Label.from_json(stored)
         else:  # recorded without this capability
-            label = Label.from_flow(message.name, find_flow(message.name) or UNDECLARED, child_trusted=False)
+            label = Label.from_flow(message.name, get_flow(tools.get(message.name)), child_trusted=False)
         for source in label.private:
             self.private.setdefault(source, entry.seq)
         if not label.trusted:
@@ -141,7 +170,7 @@ class Sources:
         elif author == "trusted" and isinstance(value, str):
             folded = text.casefold()
             if not any(echo.casefold() in folded for echo in echoes):
-                self.texts.append((seq, text))
+                self.texts.add(seq, text)
         elif author == "trusted" and not isinstance(value, bool) and text not in echoes:
             self.values.setdefault(text, seq)
 
@@ -151,11 +180,6 @@ class Sources:
             self.passages.append(Passage(seq, author, text))
 
 
-def list_flows(tools: Mapping[str, Any]) -> FindFlow:
-    """Return a function that finds the declaration of a tool by its name."""
-
-    def find_flow(name: str) -> ToolFlow | None:
-        tool = tools.get(name)
-        return tool.flow if tool is not None else None
-
-    return find_flow
+def get_flow(tool: Tool | None) -> ToolFlow:
+    """Return the declaration of a tool; what is assumed of one without it."""
+    return UNDECLARED if tool is None or tool.flow is None else tool.flow

@@ -16,6 +16,7 @@ _QUOTES = "\"'`“”‘’«»*"
 _OPENERS, _CLOSERS = "([{<" + _QUOTES, ")]}>" + _QUOTES
 _ENDS = ".,;:!?"  # punctuation after a word, if no word follows at once
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>\"'`)\]]+|www\.[^\s<>\"'`)\]]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
 _QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
 _FENCED_BLOCK = re.compile(r"^[ \t]*(```|~~~).*?(^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -31,6 +32,11 @@ def has_span(text: str, value: str) -> bool:
             return True
         start = text.find(value, start + 1)
     return False
+
+
+def find_words(text: str) -> set[str]:
+    """Return the longest runs of letters and digits. Those of a span are among those of its text."""
+    return set(_WORD.findall(text))
 
 
 def _starts_word(text: str, start: int) -> bool:
@@ -56,6 +62,8 @@ def _ends_word(text: str, end: int) -> bool:
 
 def split_quoted(text: str) -> tuple[str, bool]:
     """Return the text that the user typed, without quoted lines and fenced blocks, and whether there were any."""
+    if ">" not in text and "```" not in text and "~~~" not in text:
+        return text, False
     typed = _QUOTED_LINE.sub("", _FENCED_BLOCK.sub("", text))
     return typed, typed != text
 

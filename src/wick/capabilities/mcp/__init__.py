@@ -18,7 +18,7 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick._internal.prompt_text import to_one_line
-from wick._internal.tool_flow import ToolFlow, declare_flow
+from wick._internal.tool_flow import RESULT_FLOW, ToolFlow, declare_flow
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.capabilities.mcp.connections import McpConnection, McpConnections
@@ -88,6 +88,19 @@ class MCP(Capability):
             for link in links
         }
 
+    async def declarations(self) -> dict[str, ToolFlow | None]:
+        """Return what the tools of the servers declare for information flow, by name; None without a declaration."""
+        found = dict[str, ToolFlow | None]()
+        for server in self.servers:
+            link = await self._connections.connect(server)
+            listed = [(definition.name, definition) for definition in await link.tools(fresh=True)]
+            for tool_name, definition in [*listed, *((name, None) for name in _list_extras(link))]:
+                if server.tools is None or tool_name in server.tools:
+                    remote = _RemoteTool(server, self._connections, self.pins, tool_name, definition)
+                    name = f"mcp__{server.name}__{_ODD.sub('_', tool_name)}"[:NAME_CHARS]
+                    found[name] = remote.build_tool(name, self.max_output).flow
+        return found
+
     @before(Run)
     async def connect(self, run: Run) -> None:
         for link in await asyncio.gather(*(self._connect_server(run, server) for server in self.servers)):
@@ -135,11 +148,9 @@ class MCP(Capability):
             for definition, (name, hash) in zip(definitions, hashes.items(), strict=True)
             if server.tools is None or name in server.tools
         ]
-        has = {"resources": link.abilities.resources, "prompts": link.abilities.prompts}
-        extras = [name for ability, names in _EXTRA_NAMES.items() if has[ability] for name in names]
         return tools + [
             _RemoteTool(server, self._connections, self.pins, name)
-            for name in extras
+            for name in _list_extras(link)
             if server.tools is None or name in server.tools
         ]
 
@@ -162,6 +173,12 @@ class MCP(Capability):
 def _find_remote(use: ToolUse) -> _RemoteTool | None:
     owner = getattr(use.tool and use.tool.fn, "__self__", None)
     return owner if isinstance(owner, _RemoteTool) else None
+
+
+def _list_extras(link: McpConnection) -> list[str]:
+    """Return the names of the tools for the resources and prompts of a server."""
+    has = {"resources": link.abilities.resources, "prompts": link.abilities.prompts}
+    return [name for ability, names in _EXTRA_NAMES.items() if has[ability] for name in names]
 
 
 def _hash_definition(definition: Any) -> str:
@@ -203,6 +220,9 @@ class _RemoteTool:
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
+            options |= (
+                _EXTRA_FLOWS[self.tool] if self.server.trust else {**_EXTRA_FLOWS[self.tool], "returns": "untrusted"}
+            )
             built = tool(getattr(self, self.tool), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
             return replace(built, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
@@ -241,6 +261,8 @@ class _RemoteTool:
         answer = await link.request(
             lambda client: client.call_tool(self.tool, args, progress_callback=show), changes=changes
         )
+        if self.server.trust and (flow := _read_result_label(self.server.name, answer.meta)):
+            _tool_use.notes[RESULT_FLOW] = flow
         shown = _convert_blocks(answer.content)
         if answer.is_error:
             raise ToolError(shown.output or f"{self.label} failed without a message from its server")
@@ -274,10 +296,26 @@ class _RemoteTool:
 
 
 def _declare_flow(hints: Any) -> ToolFlow | None:
-    """Return the declaration of a trusted server's tool. What it returns stays untrusted: the hints do not say."""
+    """Return the declaration of a trusted server's tool. What it returns stays untrusted: the hints do not say.
+
+    Without `openWorldHint` the world of a tool is open, as MCP defines it, so that its arguments leave.
+    """
     if hints.read_only_hint:
-        return declare_flow("fetch" if hints.open_world_hint else "read")
+        return declare_flow("read" if hints.open_world_hint is False else "fetch")
     return declare_flow("delete") if hints.destructive_hint else None
+
+
+def _read_result_label(server: str, meta: Any) -> ToolFlow | None:
+    """Return the declaration of a result with a label in `_meta.ifc`: its integrity, and its readers.
+
+    A trusted result does not vouch for targets: the label says that others did not write it, not that it names any.
+    """
+    label = meta.get("ifc") if isinstance(meta, Mapping) else None
+    if not isinstance(label, Mapping) or label.get("integrity") not in ("trusted", "untrusted"):
+        return None
+    readers = label.get("confidentiality", ())
+    is_public = "public" in (readers if isinstance(readers, list) else [readers])
+    return declare_flow(None, "own" if label["integrity"] == "trusted" else "untrusted", "" if is_public else server)
 
 
 # -- resources and prompts --------------------------------------------------------------------------------------------
@@ -293,6 +331,13 @@ _EXTRA_DESCRIPTIONS = {
     "read_resource": "Read a resource of this server by its URI.",
     "list_prompts": "List the prompts that this server has, each with its arguments.",
     "get_prompt": "Get a prompt of this server by its name, filled in with arguments.",
+}
+
+_EXTRA_FLOWS: dict[str, dict[str, Any]] = {  # a trusted server's own names of its resources and prompts are ids
+    "list_resources": {"effect": "read", "returns": {"uri": "id"}},
+    "read_resource": {"effect": "fetch", "returns": "untrusted"},
+    "list_prompts": {"effect": "read", "returns": {"name": "id"}},
+    "get_prompt": {"effect": "fetch", "returns": "untrusted"},
 }
 
 

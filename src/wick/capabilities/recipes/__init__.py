@@ -49,6 +49,10 @@ class Recipes(Capability):
             if not any(_find_function(handler, event) for event in EVENTS):
                 raise ConfigError(f"Recipes: the handler {name!r} has no method for any of {', '.join(EVENTS)}")
 
+    def instruction_paths(self) -> Sequence[str]:
+        """Return its folders: a text in them is sent as a message of the user."""
+        return [str(folder) for folder in self.dirs]
+
     # -- the text --
 
     @before(Run, priority=FIRST)
@@ -56,7 +60,7 @@ class Recipes(Capability):
         """Render the recipe into the input. A resumed run keeps the recipe that it started with."""
         stored = run.thread.values.get(KEY, "")
         if run.resumed and run.recipe not in ("", stored):
-            raise ConfigError(f"run {run.id} was begun with the recipe {stored!r}; take it up without recipe=")
+            raise ConfigError(f"run {run.id} was started with the recipe {stored!r}; resume it without recipe=")
         name = stored if run.resumed else run.recipe
         if name:
             recipe = await run_in_thread(lambda: find_recipe(name, self.dirs), "recipe")

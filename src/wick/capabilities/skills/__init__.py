@@ -75,6 +75,10 @@ class Skills(Capability):
             if not Path(path).is_dir():
                 logger.warning("Skills: there is no folder %s; create it, or correct the path", path)
 
+    def instruction_paths(self) -> Sequence[str]:
+        """Return its folders: a text in them is an instruction to later runs."""
+        return *self.paths, *self.host, ".skills"
+
     # -- in a run -----------------------------------------------------------------------------------------------------
 
     @before(Run)

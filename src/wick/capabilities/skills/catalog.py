@@ -17,7 +17,7 @@ from wick._internal import front_matter
 from wick._internal.prompt_text import to_one_line
 from wick._internal.worker_threads import run_in_thread
 from wick._internal.zip_archives import unpack
-from wick.backends.files import HostFolder, WorkspaceFiles, read_bytes
+from wick.backends.files import FileBackend, HostFolder, read_bytes
 from wick.constants import (
     ARCHIVE_ENTRIES,
     FRONT_MATTER_BYTES,
@@ -40,7 +40,7 @@ class Skill:
     description: str
     path: str
     meta: Mapping[str, Any]
-    files: WorkspaceFiles  # the file system that has it
+    files: FileBackend  # the file system that has it
     folder: str  # its path in `files`
     borrowed: bool = False  # on this machine; copied to `path` in the workspace when it is read
     enabled: bool = True
@@ -83,7 +83,7 @@ class Catalogue:
 class SkillFolder:
     """A folder that contains skills."""
 
-    files: WorkspaceFiles
+    files: FileBackend
     path: str
     borrowed: bool = False
 

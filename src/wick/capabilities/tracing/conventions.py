@@ -100,12 +100,14 @@ def describe_result(result: Result) -> Attributes:
 
 def describe_tool_result(use: ToolUse, result: ToolResult) -> Attributes:
     """Return the attributes of a tool's result."""
-    length = {"wick.output_length": len(result.output)}
+    found: Attributes = {"wick.output_length": len(result.output)}
+    if label := use.notes.get("label"):
+        found |= {"wick.trusted": label["trusted"], "wick.private": [*label["private"]]}
     if not result.error:
-        return length
+        return found
     crash = result.exception
     kind = "blocked" if use.prevented is not None else name_error(crash) if crash is not None else "tool_error"
-    return length | {"error.type": kind}
+    return found | {"error.type": kind}
 
 
 def describe_model(model: Model) -> Attributes:

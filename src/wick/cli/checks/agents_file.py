@@ -29,7 +29,7 @@ class FileProblem:
     """An error in a file; `line` is None if it concerns the whole file."""
 
     line: int | None
-    says: str
+    message: str
 
 
 def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:

@@ -38,6 +38,7 @@ ENGINE_SECONDS = 5.0
 ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
 SOURCE_CHECKOUT = "source checkout"
+INSTALL_COMMAND = "pip install 'wick-agent @ git+https://github.com/wick-agents/wick'"
 QUESTION = "Answer with the one word: ready."
 
 # The packages of each extra: name to module.
@@ -139,7 +140,7 @@ def check_packages() -> Iterator[Check]:
         installed = SOURCE_CHECKOUT
     yield Check("installed", "wick-agent", "ok", installed)
     if missing := _missing_packages(CORE):
-        do = "pip install . in the folder of wick" if installed == SOURCE_CHECKOUT else "pip install wick-agent"
+        do = "pip install . in the folder of wick" if installed == SOURCE_CHECKOUT else INSTALL_COMMAND
         yield Check("installed", "the core", "wrong", f"missing: {', '.join(missing)}", do)
     for extra, packages in EXTRAS.items():
         missing = _missing_packages(packages)

@@ -96,7 +96,7 @@ async def _build_rings(config: Config) -> dict[str, list[OperationRings]]:
 def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[OperationRings]]) -> None:
     for problem in problems:
         where = "" if problem.line is None else f"{file}, line {problem.line}: "
-        click.echo(strip_controls(f"{where}{problem.says}"))
+        click.echo(strip_controls(f"{where}{problem.message}"))
     if problems:
         many = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         return click.echo(f"{many} in {file}", err=True)

@@ -87,6 +87,7 @@ def _print_result(result: ReplayReport) -> None:
         click.echo(f"skipped {strip_controls(line)}", err=True)
     changed = format_count(len(rows), "changed verdict") if rows else "no changes"
     replayed = f"{format_count(result.threads, 'thread')}, {format_count(result.uses, 'tool use')}"
-    click.echo(f"{replayed}: {changed}", err=bool(rows))
+    asked = f"asked {result.asked} of {format_count(result.uses, 'call')}"
+    click.echo(f"{replayed}, {asked}: {changed}", err=bool(rows))
     if result.more:
         click.echo("not all threads were replayed; select threads by id", err=True)

@@ -83,7 +83,7 @@ def command(
     words = replace_surrogates("\n\n".join(filter(None, parts)))
     if not words and not recipe and not thread and not resume:
         raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
-    request = RunRequest(words, LAST if resume else thread, recipe)
+    request = RunInput(words, LAST if resume else thread, recipe)
     outcome = asyncio.run(_run_prompt(options, overrides, request, _OUTPUTS[output](options.server)))
     sys.exit(EXIT_CODES[outcome.outcome])
 
@@ -105,7 +105,7 @@ def _read_stdin() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunInput:
     """A prompt or a recipe, for a new thread or a given one."""
 
     words: str
@@ -114,7 +114,7 @@ class RunRequest:
 
 
 async def _run_prompt(
-    options: HostOptions, overrides: AgentOverrides, request: RunRequest, shown: TextOutput
+    options: HostOptions, overrides: AgentOverrides, request: RunInput, shown: TextOutput
 ) -> RunOutcome:
     ask: Asker | None = None
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():

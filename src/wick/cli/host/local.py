@@ -61,7 +61,7 @@ from wick.threads import Thread
 
 NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
 SKIPPED_CHARS = 1_000  # of the names that --no-hooks leaves out
-DENIED_BY_MESSAGE = "the user went on"
+DENIED_BY_MESSAGE = "the user sent another message"
 
 
 class LocalHost(LocalThreads):
@@ -371,7 +371,12 @@ class LocalHost(LocalThreads):
         report = await replay(agent, (await self.sessions.load(id) for id in titles))
         changes = [make_changed_verdict(change, titles) for change in report.changes]
         return ReplayReport(
-            threads=report.threads, uses=report.uses, changes=changes, skipped=report.skipped, more=False
+            threads=report.threads,
+            uses=report.uses,
+            changes=changes,
+            skipped=report.skipped,
+            more=False,
+            asked=report.asked,
         )
 
 

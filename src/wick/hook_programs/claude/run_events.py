@@ -57,7 +57,8 @@ class RunEvents:
         deferred.clear()
         work.context.clear()
         if context:
-            run.thread.add(*context)
+            for message in context:
+                run.thread.append("message", message, {"hook": message.name})
             call.messages.extend(context)
 
     async def start_session(self, run: Run) -> Stop | None:

@@ -53,6 +53,10 @@ class AgentInstance:
     keys: StoredKeys = StoredKeys()
     _variants: dict[str, Agent] = field(default_factory=dict)  # the agent with other models
 
+    def is_current(self, records_version: str, template: AgentTemplate | None) -> bool:
+        """Return True if it was last compared with these records and this template."""
+        return self.records_version == records_version and self.seen_template is template
+
     @property
     def backend(self) -> Backend | None:
         """The backend of its workspace, or of its Filesystem capability."""

@@ -333,15 +333,17 @@ class AgentRegistry:
         key, template = (user.id, id), self._file_templates.get(id) or self._code_templates.get(id)
         records_version = await self.records.version()  # before the records are read
         found = self._instances.get(key)
-        if found is None or found.records_version != records_version or found.seen_template is not template:
-            draft = await self._prepare(user, await self.get_template(user, id), await self.get_overrides(user, id))
-            async with self._locks.setdefault(key, asyncio.Lock()):
+        if found is None or not found.is_current(records_version, template):
+            async with self._locks.setdefault(key, asyncio.Lock()):  # concurrent requests share the reads and the build
                 found = self._instances.get(key)
-                if found is None or found.version != draft[0].version:
-                    found = await self._builder.build(user, *draft)
-                    self._retire(key)
-                    self._instances[key] = found
-            found.records_version, found.seen_template = records_version, template
+                if found is None or not found.is_current(records_version, template):
+                    overrides = await self.get_overrides(user, id)
+                    draft = await self._prepare(user, await self.get_template(user, id), overrides)
+                    if found is None or found.version != draft[0].version:
+                        found = await self._builder.build(user, *draft)
+                        self._retire(key)
+                        self._instances[key] = found
+                    found.records_version, found.seen_template = records_version, template
         self._instances.move_to_end(key)
         found.used_at = time.monotonic()
         return found

@@ -36,7 +36,7 @@ class RunSessions(Sessions):
             is_new = run.parent is None and not run.input and run.thread.open_run is None
             inbox = await held.fetch_inbox() if is_new and isinstance(held, HeldThread) else None
             if inbox is not None and not any(item.kind == "message" for item in inbox):
-                raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
+                raise StoreError(f"another server has answered the messages to thread {run.thread.id}", "conflict")
             if run.parent is None and self.on_held is not None:
                 self.on_held(run)
             yield

@@ -11,7 +11,7 @@ from wick._internal.worker_threads import run_in_thread
 from wick.errors import BackendError, MissingExtra
 from wick.protocols import Backend
 from wick.server.errors import ApiError
-from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerpoint, read, table
+from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, parse_deck, parse_table, write_powerpoint
 
 DECK_SLIDES = 300
 DECK_CELLS = 10_000  # of all tables and charts
@@ -29,7 +29,7 @@ async def export(text: str, backend: Backend | None = None, folder: str = "") ->
     def build() -> bytes:
         target = BytesIO()
         try:
-            powerpoint(slides, pictures.get, target, theme)
+            write_powerpoint(slides, pictures.get, target, theme)
         except ImportError:
             raise MissingExtra("slides", "python-pptx", "PowerPoint") from None
         return target.getvalue()
@@ -39,11 +39,11 @@ async def export(text: str, backend: Backend | None = None, folder: str = "") ->
 
 def _parse_slides(text: str) -> tuple[str, list[Slide]]:
     """Return the name of the theme and the slides; raise an ApiError for none or too many."""
-    meta, slides = read(text)
+    meta, slides = parse_deck(text)
     if not slides:
         raise ApiError(422, "invalid", "the document has no slides; write Markdown with a line --- between two slides")
     cells = sum(len(row) for slide in slides for block in slide.all_blocks if block.kind in ("table", "chart")
-                for row in table(block.lines))  # fmt: skip
+                for row in parse_table(block.lines))  # fmt: skip
     if len(slides) > DECK_SLIDES or cells > DECK_CELLS:
         most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
         raise ApiError(413, "too_large", f"a deck has at most {most}; split it into two")

@@ -79,6 +79,9 @@ class Records(Protocol):
     ) -> None:
         """Add to the numbers of a record atomically, and overwrite its other `facts`."""
 
+    async def replace(self, kind: str, owner: str, id: str, before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        """Replace the data of a record; return False if it is not `before` any more. It costs less than `add`."""
+
     async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
         """Add an amount to `used` of a record unless that passes the limit; return the amount, or 0.
 

@@ -132,6 +132,10 @@ class PostgresRecords:
         known = await self._lock_record(connection, *place)
         await connection.execute(PUT, (*place, _encode(add_numbers(known, given.numbers, given.facts)), 0.0))
 
+    async def replace(self, kind: str, owner: str, id: str, before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        query = f"UPDATE records SET data = %s WHERE kind = %s AND owner = %s AND id = %s AND data = %s AND {ALIVE}"
+        return await self._write(query, (_encode(data), kind, owner, id, _encode(before)), kind) > 0
+
     async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
         first = compute_draw(0, least, most, limit)
         if not first:

@@ -107,6 +107,11 @@ class SqliteRecords:
         place = given.kind, given.owner, given.id
         do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (*place, text))
 
+    async def replace(self, kind: str, owner: str, id: str, before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+        query = f"UPDATE records SET data = ? WHERE kind = ? AND owner = ? AND id = ? AND data = ? AND {ALIVE}"
+        given = (_encode(data), kind, owner, id, _encode(before))
+        return await self._write(lambda do: do.db.execute(query, (*given, self._clock())).rowcount > 0, kind)
+
     async def draw(self, kind: str, owner: str, id: str, least: int, most: int, limit: int) -> int:
         def work(do: Transaction) -> int:
             known = _get(do.db, kind, owner, id, self._clock()) or {}

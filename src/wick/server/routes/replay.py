@@ -73,6 +73,7 @@ async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> Rep
         changes=[make_changed_verdict(change, past.titles) for change in report.changes],
         skipped=report.skipped[:MAX_SKIPPED],
         more=past.more,
+        asked=report.asked,
     )
 
 

@@ -41,7 +41,16 @@ from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.records import Records
 from wick.server.runs.admission import RunAdmission
-from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store, start_key
+from wick.server.runs.executor import (
+    CANCELLED,
+    STALLED,
+    ActiveRun,
+    ClaimedRun,
+    RunExecutor,
+    Stall,
+    retry_store,
+    start_key,
+)
 from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
 from wick.server.runs.hub import RunHub
@@ -58,7 +67,7 @@ KEY, CANCEL = "key", "cancel"  # kinds of records
 KEY_SECONDS = 7 * 86_400.0  # how long an Idempotency-Key is remembered
 CANCEL_SECONDS = 60.0  # how long a cancellation waits for the server that performs the run
 NOTICE_SECONDS = 2.0  # how long a cancelling request waits for another server
-DENIED_BY_MESSAGE = "the user went on"
+DENIED_BY_MESSAGE = "the user sent another message"
 
 
 @dataclass(slots=True)
@@ -104,7 +113,7 @@ class QueuedRun:
         """
         board = self.runs.followers.board
         while (hub := await board.wait_published(self.info, FOLLOW_PAUSE)) is not None:
-            if await hub.wait_end() != "told":
+            if await hub.wait_end() != "ended":
                 break  # it is performed elsewhere, or the server stops
             took = hub.has_taken(self.position)
             next_one = None if took else await self.runs.next_run_for(self.info, self.position)
@@ -116,7 +125,7 @@ class QueuedRun:
             async for frames in batches:
                 hub = board.find(self.info) or hub
                 if frames and frames[-1].terminal:
-                    mine = hub is not None and hub.run == self.run_id and hub.end == "told"
+                    mine = hub is not None and hub.run == self.run_id and hub.end == "ended"
                     self.thread = hub.thread if mine and hub is not None else None
                     return await self._load_outcome()
         raise self.unfinished_error()
@@ -327,12 +336,14 @@ class Runs:
                 return
             await self._start_pending(user, replace(head, asking=0) if lapsed else head, info)
 
-    async def resume_run(self, head: Summary, info: RunInfo, *, lapsed: bool = False) -> None:
+    async def resume_run(
+        self, head: Summary, info: RunInfo, claimed: ClaimedRun | None = None, *, lapsed: bool = False
+    ) -> None:
         """Resume the open run of a claimed thread: its lease is held, so its head and its record do not change."""
         if (info.owner, info.id) in self.executor.cancelling:
             await self._cancel_pending(info)
         elif await self._can_start(info.user, replace(head, asking=0) if lapsed else head, info) and not self.stopping:
-            self.executor.start(info.user, info, self._start_next_run)
+            self.executor.start(info.user, info, self._start_next_run, claimed=claimed)
 
     async def _load_pending(self, owner: str, thread: str) -> tuple[Summary, list[int]]:
         """Return a thread and, if it has no open run, the positions of its pending messages.

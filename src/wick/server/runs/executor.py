@@ -48,6 +48,15 @@ RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between retries after a temporary stor
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """Reads of a run after its thread was claimed. The lease is held since, so nothing of them changes."""
+
+    row: Mapping[str, Any]  # the record of the run
+    last: int  # entry of its thread
+    alive: Collection[str] | None  # the live servers, if the store has a cluster
+
+
 @dataclass(eq=False, slots=True)
 class ActiveRun:
     """A run that this server performs."""
@@ -64,6 +73,7 @@ class ActiveRun:
     lease_held: bool = False  # this server holds the lease of its thread
     stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
+    claimed: ClaimedRun | None = None  # if recovery has claimed its thread
     instance: AgentInstance | None = None  # the agent, if the request that started the run has looked it up
     requested_again: bool = False  # another request wanted to start a run of the thread meanwhile
     is_shared: bool = False  # its agent is one that everyone has, so that metrics may name it
@@ -127,10 +137,11 @@ class RunExecutor:
         then: Callable[[ActiveRun], Awaitable[None]],
         instance: AgentInstance | None = None,
         start: str = "",
+        claimed: ClaimedRun | None = None,
     ) -> None:
         """Start or resume a run, unless its thread has one in progress; call `then` when it has ended.
 
-        `start` is the key of this start, if the run's record was created with it.
+        `start` is the key of this start, if the run's record was created with it. `claimed` is given by recovery.
         """
         key = info.owner, info.thread
         if key in self.running:
@@ -139,7 +150,8 @@ class RunExecutor:
         lease = self.registry.sessions.leases.get(key)
         cached = self.thread_cache.take(*key, lease)
         hub = RunHub(cached.thread, info.id, info.begin, partial(redact_entry, self.registry.secrets))
-        running = self.running[key] = ActiveRun(user, info, hub, cached, start=start, instance=instance)
+        running = ActiveRun(user, info, hub, cached, start=start, claimed=claimed, instance=instance)
+        self.running[key] = running
         self.started.set()
         self.board.expect(info.owner, hub, is_leased=lease is not None)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
@@ -165,20 +177,20 @@ class RunExecutor:
 
     async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
         """Perform a run to its end. The outcome is recorded first, then sent to readers once."""
-        end: HubEnd = "told"
+        end: HubEnd = "ended"
         problem: Exception | None = None
         began = monotonic()
         try:
             await self._run(running)
         except asyncio.CancelledError:
-            end = "told" if running.cancelled else "stopped"
+            end = "ended" if running.cancelled else "stopped"
         except Exception as error:
-            problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
+            problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "ended"
         running.finished = True  # it can no longer be cancelled
         await self.release_unused_lease(running.info.owner, running.info.thread)
         if running.run is not None:
             running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
-        if end == "told":
+        if end == "ended":
             await self._record_outcome(running, problem)
             if run_logger.isEnabledFor(logging.INFO):
                 _log_run(running, monotonic() - began)
@@ -197,7 +209,7 @@ class RunExecutor:
         result = running.run.progress.result if running.run is not None else None
         clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
-        if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
+        if not running.stalled and (end == "elsewhere" or (end == "ended" and started)):
             await then(running)
 
     def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:
@@ -226,12 +238,18 @@ class RunExecutor:
         Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
         still completes its runs.
         """
-        info, key = running.info, start_key(self.store)
-        row = await self.records.get(KIND, info.owner, info.id)
-        crashed = await self._find_crashes(row or {})
+        info, key, claimed = running.info, start_key(self.store), running.claimed
+        if claimed is not None:
+            row, alive = claimed.row, claimed.alive
+        else:
+            row = await self.records.get(KIND, info.owner, info.id) or {}
+            alive = await self.find_live_servers() if row else None
+        crashed = _find_crashes(row, alive)
         reached, in_tool = 0, False  # the last message, finished tool or answer; whether a tool was started since
         if crashed:
-            async for batch in self.store.read(info.owner, info.thread, after=info.begin):
+            # with their number, no second read finds that there are no more
+            limit = claimed.last - info.begin if claimed is not None else None
+            async for batch in self.store.read(info.owner, info.thread, after=info.begin, limit=limit):
                 for entry in batch:
                     if entry["kind"] in ("message", "done", "answered"):
                         reached, in_tool = entry["seq"], False
@@ -244,17 +262,16 @@ class RunExecutor:
                 "send another message to continue the thread"
             )
         start = {key: [time(), reached]}
-        await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
+        if not row or not await self.records.replace(KIND, info.owner, info.id, row, {**row, **start}):
+            await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
 
-    async def _find_crashes(self, row: Mapping[str, Any]) -> list[int]:
-        """Return the last entries that crashed starts of a run had reached."""
-        starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
-        alive: set[str] | None = None  # the live servers, if the store has a cluster
-        if any(starts.values()) and hasattr(self.store, "servers"):
-            servers: Sequence[ServerInfo] = await self.store.servers(alive_only=True)
-            alive = {server.id for server in servers}
-        return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
+    async def find_live_servers(self) -> Collection[str] | None:
+        """Return the ids of the live servers, or None if the store has no cluster."""
+        if not hasattr(self.store, "servers"):
+            return None
+        servers: Sequence[ServerInfo] = await self.store.servers(alive_only=True)
+        return {server.id for server in servers}
 
     async def _clear_start(self, running: ActiveRun) -> None:
         """Remove the start of this process from the record: it did not crash."""
@@ -382,6 +399,12 @@ def _log_run(running: ActiveRun, seconds: float) -> None:
 def start_key(store: Store) -> str:
     """Return the key of the starts of this process in the record of a run."""
     return f"{START_PREFIX}{holder_name(getattr(store, 'server_id', ''))}"
+
+
+def _find_crashes(row: Mapping[str, Any], alive: Collection[str] | None) -> list[int]:
+    """Return the last entries that crashed starts of a run had reached."""
+    starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
+    return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
 
 
 def _is_crash(holder: str, started: float, alive: Collection[str] | None) -> bool:

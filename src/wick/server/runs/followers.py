@@ -175,7 +175,7 @@ class RunFollowers:
                     yield [transient_frame(damage)]
                 return
             if self.board.closed or (
-                hub.end in ("told", "stopped") if hub is not None else self.board.find(info) is None
+                hub.end in ("ended", "stopped") if hub is not None else self.board.find(info) is None
             ):
                 return
 

@@ -26,6 +26,7 @@ class MessageFact:
     cut: bool = False  # a reply whose run was cancelled before its end
     denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
+    label: Mapping[str, Any] | None = None  # of information flow
     branches: Sequence[int] = ()  # entries of the messages in the same place, if there are others
 
 
@@ -39,10 +40,10 @@ class ThreadHistory:
     # last user messages, maybe logged before their run started
     _unassigned: list[MessageFact] = field(default_factory=list)
     _run: str = ""
-    _begun: dict[str, float] = field(default_factory=dict)
+    _started: dict[str, float] = field(default_factory=dict)
     _took: dict[str, float] = field(default_factory=dict)
     # by call id: the requesting message and the tool
-    _asked: dict[str, tuple[MessageFact, str]] = field(default_factory=dict)
+    _requested_calls: dict[str, tuple[MessageFact, str]] = field(default_factory=dict)
     _denied: dict[str, str] = field(default_factory=dict)  # by call id: the hook or the user that denied it
     _questions: dict[str, str] = field(default_factory=dict)  # by question id: the call
 
@@ -63,13 +64,14 @@ class ThreadHistory:
         if isinstance(entry.data, Message):
             message, fact = entry.data, MessageFact(entry.seq, entry.at, self._run)
             fact.cut = bool(entry.about and entry.about.get("cut"))
+            fact.label = entry.about.get("label") if entry.about else None
             self.facts[id(message)] = fact
             if message.role == "user":
                 self._unassigned.append(fact)
             else:
                 self._unassigned.clear()
             for call in message.tool_calls:
-                self._asked[call.id] = (fact, call.name)
+                self._requested_calls[call.id] = (fact, call.name)
             if message.role == "tool":
                 fact.ms = self._took.pop(message.tool_call_id, None)
                 denied_by = self._denied.pop(message.tool_call_id, "")
@@ -87,8 +89,8 @@ class ThreadHistory:
             self._run = ""
         elif entry.kind == "intent":
             call = entry.data["call"]
-            self._begun[call] = entry.at
-            asked, tool = self._asked.get(call, (None, ""))
+            self._started[call] = entry.at
+            asked, tool = self._requested_calls.get(call, (None, ""))
             if asked is not None and tool in DELEGATES:
                 place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
                 asked.children[call] = f"{self.thread[:150]}.{place}"
@@ -98,8 +100,8 @@ class ThreadHistory:
             self._questions[entry.data["id"]] = entry.data.get("call_id", "")
         elif entry.kind == "answered" and not entry.data["allowed"]:
             self._denied[self._questions.pop(entry.data["id"], "")] = entry.data.get("by") or "user"
-        elif entry.kind == "done" and entry.data["call"] in self._begun:
-            self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
+        elif entry.kind == "done" and entry.data["call"] in self._started:
+            self._took[entry.data["call"]] = (entry.at - self._started[entry.data["call"]]) * 1000
 
     def to_json(self, message: Message) -> dict[str, Any]:
         """Return a message as JSON data with its facts. A message made by a summary has none."""
@@ -112,6 +114,9 @@ class ThreadHistory:
             row["denied_by"] = fact.denied_by
         if fact.cut:
             row["cut"] = True
+        if fact.label:
+            private, sources = fact.label.get("private", ()), fact.label.get("from", ())
+            row["label"] = {"trusted": fact.label["trusted"], "private": [*private], "sources": [*sources]}
         if fact.branches:
             row["branches"] = fact.branches
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}

@@ -25,7 +25,7 @@ from wick.threads import Thread
 from wick.threads.state import Entry
 
 EntryRow = Mapping[str, Any]
-HubEnd = Literal["", "told", "elsewhere", "stopped"]  # running; ended; performed by another server; the server stops
+HubEnd = Literal["", "ended", "elsewhere", "stopped"]  # running; ended; performed by another server; the server stops
 
 
 class StreamReader:
@@ -220,7 +220,7 @@ class RunHub:
         """Close the hub. Send the last frame if the run has ended on this server."""
         while self._sent < self._count_saved():
             self._send_next()
-        if end == "told" and not self._finished:
+        if end == "ended" and not self._finished:
             # the log has no final end of the run: it paused or failed
             self._build_frames()
             last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
@@ -18,6 +18,7 @@ from wick.protocols import Lease, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.runs import CANCEL, Runs
+from wick.server.runs.executor import ClaimedRun
 from wick.server.runs.record import KIND, RunInfo
 from wick.stores.claims import ThreadClaims
 from wick.stores.held_thread import release_lease, release_leases
@@ -126,21 +127,27 @@ class RunRecovery:
         """
         places = asyncio.Semaphore(RESUMED_AT_ONCE)
         unresumed = {id(lease): lease for lease in leases}
+        alive: Collection[str] | None = None
 
         async def resume(lease: Lease) -> None:
             async with places:
                 del unresumed[id(lease)]
-                await self._resume(lease)
+                await self._resume(lease, alive)
 
         try:
+            if leases:  # read after the claim: a server that died before it is not among them
+                alive = await self.runs.executor.find_live_servers()
             await asyncio.gather(*(resume(lease) for lease in leases))
         finally:
             for lease in unresumed.values():
                 assert lease.head is not None
                 await release_lease(self.runs.store, lease.head.owner, lease.head.id, lease.fence)
 
-    async def _resume(self, lease: Lease) -> None:
-        """Start the run of a claimed thread with its lease. The lease is released if there is nothing to start."""
+    async def _resume(self, lease: Lease, alive: Collection[str] | None) -> None:
+        """Start the run of a claimed thread with its lease. The lease is released if there is nothing to start.
+
+        `alive` are the live servers since the claim.
+        """
         assert lease.head is not None
         head = replace(lease.head, leased=False)  # by another server
         key, performing = (head.owner, head.id), self.runs.executor
@@ -153,7 +160,8 @@ class RunRecovery:
             row = await self.runs.records.get(KIND, head.owner, head.run) if head.run else None
             if row is not None:
                 info = RunInfo.from_json(head.owner, head.run, row)
-                await self.runs.resume_run(head, info, lapsed=bool(head.asking))
+                claimed = ClaimedRun(row, head.last, alive)
+                await self.runs.resume_run(head, info, claimed, lapsed=bool(head.asking))
             else:
                 await self.runs.resume_thread(User(head.owner, head.owner, "user"), head, lapsed=bool(head.asking))
         except Exception as error:  # of one thread; the others are resumed

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Point to places in code that a review should look at. Nothing of the code is run.
+"""Report lines of code that a review should check. The code is not executed.
 
     python3 scan.py src/ app.js [--json]
 
@@ -21,41 +21,45 @@ SOURCES = frozenset(
 )
 SKIPPED = frozenset(".git .hg .venv venv node_modules __pycache__ dist build target vendor .mypy_cache".split())
 FILE_BYTES, FILES = 2_000_000, 5_000
-LONG_FUNCTION, DEEP, MANY = 60, 5, 7  # lines, blocks in blocks, parameters
+LONG_FUNCTION, DEEP, MANY = 60, 5, 7  # lines, nested blocks, parameters
 
 LINES = [
-    ("note", re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "something is left to do here"),
+    ("note", re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "unfinished work is marked here"),
     (
         "secret",
         re.compile(r"(?i)(password|passwd|secret|api_?key|token)\w*[\"']?\s*[:=]\s*[\"'][^\"'\s]{8,}[\"']"),
         "this looks like a secret in the code",
     ),
     ("secret", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"), "a private key is in the code"),
-    ("conflict", re.compile(r"^(<{7}|>{7}) "), "a merge conflict was not resolved"),
+    ("conflict", re.compile(r"^(<{7}|>{7}) "), "unresolved merge conflict"),
 ]
 OTHER_LINES = [
-    ("injection", re.compile(r"\beval\s*\("), "eval runs whatever it is given"),
-    ("injection", re.compile(r"\.innerHTML\s*=|dangerouslySetInnerHTML"), "text becomes HTML; is it escaped?"),
+    ("injection", re.compile(r"\beval\s*\("), "eval executes its argument as code"),
+    (
+        "injection",
+        re.compile(r"\.innerHTML\s*=|dangerouslySetInnerHTML"),
+        "text becomes HTML; check that it is escaped",
+    ),
     (
         "injection",
         re.compile(r"(?i)[\"'`]\s*(select|insert|update|delete)\b[^\"'`]*[\"'`]\s*\+"),
-        "SQL is put together",
+        "SQL is built by concatenation",
     ),
-    ("error", re.compile(r"\bcatch\s*(\([^)]*\))?\s*\{\s*\}"), "an error is swallowed"),
+    ("error", re.compile(r"\bcatch\s*(\([^)]*\))?\s*\{\s*\}"), "the error is ignored"),
 ]
 CALLS = {
-    "eval": "eval runs whatever it is given",
-    "exec": "exec runs whatever it is given",
-    "os.system": "a shell runs this; what is in it?",
-    "pickle.loads": "pickle runs code that is in the data",
-    "pickle.load": "pickle runs code that is in the data",
-    "yaml.load": "yaml.load builds objects unless it has a safe loader",
-    "tempfile.mktemp": "somebody else may make that file first",
+    "eval": "eval executes its argument as code",
+    "exec": "exec executes its argument as code",
+    "os.system": "runs in a shell; check its arguments for injection",
+    "pickle.loads": "pickle executes code in the data",
+    "pickle.load": "pickle executes code in the data",
+    "yaml.load": "yaml.load creates arbitrary objects without a safe loader",
+    "tempfile.mktemp": "race condition: another process can create the file first; use mkstemp",
 }
 
 
 class Finding(NamedTuple):
-    """Somewhere worth a look."""
+    """A line of code that a review should check."""
 
     file: str
     line: int
@@ -63,7 +67,7 @@ class Finding(NamedTuple):
     what: str
 
 
-def files(paths: Sequence[str]) -> Iterator[str]:
+def find_files(paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
         if not os.path.isdir(path):
             yield path
@@ -73,119 +77,119 @@ def files(paths: Sequence[str]) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in sorted(names) if os.path.splitext(name)[1] in SOURCES)
 
 
-def scanned(path: str) -> list[Finding]:
+def scan_file(path: str) -> list[Finding]:
     if not os.path.isfile(path):
-        return [Finding(path, 0, "unread", "there is no such file")]
+        return [Finding(path, 0, "unread", "no such file")]
     if os.path.getsize(path) > FILE_BYTES:
-        return [Finding(path, 0, "unread", f"it has more than {FILE_BYTES:,} bytes")]
+        return [Finding(path, 0, "unread", f"larger than {FILE_BYTES:,} bytes")]
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     python = path.endswith(".py")
-    found = list(by_line(path, text, LINES if python else LINES + OTHER_LINES))
+    found = list(scan_lines(path, text, LINES if python else LINES + OTHER_LINES))
     if python:
-        found += by_tree(path, text)
+        found += scan_tree(path, text)
     return sorted(found, key=lambda place: place.line)
 
 
-def by_line(path: str, text: str, rules: Sequence[tuple]) -> Iterator[Finding]:  # type: ignore[type-arg]
+def scan_lines(path: str, text: str, rules: Sequence[tuple]) -> Iterator[Finding]:  # type: ignore[type-arg]
     for number, line in enumerate(text.splitlines(), 1):
         for kind, pattern, what in rules:
             if pattern.search(line[:1_000]):
                 yield Finding(path, number, kind, what)
 
 
-def by_tree(path: str, text: str) -> list[Finding]:
+def scan_tree(path: str, text: str) -> list[Finding]:
     try:
         nodes = ast.walk(ast.parse(text))
-        return [Finding(path, line, kind, what) for node in nodes for line, kind, what in looked_at(node)]
+        return [Finding(path, line, kind, what) for node in nodes for line, kind, what in check_node(node)]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return [Finding(path, getattr(error, "lineno", None) or 1, "syntax", f"Python cannot read this: {error}")]
+        return [Finding(path, getattr(error, "lineno", None) or 1, "syntax", f"Python cannot parse this: {error}")]
 
 
-def looked_at(node: ast.AST) -> Iterator[tuple]:  # type: ignore[type-arg]
+def check_node(node: ast.AST) -> Iterator[tuple]:  # type: ignore[type-arg]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        yield from of_function(node)
+        yield from check_function(node)
     elif isinstance(node, ast.ExceptHandler):
-        yield from of_handler(node)
+        yield from check_handler(node)
     elif isinstance(node, ast.Call):
-        yield from of_call(node)
+        yield from check_call(node)
     elif isinstance(node, ast.Compare):
-        yield from of_comparison(node)
+        yield from check_comparison(node)
     elif isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple) and node.test.elts:
-        yield node.lineno, "bug", "this assertion is a tuple, and always true"
+        yield node.lineno, "bug", "the assertion is a tuple, which is always true"
 
 
-def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple]:  # type: ignore[type-arg]
+def check_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple]:  # type: ignore[type-arg]
     length = (node.end_lineno or node.lineno) - node.lineno + 1
     if length > LONG_FUNCTION:
         yield node.lineno, "size", f"{node.name} has {length} lines"
-    if depth(node) > DEEP:
-        yield node.lineno, "size", f"{node.name} has blocks {depth(node)} deep in blocks"
+    if nesting_depth(node) > DEEP:
+        yield node.lineno, "size", f"{node.name} has blocks nested {nesting_depth(node)} deep"
     count = len(node.args.args) + len(node.args.kwonlyargs)
     if count > MANY:
         yield node.lineno, "size", f"{node.name} has {count} parameters"
     for default in [*node.args.defaults, *node.args.kw_defaults]:
         if isinstance(default, (ast.List, ast.Dict, ast.Set)):
-            yield default.lineno, "bug", f"the default of a parameter of {node.name} is shared by all calls"
+            yield default.lineno, "bug", f"the default of a parameter of {node.name} is mutable and shared by all calls"
 
 
-def depth(node: ast.AST) -> int:
+def nesting_depth(node: ast.AST) -> int:
     blocks = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
-    inner = (depth(child) for child in ast.iter_child_nodes(node))
+    inner = (nesting_depth(child) for child in ast.iter_child_nodes(node))
     return max(inner, default=0) + isinstance(node, blocks)
 
 
-def of_handler(node: ast.ExceptHandler) -> Iterator[tuple]:  # type: ignore[type-arg]
+def check_handler(node: ast.ExceptHandler) -> Iterator[tuple]:  # type: ignore[type-arg]
     if node.type is None:
         yield node.lineno, "error", "a bare except also catches KeyboardInterrupt and SystemExit"
     if all(isinstance(line, ast.Pass) for line in node.body):
-        yield node.lineno, "error", "an error is swallowed"
+        yield node.lineno, "error", "the error is ignored"
 
 
-def of_call(node: ast.Call) -> Iterator[tuple]:  # type: ignore[type-arg]
-    name = dotted(node.func)
-    safe = any("Safe" in dotted(word.value) for word in node.keywords)
+def check_call(node: ast.Call) -> Iterator[tuple]:  # type: ignore[type-arg]
+    name = dotted_name(node.func)
+    safe = any("Safe" in dotted_name(word.value) for word in node.keywords)
     if name in CALLS and not (name == "yaml.load" and safe):
         yield node.lineno, "injection", CALLS[name]
     for word in node.keywords:
         if word.arg == "shell" and isinstance(word.value, ast.Constant) and word.value.value is True:
-            yield node.lineno, "injection", "a shell runs this; what is in it?"
+            yield node.lineno, "injection", "runs in a shell; check its arguments for injection"
         if word.arg == "verify" and isinstance(word.value, ast.Constant) and word.value.value is False:
-            yield node.lineno, "security", "the server's certificate is not checked"
-    if name.endswith(".execute") and node.args and put_together(node.args[0]):
-        yield node.lineno, "injection", "SQL is put together; give the values as parameters"
+            yield node.lineno, "security", "the server's certificate is not verified"
+    if name.endswith(".execute") and node.args and is_built_string(node.args[0]):
+        yield node.lineno, "injection", "SQL is built from strings; pass the values as parameters"
 
 
-def put_together(node: ast.AST) -> bool:
-    formatted = isinstance(node, ast.Call) and dotted(node.func).endswith(".format")
+def is_built_string(node: ast.AST) -> bool:
+    formatted = isinstance(node, ast.Call) and dotted_name(node.func).endswith(".format")
     return isinstance(node, (ast.JoinedStr, ast.BinOp)) or formatted
 
 
-def of_comparison(node: ast.Compare) -> Iterator[tuple]:  # type: ignore[type-arg]
+def check_comparison(node: ast.Compare) -> Iterator[tuple]:  # type: ignore[type-arg]
     for operator, other in zip(node.ops, node.comparators):
         if not isinstance(other, ast.Constant):
             continue
         if isinstance(operator, (ast.Is, ast.IsNot)) and type(other.value) in (str, int, bytes):
-            yield node.lineno, "bug", "`is` compares identity; this wants =="
+            yield node.lineno, "bug", "`is` compares identity; use =="
         if isinstance(operator, (ast.Eq, ast.NotEq)) and other.value is None:
-            yield node.lineno, "style", "compare with None by `is`"
+            yield node.lineno, "style", "compare with None using `is`"
 
 
-def dotted(node: ast.AST) -> str:
+def dotted_name(node: ast.AST) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
+        return f"{dotted_name(node.value)}.{node.attr}"
     return ""
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Point to places in code that a review should look at.")
+    parser = argparse.ArgumentParser(description="Report lines of code that a review should check.")
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(args)
-    read = [path for _, path in zip(range(FILES), files(given.paths))]
-    found = [place for path in read for place in scanned(path)]
+    read = [path for _, path in zip(range(FILES), find_files(given.paths))]
+    found = [place for path in read for place in scan_file(path)]
     if given.json:
         print(json.dumps([place._asdict() for place in found], ensure_ascii=False, indent=1))
         return 0

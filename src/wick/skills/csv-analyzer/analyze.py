@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is in a CSV file: its shape, its columns with real statistics, and what is wrong with it.
+"""Analyze a CSV file: its shape, statistics of its columns, and its data problems.
 
     python3 analyze.py data.csv [--json] [--delimiter ';'] [--header | --no-header] [--top 5]
     python3 analyze.py data.csv --chart price --output price.svg
@@ -30,21 +30,21 @@ DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y/%m/%d", "%d.%
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 GROUPED_EUROPEAN = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+")
-MOSTLY = 0.8  # a column of which this part are numbers is one of numbers, with odd values in it
-SAMPLE = 50  # rows that are looked at to find the delimiter
-NAMED = 5  # of the things that are wrong, how many are named
+MOSTLY = 0.8  # a column with this share of numbers is numeric; its other values are odd
+SAMPLE = 50  # rows that are read to detect the delimiter
+NAMED = 5  # problems of one kind that are listed
 CORRELATED = 12  # columns at most
 
 
 class Unreadable(Exception):
-    """The file cannot be analyzed; the message says why."""
+    """The file cannot be analyzed; the message is the reason."""
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def encoding_of(path: str) -> str:
-    """The encoding that a file is in, as far as its bytes say."""
+def detect_encoding(path: str) -> str:
+    """Detect the encoding of a file: UTF-16 by its byte order mark, UTF-8, or else cp1252."""
     with open(path, "rb") as file:
         head = file.read(4)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -58,17 +58,17 @@ def encoding_of(path: str) -> str:
     return "utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8"
 
 
-def clean(lines: TextIO) -> Iterator[str]:
-    """Lines without NULs, which older Pythons refuse."""
+def strip_nuls(lines: TextIO) -> Iterator[str]:
+    """Return the lines without NUL characters, which the csv module of Python < 3.11 refuses."""
     return (line.replace("\0", "") for line in lines)
 
 
-def delimiter_of(path: str, encoding: str) -> str:
-    """The delimiter that cuts most of the first rows into the same number of fields, and the most."""
+def detect_delimiter(path: str, encoding: str) -> str:
+    """Return the delimiter that splits most of the first rows into the same number of fields."""
     best, most = ",", (0.0, 1)
     for delimiter in DELIMITERS:
         with open(path, encoding=encoding, errors="replace", newline="") as file:
-            rows = [row for row in islice(csv.reader(clean(file), delimiter=delimiter), SAMPLE) if row]
+            rows = [row for row in islice(csv.reader(strip_nuls(file), delimiter=delimiter), SAMPLE) if row]
         if not rows:
             continue
         width, same = Counter(map(len, rows)).most_common(1)[0]
@@ -77,8 +77,8 @@ def delimiter_of(path: str, encoding: str) -> str:
     return best
 
 
-def number(text: str, european: bool) -> float | None:
-    """A number as people write them: with a currency, a percent sign, or groups of thousands."""
+def parse_number(text: str, european: bool) -> float | None:
+    """Parse a number, also with a currency, a percent sign or thousands separators."""
     text = text.strip().strip("$€£%").strip()
     if european and GROUPED_EUROPEAN.fullmatch(text):
         text = text.replace(".", "").replace(",", ".")
@@ -100,27 +100,27 @@ def is_date(text: str) -> bool:
     return False
 
 
-def looks_like_header(first: Sequence[str], rows: Sequence[Sequence[str]], european: bool) -> bool:
-    """The first row names columns if it has texts, each another one, and no numbers."""
+def is_header(first: Sequence[str], rows: Sequence[Sequence[str]], european: bool) -> bool:
+    """Return True if the first row consists of distinct texts without numbers or dates."""
     named = [cell.strip() for cell in first]
     if not all(named) or len(set(named)) < len(named):
-        return bool(rows) and not any(number(cell, european) is not None for cell in named) and any(named)
-    return not any(number(cell, european) is not None or is_date(cell) for cell in named)
+        return bool(rows) and not any(parse_number(cell, european) is not None for cell in named) and any(named)
+    return not any(parse_number(cell, european) is not None or is_date(cell) for cell in named)
 
 
 class Table:
-    """The rows of a file, all of the same length, and what had to be done to them."""
+    """The rows of a file, padded or cut to the same length, and the lines where that was necessary."""
 
     def __init__(self, path: str, delimiter: str = "", header: bool | None = None) -> None:
-        self.encoding = encoding_of(path)
-        self.delimiter = delimiter or delimiter_of(path, self.encoding)
+        self.encoding = detect_encoding(path)
+        self.delimiter = delimiter or detect_delimiter(path, self.encoding)
         self.blank = 0
-        self.short: list[int] = []  # the lines of rows that had too few fields
+        self.short: list[int] = []  # line numbers of rows with too few fields
         self.long: list[int] = []
         self.european = self.delimiter == ";"
         rows: list[tuple[int, list[str]]] = []
         with open(path, encoding=self.encoding, errors="replace", newline="") as file:
-            reader = csv.reader(clean(file), delimiter=self.delimiter)
+            reader = csv.reader(strip_nuls(file), delimiter=self.delimiter)
             for row in reader:
                 if any(cell.strip() for cell in row):
                     rows.append((reader.line_num, row))
@@ -129,13 +129,13 @@ class Table:
         if not rows:
             raise Unreadable(f"{path} is empty: there is nothing to analyze")
         first = rows[0][1]
-        has = looks_like_header(first, [row for _, row in rows[1:SAMPLE]], self.european) if header is None else header
+        has = is_header(first, [row for _, row in rows[1:SAMPLE]], self.european) if header is None else header
         self.header = has
         width = len(first) if has else Counter(len(row) for _, row in rows).most_common(1)[0][0]
-        self.names = unique(first) if has else [f"column {place}" for place in range(1, width + 1)]
-        self.rows = [self._fitted(line, row, width) for line, row in (rows[1:] if has else rows)]
+        self.names = unique_names(first) if has else [f"column {place}" for place in range(1, width + 1)]
+        self.rows = [self._fit_row(line, row, width) for line, row in (rows[1:] if has else rows)]
 
-    def _fitted(self, line: int, row: list[str], width: int) -> list[str]:
+    def _fit_row(self, line: int, row: list[str], width: int) -> list[str]:
         if len(row) < width:
             self.short.append(line)
         elif len(row) > width:
@@ -150,8 +150,8 @@ class Table:
         return len(self.rows) - len({tuple(row) for row in self.rows})
 
 
-def unique(names: Sequence[str]) -> list[str]:
-    """The names of the columns; one without a name, or with that of another, gets one of its own."""
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return the column names without duplicates; a missing or repeated name gets a number."""
     found: list[str] = []
     for place, name in enumerate(names, 1):
         own = " ".join(name.split()) or f"column {place}"
@@ -162,28 +162,33 @@ def unique(names: Sequence[str]) -> list[str]:
 # -- columns --------------------------------------------------------------------------------------------------------
 
 
-def described(name: str, values: Sequence[str], european: bool, top: int) -> dict[str, Any]:
-    """What a column holds."""
-    there = [value for value in values if value.lower() not in MISSING]
-    about: dict[str, Any] = {"name": name, "type": "empty", "count": len(there), "missing": len(values) - len(there)}
-    if not there:
+def describe_column(name: str, values: Sequence[str], european: bool, top: int) -> dict[str, Any]:
+    """Return the type of a column and its statistics."""
+    present = [value for value in values if value.lower() not in MISSING]
+    about: dict[str, Any] = {
+        "name": name,
+        "type": "empty",
+        "count": len(present),
+        "missing": len(values) - len(present),
+    }
+    if not present:
         return about
-    about["distinct"] = len(set(there))
-    parsed = [number(value, european) for value in there]
+    about["distinct"] = len(set(present))
+    parsed = [parse_number(value, european) for value in present]
     numbers = [value for value in parsed if value is not None]
-    if len(numbers) >= MOSTLY * len(there):
-        odd = [value for value, read in zip(there, parsed) if read is None]
-        return {**about, **of_numbers(numbers), **({"odd": len(odd), "odd_values": odd[:NAMED]} if odd else {})}
-    if all(value.lower() in TRUE_FALSE for value in there):
-        return {**about, "type": "boolean", "top": Counter(value.lower() for value in there).most_common(top)}
-    if all(map(is_date, there)):
-        return {**about, "type": "date", "first": min(there, key=moment), "last": max(there, key=moment)}
-    lengths = [len(value) for value in there]
-    about.update(type="text", shortest=min(lengths), longest=max(lengths), top=Counter(there).most_common(top))
+    if len(numbers) >= MOSTLY * len(present):
+        odd = [value for value, read in zip(present, parsed) if read is None]
+        return {**about, **compute_statistics(numbers), **({"odd": len(odd), "odd_values": odd[:NAMED]} if odd else {})}
+    if all(value.lower() in TRUE_FALSE for value in present):
+        return {**about, "type": "boolean", "top": Counter(value.lower() for value in present).most_common(top)}
+    if all(map(is_date, present)):
+        return {**about, "type": "date", "first": min(present, key=parse_date), "last": max(present, key=parse_date)}
+    lengths = [len(value) for value in present]
+    about.update(type="text", shortest=min(lengths), longest=max(lengths), top=Counter(present).most_common(top))
     return about
 
 
-def moment(text: str) -> datetime:
+def parse_date(text: str) -> datetime:
     for form in DATES:
         try:
             return datetime.strptime(text, form)
@@ -192,9 +197,9 @@ def moment(text: str) -> datetime:
     return datetime.max
 
 
-def of_numbers(numbers: Sequence[float]) -> dict[str, Any]:
+def compute_statistics(numbers: Sequence[float]) -> dict[str, Any]:
     whole = all(value.is_integer() for value in numbers)
-    low, high = quartiles(numbers)
+    low, high = compute_quartiles(numbers)
     reach = 1.5 * (high - low)
     return {
         "type": "integer" if whole else "number",
@@ -210,17 +215,17 @@ def of_numbers(numbers: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def quartiles(numbers: Sequence[float]) -> tuple[float, float]:
+def compute_quartiles(numbers: Sequence[float]) -> tuple[float, float]:
     if len(numbers) < 2:
         return numbers[0], numbers[0]
     low, _, high = quantiles(numbers, n=4, method="inclusive")
     return low, high
 
 
-def correlations(table: Table, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How strongly the columns of numbers go together, pair by pair, the strongest first."""
+def compute_correlations(table: Table, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the Pearson correlations of all pairs of numeric columns, the strongest first."""
     places = [place for place, about in enumerate(columns) if about["type"] in ("integer", "number")][:CORRELATED]
-    values = {place: [number(text, table.european) for text in table.column(place)] for place in places}
+    values = {place: [parse_number(text, table.european) for text in table.column(place)] for place in places}
     found = []
     for here in places:
         for there in places:
@@ -240,28 +245,28 @@ def pearson(pairs: Sequence[tuple[float, float]]) -> float | None:
     return across / math.sqrt(spread) if spread > 0 and math.isfinite(spread) else None
 
 
-# -- telling --------------------------------------------------------------------------------------------------------
+# -- report ---------------------------------------------------------------------------------------------------------
 
 
-def analyzed(table: Table, top: int) -> dict[str, Any]:
-    columns = [described(name, table.column(at), table.european, top) for at, name in enumerate(table.names)]
+def analyze_table(table: Table, top: int) -> dict[str, Any]:
+    columns = [describe_column(name, table.column(at), table.european, top) for at, name in enumerate(table.names)]
     return {
         "rows": len(table.rows),
         "columns": columns,
         "delimiter": table.delimiter,
         "encoding": table.encoding,
         "header": table.header,
-        "correlations": correlations(table, columns),
-        "problems": problems(table, columns),
+        "correlations": compute_correlations(table, columns),
+        "problems": find_problems(table, columns),
     }
 
 
-def problems(table: Table, columns: Sequence[dict[str, Any]]) -> list[str]:
+def find_problems(table: Table, columns: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     if table.short:
-        found.append(f"rows with too few fields: {lines(table.short)}; what lacks counts as missing")
+        found.append(f"rows with too few fields: {list_lines(table.short)}; absent fields count as missing")
     if table.long:
-        found.append(f"rows with too many fields: {lines(table.long)}; what is over was left out")
+        found.append(f"rows with too many fields: {list_lines(table.long)}; extra fields were ignored")
     if table.blank:
         found.append(f"blank rows: {table.blank}; they were skipped")
     if table.duplicates:
@@ -269,29 +274,29 @@ def problems(table: Table, columns: Sequence[dict[str, Any]]) -> list[str]:
     for about in columns:
         if about.get("odd"):
             shown = ", ".join(map(repr, about["odd_values"]))
-            found.append(f"values of {about['name']} that are no numbers: {about['odd']} ({shown}); they were left out")
+            found.append(f"values of {about['name']} that are not numbers: {about['odd']} ({shown}); they were ignored")
     return found
 
 
-def lines(numbers: Sequence[int]) -> str:
+def list_lines(numbers: Sequence[int]) -> str:
     more = ", …" if len(numbers) > NAMED else ""
     return f"{len(numbers)} (line {', '.join(map(str, numbers[:NAMED]))}{more})"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
     return str(value)
 
 
-def report(path: str, found: dict[str, Any]) -> str:
+def format_report(path: str, found: dict[str, Any]) -> str:
     delimiter = {"\t": "tab"}.get(found["delimiter"], found["delimiter"])
     out = [f"# {path}", "", f"{found['rows']} rows, {len(found['columns'])} columns; delimiter `{delimiter}`, "]
     out[-1] += f"encoding {found['encoding']}, {'with' if found['header'] else 'without'} a header"
     out += ["", "## Problems", "", *(f"- {problem}" for problem in found["problems"] or ["none found"])]
     out += ["", "## Columns", ""]
     for about in found["columns"]:
-        out.append(f"- **{about['name']}** ({about['type']}): {details(about)}")
+        out.append(f"- **{about['name']}** ({about['type']}): {format_details(about)}")
     if found["correlations"]:
         out += ["", "## Correlations (Pearson)", ""]
         out += [
@@ -300,9 +305,9 @@ def report(path: str, found: dict[str, Any]) -> str:
     return "\n".join(out)
 
 
-def details(about: dict[str, Any]) -> str:
+def format_details(about: dict[str, Any]) -> str:
     left = {"name", "type", "top", "odd", "odd_values"}
-    parts = [f"{key} {shown(value)}" for key, value in about.items() if key not in left]
+    parts = [f"{key} {format_value(value)}" for key, value in about.items() if key not in left]
     if about.get("top"):
         parts.append("most frequent " + ", ".join(f"{value!r} ×{count}" for value, count in about["top"]))
     return ", ".join(parts)
@@ -311,12 +316,12 @@ def details(about: dict[str, Any]) -> str:
 # -- charts ---------------------------------------------------------------------------------------------------------
 
 
-def bars(table: Table, name: str, top: int) -> list[tuple[str, int]]:
-    """The bars of a column's chart: ranges of numbers, or the most frequent texts."""
+def compute_bars(table: Table, name: str, top: int) -> list[tuple[str, int]]:
+    """Return labels and counts for a chart: a histogram of numbers, or the most frequent texts."""
     if name not in table.names:
         raise Unreadable(f"there is no column {name!r}; the columns are {', '.join(table.names)}")
     values = [value for value in table.column(table.names.index(name)) if value.lower() not in MISSING]
-    numbers = [read for read in (number(value, table.european) for value in values) if read is not None]
+    numbers = [read for read in (parse_number(value, table.european) for value in values) if read is not None]
     if not values:
         raise Unreadable(f"the column {name!r} is empty")
     if len(numbers) < MOSTLY * len(values):
@@ -328,7 +333,7 @@ def bars(table: Table, name: str, top: int) -> list[tuple[str, int]]:
     return [(f"{low + at * width:.4g} – {low + (at + 1) * width:.4g}", heights[at]) for at in range(count)]
 
 
-def chart(name: str, rows: Sequence[tuple[str, int]]) -> str:
+def draw_chart(name: str, rows: Sequence[tuple[str, int]]) -> str:
     most, out = max(count for _, count in rows), []
     for at, (label, count) in enumerate(rows):
         y, width = 50 + at * 26, 460 * count / most
@@ -344,21 +349,21 @@ def chart(name: str, rows: Sequence[tuple[str, int]]) -> str:
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-def options(args: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="What is in a CSV file.")
+def parse_options(args: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Analyze a CSV file.")
     parser.add_argument("file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--delimiter", default="", help="one character; \\t is a tab")
     parser.add_argument("--header", dest="header", action="store_true", default=None, help="the first row has names")
     parser.add_argument("--no-header", dest="header", action="store_false", help="the first row is data")
-    parser.add_argument("--top", type=int, default=5, help="how many frequent values are shown")
+    parser.add_argument("--top", type=int, default=5, help="number of frequent values to print")
     parser.add_argument("--chart", default="", metavar="COLUMN", help="draw this column instead")
     parser.add_argument("--output", default="chart.svg", help="the file of the chart")
     return parser.parse_args(args)
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    given = options(args)
+    given = parse_options(args)
     csv.field_size_limit(10_000_000)
     delimiter = given.delimiter.replace("\\t", "\t")
     if len(delimiter) > 1:
@@ -367,16 +372,16 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         table = Table(given.file, delimiter, given.header)
         if given.chart:
-            drawn = chart(given.chart, bars(table, given.chart, given.top))
+            drawn = draw_chart(given.chart, compute_bars(table, given.chart, given.top))
             with open(given.output, "w", encoding="utf-8") as file:
                 file.write(drawn)
             print(f"wrote {given.output}")
             return 0
-        found = analyzed(table, given.top)
+        found = analyze_table(table, given.top)
     except (OSError, csv.Error, Unreadable) as error:
         print(f"{given.file} cannot be analyzed: {error}", file=sys.stderr)
         return 1
-    print(json.dumps(found, ensure_ascii=False, indent=1) if given.json else report(given.file, found))
+    print(json.dumps(found, ensure_ascii=False, indent=1) if given.json else format_report(given.file, found))
     return 0
 
 

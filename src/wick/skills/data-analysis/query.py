@@ -20,16 +20,16 @@ from typing import Any, Iterable, Sequence
 
 FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 INTEGER, REAL = re.compile(r"[+-]?(0|[1-9]\d{0,17})"), re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d{1,3})?")
-LEADING_ZERO = re.compile(r"[+-]?0\d")  # a code, such as 00123, and no number
+LEADING_ZERO = re.compile(r"[+-]?0\d")  # a code, such as 00123, not a number
 SHOWN_ROWS, SHOWN_CHARS = 100, 60
 
 
 class Unusable(Exception):
-    """Something cannot be read or asked; the message says what."""
+    """A file or query is invalid; the message is the reason."""
 
 
-def cell(value: Any) -> Any:
-    """A value as SQLite keeps it: a number where it is one, nothing where there is nothing."""
+def to_sqlite(value: Any) -> Any:
+    """Convert a value for SQLite: texts that are numbers become numbers, empty ones NULL."""
     if isinstance(value, bool):
         return int(value)
     if value is None or isinstance(value, (int, float)):
@@ -44,7 +44,7 @@ def cell(value: Any) -> Any:
     return text or None
 
 
-def from_csv(path: str) -> tuple[list[str], list[list[Any]]]:
+def read_csv(path: str) -> tuple[list[str], list[list[Any]]]:
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         head = file.readline()
         delimiter = "\t" if path.lower().endswith(".tsv") else max(",;\t|", key=head.count)
@@ -56,10 +56,10 @@ def from_csv(path: str) -> tuple[list[str], list[list[Any]]]:
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(names):
             print(f"note: row {number} of {path} has {len(row)} fields, not {len(names)}", file=sys.stderr)
-    return names, [[cell(value) for value in [*row, *[""] * len(names)][: len(names)]] for row in rows[1:]]
+    return names, [[to_sqlite(value) for value in [*row, *[""] * len(names)][: len(names)]] for row in rows[1:]]
 
 
-def from_json(path: str) -> tuple[list[str], list[list[Any]]]:
+def read_json(path: str) -> tuple[list[str], list[list[Any]]]:
     with open(path, encoding="utf-8-sig") as file:
         text = file.read()
     try:
@@ -72,21 +72,21 @@ def from_json(path: str) -> tuple[list[str], list[list[Any]]]:
     if isinstance(data, dict):
         data = next((value for value in data.values() if isinstance(value, list)), [data])
     if not isinstance(data, list) or not data or not all(isinstance(row, dict) for row in data):
-        raise Unusable(f"{path} is no list of objects")
+        raise Unusable(f"{path} is not a list of objects")
     names = list(dict.fromkeys(key for row in data for key in row))
-    return names, [[cell(row.get(name)) for name in names] for row in data]
+    return names, [[to_sqlite(row.get(name)) for name in names] for row in data]
 
 
 def table_name(path: str, taken: Iterable[str]) -> str:
     stem = re.sub(r"\W+", "_", os.path.splitext(os.path.basename(path))[0]).strip("_") or "data"
     name = f"t_{stem}" if stem[0].isdigit() else stem
     if name.lower() in {other.lower() for other in taken}:
-        raise Unusable(f"two files would be the table {name}; rename one of them")
+        raise Unusable(f"two files have the table name {name}; rename one of them")
     return name
 
 
-def unique(names: Sequence[str]) -> list[str]:
-    """The names of columns, each another one; SQLite takes upper and lower case for the same."""
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return the column names without duplicates. SQLite ignores case, so this does too."""
     found: list[str] = []
     for at, name in enumerate(names, 1):
         taken = {other.lower() for other in found}
@@ -94,54 +94,55 @@ def unique(names: Sequence[str]) -> list[str]:
     return found
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def loaded(paths: Sequence[str]) -> tuple[sqlite3.Connection, dict[str, int]]:
-    """A database in memory with a table for each file, and how many rows each has."""
+def load_tables(paths: Sequence[str]) -> tuple[sqlite3.Connection, dict[str, int]]:
+    """Return an in-memory database with a table for each file, and the number of rows of each."""
     database = sqlite3.connect(":memory:")
     tables: dict[str, int] = {}
     for path in paths:
-        names, rows = (from_csv if path.lower().endswith((".csv", ".tsv")) else from_json)(path)
+        names, rows = (read_csv if path.lower().endswith((".csv", ".tsv")) else read_json)(path)
         name = table_name(path, tables)
-        columns = ", ".join(map(quoted, unique(names)))
-        database.execute(f"CREATE TABLE {quoted(name)} ({columns})")
-        database.executemany(f"INSERT INTO {quoted(name)} VALUES ({', '.join('?' * len(names))})", rows)
+        columns = ", ".join(map(quote_name, unique_names(names)))
+        database.execute(f"CREATE TABLE {quote_name(name)} ({columns})")
+        database.executemany(f"INSERT INTO {quote_name(name)} VALUES ({', '.join('?' * len(names))})", rows)
         tables[name] = len(rows)
     database.execute("PRAGMA query_only = 1")
     return database, tables
 
 
-def overview(database: sqlite3.Connection, tables: dict[str, int]) -> str:
+def describe_tables(database: sqlite3.Connection, tables: dict[str, int]) -> str:
     out = []
     for name, count in tables.items():
-        columns = [row[1] for row in database.execute(f"PRAGMA table_info({quoted(name)})")]
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({quote_name(name)})")]
         kinds = [
             "/".join(
-                kind for (kind,) in database.execute(f"SELECT DISTINCT typeof({quoted(column)}) FROM {quoted(name)}")
+                kind
+                for (kind,) in database.execute(f"SELECT DISTINCT typeof({quote_name(column)}) FROM {quote_name(name)}")
             )
             for column in columns
         ]
         out.append(f"## {name}: {count} rows\n")
         out += [f"- {column} ({kind or 'no rows'})" for column, kind in zip(columns, kinds)]
-        out += ["", as_table(columns, database.execute(f"SELECT * FROM {quoted(name)} LIMIT 3").fetchall()), ""]
+        out += ["", format_table(columns, database.execute(f"SELECT * FROM {quote_name(name)} LIMIT 3").fetchall()), ""]
     return "\n".join(out).rstrip()
 
 
-def as_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    body = [[text(value) for value in row] for row in rows[:SHOWN_ROWS]]
+def format_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    body = [[format_value(value) for value in row] for row in rows[:SHOWN_ROWS]]
     lines = [names, ["---"] * len(names), *body]
-    more = f"\n… and {len(rows) - SHOWN_ROWS} more rows; --csv writes them all" if len(rows) > SHOWN_ROWS else ""
+    more = f"\n… and {len(rows) - SHOWN_ROWS} more rows; --csv writes all of them" if len(rows) > SHOWN_ROWS else ""
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + more
 
 
-def text(value: Any) -> str:
-    said = "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
-    return said if len(said) <= SHOWN_CHARS else said[: SHOWN_CHARS - 1] + "…"
+def format_value(value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
-def written(path: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def write_csv(path: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
@@ -149,21 +150,21 @@ def written(path: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> s
     return f"wrote {len(rows)} rows to {path}"
 
 
-def answered(given: argparse.Namespace) -> str:
+def run_query(given: argparse.Namespace) -> str:
     files = [word for word in given.words if word.lower().endswith(FILES)]
-    asked = [word for word in given.words if word not in files]
-    if not files or len(asked) != (0 if given.tables else 1):
-        raise Unusable("give one file or several, and one query in quotes, or --tables")
-    database, tables = loaded(files)
+    queries = [word for word in given.words if word not in files]
+    if not files or len(queries) != (0 if given.tables else 1):
+        raise Unusable("pass one or more files and one query in quotes, or --tables")
+    database, tables = load_tables(files)
     if given.tables:
-        return overview(database, tables)
-    cursor = database.execute(asked[0])
+        return describe_tables(database, tables)
+    cursor = database.execute(queries[0])
     names, rows = [column[0] for column in cursor.description or ()], cursor.fetchall()
     if given.csv:
-        return written(given.csv, names, rows)
+        return write_csv(given.csv, names, rows)
     if given.json:
         return json.dumps([dict(zip(names, row)) for row in rows], ensure_ascii=False, indent=1)
-    return as_table(names, rows)
+    return format_table(names, rows)
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -174,9 +175,9 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--csv", default="", metavar="FILE", help="write the result to a file")
     csv.field_size_limit(10_000_000)
     try:
-        print(answered(parser.parse_args(args)))
+        print(run_query(parser.parse_args(args)))
     except (OSError, OverflowError, csv.Error, sqlite3.Error, Unusable) as error:
-        print(f"that did not work: {error}", file=sys.stderr)
+        print(f"query failed: {error}", file=sys.stderr)
         return 1
     return 0
 

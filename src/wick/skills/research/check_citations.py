@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Check that the citations of a report and its list of sources fit together.
+"""Check that the citations of a report match its list of sources.
 
     python3 check_citations.py report.md
 
 Citations are numbers in brackets, such as [1] or [2, 3]; sources are lines `[1] …` under the heading Sources. The exit
-code is 0 if all is well, 1 if something is wrong. Python 3.8 and the standard library.
+code is 0 without problems, 1 with problems, 2 if the report cannot be read. Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ENDINGS = "md|txt|rst|csv|tsv|json|jsonl|yaml|yml|toml|log|pdf|html|xml|py|js|ts
 FILE = re.compile(rf"(?<![\w/:.])(?:[\w.\-]+(?:/[\w.\-]+)+|[\w\-]+\.(?:{ENDINGS})\b)")
 
 
-def parts(text: str) -> tuple[str, list[str]]:
-    """What the report says, and the lines of its list of sources."""
+def split_report(text: str) -> tuple[str, list[str]]:
+    """Return the body of the report, and the lines of its list of sources."""
     body: list[str] = []
     listed: list[str] = []
     inside = False
@@ -35,7 +35,7 @@ def parts(text: str) -> tuple[str, list[str]]:
     return "\n".join(body), listed
 
 
-def sources(lines: Sequence[str]) -> tuple[dict[int, str], list[str]]:
+def parse_sources(lines: Sequence[str]) -> tuple[dict[int, str], list[str]]:
     found: dict[int, str] = {}
     wrong = []
     for line in lines:
@@ -47,8 +47,8 @@ def sources(lines: Sequence[str]) -> tuple[dict[int, str], list[str]]:
     return found, wrong
 
 
-def cited(text: str) -> list[int]:
-    """The numbers that a text cites; a range stands for all in it."""
+def find_citations(text: str) -> list[int]:
+    """Return the numbers that a text cites; a range is expanded."""
     numbers: list[int] = []
     for match in CITATION.finditer(text):
         for piece in match[1].split(","):
@@ -57,54 +57,58 @@ def cited(text: str) -> list[int]:
     return numbers
 
 
-def without_code(text: str) -> str:
+def strip_code(text: str) -> str:
     return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
-def wrong_with_source(number: int, said: str, folders: Sequence[str]) -> list[str]:
-    if not said:
-        return [f"source [{number}] says nothing"]
-    if ADDRESS.search(said):
+def check_source(number: int, entry: str, folders: Sequence[str]) -> list[str]:
+    if not entry:
+        return [f"source [{number}] is empty"]
+    if ADDRESS.search(entry):
         return []
-    named = FILE.findall(said)
+    named = FILE.findall(entry)
     if not named:
-        return [f"source [{number}] has no address and no file: {said[:80]}"]
+        return [f"source [{number}] has no address and no file: {entry[:80]}"]
     if not any(os.path.exists(os.path.join(folder, name)) for folder in folders for name in named):
-        return [f"source [{number}] names a file that is not there: {', '.join(named)}"]
+        return [f"source [{number}] names a missing file: {', '.join(named)}"]
     return []
 
 
-def paragraphs_without(body: str) -> list[str]:
-    """Paragraphs with figures and no citation; headings have none."""
+def find_uncited_paragraphs(body: str) -> list[str]:
+    """Return problems for paragraphs with figures and without a citation, except headings."""
     found = []
     for paragraph in re.split(r"\n\s*\n", body):
         words = " ".join(line for line in paragraph.splitlines() if not line.startswith("#")).strip()
-        if FIGURE.search(words) and not cited(words):
+        if FIGURE.search(words) and not find_citations(words):
             found.append(f"a paragraph has figures and no citation: {words[:80]}")
     return found
 
 
-def checked(path: str) -> tuple[list[str], dict[int, str], list[int]]:
+def check_report(path: str) -> tuple[list[str], dict[int, str], list[int]]:
     with open(path, encoding="utf-8-sig", errors="replace") as file:
-        body, listed = parts(without_code(file.read()))
-    known, wrong = sources(listed)
-    numbers = cited(body)
+        body, listed = split_report(strip_code(file.read()))
+    known, wrong = parse_sources(listed)
+    numbers = find_citations(body)
     if not known:
         wrong.append("there is no list of sources: a heading `## Sources`, and lines such as `[1] …`")
-    wrong += [f"[{number}] is cited and is no source" for number in sorted(set(numbers) - set(known)) if known]
+    wrong += [
+        f"[{number}] is cited, but is not in the list of sources"
+        for number in sorted(set(numbers) - set(known))
+        if known
+    ]
     wrong += [f"source [{number}] is never cited" for number in sorted(set(known) - set(numbers))]
     folders = ["", os.path.dirname(path)]
-    for number, said in sorted(known.items()):
-        wrong += wrong_with_source(number, said, folders)
-    return wrong + paragraphs_without(body), known, numbers
+    for number, entry in sorted(known.items()):
+        wrong += check_source(number, entry, folders)
+    return wrong + find_uncited_paragraphs(body), known, numbers
 
 
 def main(args: Sequence[str]) -> int:
     if len(args) != 1:
-        print("say which report: python3 check_citations.py report.md", file=sys.stderr)
+        print("usage: python3 check_citations.py report.md", file=sys.stderr)
         return 2
     try:
-        wrong, known, numbers = checked(args[0])
+        wrong, known, numbers = check_report(args[0])
     except OSError as error:
         print(f"{args[0]} cannot be read: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make slides of a Markdown file: one HTML file with everything in it, or a PowerPoint file.
+"""Convert a Markdown file to slides: one self-contained HTML file, or a PowerPoint file.
 
     python3 build_deck.py deck.md --output deck.html
     python3 build_deck.py deck.md --output deck.pptx      (needs the package python-pptx)
@@ -30,13 +30,15 @@ PICTURES = {
 PICTURE_BYTES = 5_000_000
 MANY_LINES, MANY_WORDS = 8, 90
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no XML can hold
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]"
+)  # characters that XML does not allow
 NEWLINE = re.compile(r"\r\n?|\n")
 FIGURE = re.compile(r"[-−+]?[0-9., '_]*[0-9]")
 CHARTS = ("bar", "line", "area", "pie")
 LAYOUTS = ("title", "section", "center", "plain")
 FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
-COMMENT = re.compile(r"`[^`]+`|(?P<opens><!--)")  # in code of a line it is text
+COMMENT = re.compile(r"`[^`]+`|(?P<opens><!--)")  # inside inline code it is text
 META = re.compile(r"(\w[\w -]*):\s*(.*)")
 HEADING = re.compile(r" {0,3}#{1,6}\s+\S")
 ITEM = re.compile(r"(\s*)(?:[-*+]|([0-9]{1,9})[.)])(?:\s+(.*))?")
@@ -48,7 +50,7 @@ INLINE = re.compile(
 
 @dataclass
 class SlideBlock:
-    """A piece of a slide: kind is heading, items, text, quote, code, table, chart, picture or columns.
+    """A part of a slide: kind is heading, items, text, quote, code, table, chart, picture or columns.
 
     The lines of columns are lists of blocks, one for each column.
     """
@@ -62,19 +64,19 @@ class SlideBlock:
 class Slide:
     blocks: list[SlideBlock] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    said: str = ""  # the layout that the slide asks for
+    requested_layout: str = ""  # the first line `Layout: …`
 
     @property
     def all_blocks(self) -> list[SlideBlock]:
-        """Its blocks, and those in its columns."""
+        """All blocks, also those inside columns."""
         inside = [block for one in self.blocks if one.kind == "columns" for column in one.lines for block in column]
         return [block for block in self.blocks if block.kind != "columns"] + inside
 
     @property
     def layout(self) -> str:
-        """One of LAYOUTS: the one that the slide names, or else one that fits its blocks."""
-        if self.said in LAYOUTS:
-            return self.said
+        """One of LAYOUTS: the requested layout, or else one that fits the blocks."""
+        if self.requested_layout in LAYOUTS:
+            return self.requested_layout
         first = self.first_heading
         kinds = [block.kind for block in self.blocks if block is not first]
         if first is None:
@@ -95,7 +97,7 @@ class Slide:
 
 @dataclass
 class Chart:
-    """Figures to be drawn: kind is bar, line, area or pie; each row of `figures` belongs to a name of `series`."""
+    """The data of a chart: kind is bar, line, area or pie; each row of `figures` belongs to a name of `series`."""
 
     kind: str
     title: str
@@ -107,60 +109,60 @@ class Chart:
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
-def read(text: str) -> tuple[dict[str, str], list[Slide]]:
-    """What is said about the deck, and its slides."""
-    meta, rest = front(NEWLINE.split(UNPRINTABLE.sub("", text.lstrip("\ufeff"))))
-    return meta, [slide(part) for part in divided(uncommented(rest)) if any(line.strip() for line in part)]
+def parse_deck(text: str) -> tuple[dict[str, str], list[Slide]]:
+    """Return the front matter of a deck, and its slides."""
+    meta, rest = split_front_matter(NEWLINE.split(UNPRINTABLE.sub("", text.lstrip("\ufeff"))))
+    return meta, [parse_slide(part) for part in split_lines(strip_comments(rest)) if any(line.strip() for line in part)]
 
 
-def front(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+def split_front_matter(lines: list[str]) -> tuple[dict[str, str], list[str]]:
     if not lines or lines[0].strip() != "---":
         return {}, lines
     end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
     found = [META.fullmatch(line.strip()) for line in lines[1:end]] if end else []
-    if end is None or not all(found):  # the first slide, and no front matter
+    if end is None or not all(found):  # the first slide, not front matter
         return {}, lines
     return {match[1].lower(): match[2].strip("\"' ") for match in found if match}, lines[end + 1 :]
 
 
-def uncommented(lines: Sequence[str]) -> list[str]:
-    """Return the lines without HTML comments, over several lines too. Those in code stay, and one that never ends."""
-    made: list[str] = []
+def strip_comments(lines: Sequence[str]) -> list[str]:
+    """Return the lines without HTML comments. Comments in code and unclosed comments stay."""
+    result: list[str] = []
     fence, inside = "", False
     last = max((at for at, line in enumerate(lines) if "-->" in line), default=-1)
     for at, line in enumerate(lines):
         mark = "" if inside else next(iter(FENCE.findall(line)), "")
         if fence or mark:
-            made.append(line)
+            result.append(line)
             fence = "" if fence and mark.startswith(fence) else fence or mark
             continue
-        kept, inside = without_comments(line, inside, at < last)
-        if kept == line or kept.strip():
-            made.append(kept if kept == line else kept.rstrip())
-    return made
+        rest, inside = strip_line_comments(line, inside, at < last)
+        if rest == line or rest.strip():
+            result.append(rest if rest == line else rest.rstrip())
+    return result
 
 
-def without_comments(line: str, inside: bool, closes_later: bool) -> tuple[str, bool]:
-    """Return what is left of a line, and True if a comment goes on after it."""
-    kept, at = "", 0
+def strip_line_comments(line: str, inside: bool, closes_later: bool) -> tuple[str, bool]:
+    """Return a line without comments, and True if a comment continues on the next line."""
+    rest, at = "", 0
     while True:
         if inside:
             end = line.find("-->", at)
             if end < 0:
-                return kept, True
+                return rest, True
             inside, at = False, end + 3
         opens = next((found for found in COMMENT.finditer(line, at) if found["opens"]), None)
         if opens is None:
-            return kept + line[at:], False
+            return rest + line[at:], False
         end = line.find("-->", opens.start() + 2)
         if end < 0 and not closes_later:
-            return kept + line[at:], False
-        kept += line[at : opens.start()]
+            return rest + line[at:], False
+        rest += line[at : opens.start()]
         at, inside = (end + 3, False) if end >= 0 else (len(line), True)
 
 
-def fenced(lines: Sequence[str]) -> list[str]:
-    """Return which lines are code: each is "opens", "inside" (also the last one) or empty."""
+def mark_code_lines(lines: Sequence[str]) -> list[str]:
+    """Return a mark for each line: "opens" a code block, "inside" one (also its last line), or empty."""
     found, fence = [], ""
     for line in lines:
         mark = next(iter(FENCE.findall(line)), "")
@@ -170,10 +172,10 @@ def fenced(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def divided(lines: Sequence[str], mark: str = "---") -> list[list[str]]:
-    """Split lines at those that are a mark and not code."""
+def split_lines(lines: Sequence[str], mark: str = "---") -> list[list[str]]:
+    """Split the lines at each mark outside code."""
     parts: list[list[str]] = [[]]
-    for line, code in zip(lines, fenced(lines)):
+    for line, code in zip(lines, mark_code_lines(lines)):
         if line.strip() == mark and not code:
             parts.append([])
         else:
@@ -181,27 +183,27 @@ def divided(lines: Sequence[str], mark: str = "---") -> list[list[str]]:
     return parts
 
 
-def slide(lines: Sequence[str]) -> Slide:
-    code = fenced(lines)
+def parse_slide(lines: Sequence[str]) -> Slide:
+    code = mark_code_lines(lines)
     note = next((at for at, line in enumerate(lines) if not code[at] and line.startswith("Note:")), len(lines))
     body, notes = list(lines[:note]), [line.strip() for line in lines[note:]]
     first = next((at for at, line in enumerate(body) if line.strip()), 0)
-    said = body.pop(first)[7:].strip().lower() if body and body[first].startswith("Layout:") else ""
-    return Slide(blocks_of(body), [notes[0][5:].strip(), *notes[1:]] if notes else [], said)
+    layout = body.pop(first)[7:].strip().lower() if body and body[first].startswith("Layout:") else ""
+    return Slide(parse_blocks(body), [notes[0][5:].strip(), *notes[1:]] if notes else [], layout)
 
 
-def blocks_of(lines: Sequence[str]) -> list[SlideBlock]:
+def parse_blocks(lines: Sequence[str]) -> list[SlideBlock]:
     found: list[SlideBlock] = []
-    code, at = fenced(lines), 0
+    code, at = mark_code_lines(lines), 0
     while at < len(lines):
-        block, taken = code_at(lines, code, at) if code[at] else block_at(lines, code, at)
+        block, taken = parse_code(lines, code, at) if code[at] else parse_block(lines, code, at)
         if block is not None:
             found.append(block)
         at += taken
     return found
 
 
-def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock, int]:
+def parse_code(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock, int]:
     """Return the code or chart that begins with a line, and the number of its lines."""
     end = next((to for to in range(at + 1, len(lines)) if code[to] != "inside"), len(lines))
     fence, last = (next(iter(FENCE.findall(lines[place])), "") for place in (at, end - 1))
@@ -213,14 +215,14 @@ def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBl
     return SlideBlock("code", lines=inside), end - at
 
 
-def block_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
+def parse_block(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
     """Return the block that begins with a line, and the number of its lines."""
     line = lines[at].strip()
     if not line:
         return None, 1
     if line == "::: columns":
         end = next((to for to in range(at, len(lines)) if lines[to].strip() == ":::" and not code[to]), len(lines))
-        return SlideBlock("columns", lines=columns(lines[at + 1 : end])), end - at + 1
+        return SlideBlock("columns", lines=parse_columns(lines[at + 1 : end])), end - at + 1
     if HEADING.match(lines[at]):
         level = len(line) - len(line.lstrip("#"))
         return SlideBlock("heading", level, [line.lstrip("#").strip()]), 1
@@ -228,68 +230,74 @@ def block_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideB
     if picture:
         return SlideBlock("picture", lines=[picture[1], picture[2]]), 1
     if line[0] in "|>":
-        taken = run(lines, at, lambda text: text.strip().startswith(line[0]))
+        taken = count_matching(lines, at, lambda text: text.strip().startswith(line[0]))
         return SlideBlock(
             "table" if line[0] == "|" else "quote", lines=[text.strip() for text in lines[at : at + taken]]
         ), taken
     if ITEM.fullmatch(lines[at]):
-        taken = run(lines, at, lambda text: bool(ITEM.fullmatch(text)))
-        return SlideBlock("items", lines=[item(text) for text in lines[at : at + taken]]), taken
-    taken = max(1, run(lines, at, lambda text: bool(text.strip()) and not special(text)))
+        taken = count_matching(lines, at, lambda text: bool(ITEM.fullmatch(text)))
+        return SlideBlock("items", lines=[parse_item(text) for text in lines[at : at + taken]]), taken
+    taken = max(1, count_matching(lines, at, lambda text: bool(text.strip()) and not starts_block(text)))
     return SlideBlock("text", lines=[" ".join(text.strip() for text in lines[at : at + taken])]), taken
 
 
-def columns(lines: Sequence[str]) -> list[list[SlideBlock]]:
+def parse_columns(lines: Sequence[str]) -> list[list[SlideBlock]]:
     """Return the blocks of each column. A line ||| separates two columns."""
-    return [blocks_of(part) for part in divided(lines, "|||")]
+    return [parse_blocks(part) for part in split_lines(lines, "|||")]
 
 
-def run(lines: Sequence[str], at: int, fits: Any) -> int:
+def count_matching(lines: Sequence[str], at: int, fits: Any) -> int:
     end = at
     while end < len(lines) and fits(lines[end]):
         end += 1
     return end - at
 
 
-def special(line: str) -> bool:
+def starts_block(line: str) -> bool:
     text = line.strip()
     begins = text.startswith(("|", ">")) or text == "::: columns" or bool(HEADING.match(line) or FENCE.match(line))
     return begins or bool(ITEM.fullmatch(line)) or bool(PICTURE.fullmatch(text))
 
 
-def item(line: str) -> tuple[int, bool, str]:
-    """An item of a list: how deep it is, whether it is numbered, and its text."""
+def parse_item(line: str) -> tuple[int, bool, str]:
+    """Return the level of a list item, True if it is numbered, and its text."""
     match = ITEM.fullmatch(line)
     assert match
     return min(len(match[1].replace("\t", "  ")) // 2, 3), bool(match[2]), match[3] or ""
 
 
-def cells(line: str) -> list[str]:
+def split_cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.sub(r"^\||\|$", "", line.strip()).split("|")]
 
 
-def table(lines: Sequence[str]) -> list[list[str]]:
-    rows = [cells(line) for line in lines]
+def parse_table(lines: Sequence[str]) -> list[list[str]]:
+    rows = [split_cells(line) for line in lines]
     return [row for row in rows if not all(re.fullmatch(":?-+:?", cell) for cell in row)]
 
 
-def chart(lines: Sequence[str]) -> Chart | None:
-    """What a chart shows: a kind, a title if it has one, and a table with labels on the left. None without figures."""
+def parse_chart(lines: Sequence[str]) -> Chart | None:
+    """Parse a chart: a kind, an optional title and a table whose first column has labels. None without figures."""
     kind, rest = lines[0], [line.strip() for line in lines[1:]]
-    rows = table([line for line in rest if line.startswith("|")])
+    rows = parse_table([line for line in rest if line.startswith("|")])
     if kind not in CHARTS or len(rows) < 2 or len(rows[0]) < 2:
         return None
     columns = len(rows[0]) - 1
-    figures = [[figure(row[at + 1]) if at + 1 < len(row) else None for row in rows[1:]] for at in range(columns)]
+    figures = [[parse_number(row[at + 1]) if at + 1 < len(row) else None for row in rows[1:]] for at in range(columns)]
     if not any(value is not None for row in figures for value in row):
         return None
     title = " ".join(line for line in rest if line and not line.startswith("|"))
-    return Chart(kind, bare(title), [bare(row[0]) for row in rows[1:]], [bare(name) for name in rows[0][1:]], figures)
+    return Chart(
+        kind,
+        strip_markup(title),
+        [strip_markup(row[0]) for row in rows[1:]],
+        [strip_markup(name) for name in rows[0][1:]],
+        figures,
+    )
 
 
-def figure(text: str) -> float | None:
-    """The number in a cell such as `1,200 t`, `−3.5` or `12 %`; None if there is none."""
-    found = FIGURE.search(bare(text))
+def parse_number(text: str) -> float | None:
+    """Return the number in a cell such as `1,200 t`, `−3.5` or `12 %`, or None."""
+    found = FIGURE.search(strip_markup(text))
     if not found:
         return None
     digits = re.sub(r"[ '_]", "", found[0].replace("−", "-"))
@@ -306,33 +314,37 @@ def figure(text: str) -> float | None:
 # -- checking -------------------------------------------------------------------------------------------------------
 
 
-def warnings(slides: Sequence[Slide], folder: str) -> list[str]:
+def find_warnings(slides: Sequence[Slide], folder: str) -> list[str]:
     found = []
     for number, one in enumerate(slides, 1):
-        if one.said and one.said not in LAYOUTS:
-            found.append(f"slide {number}: there is no layout {one.said}; the layouts are {', '.join(LAYOUTS)}")
-        if not one.heading and one.said != "center":
+        if one.requested_layout and one.requested_layout not in LAYOUTS:
+            found.append(
+                f"slide {number}: there is no layout {one.requested_layout}; the layouts are {', '.join(LAYOUTS)}"
+            )
+        if not one.heading and one.requested_layout != "center":
             found.append(f"slide {number} has no heading")
         blocks = one.all_blocks
         lines = sum(len(block.lines) for block in blocks if block.kind in ("items", "text", "code", "quote"))
-        words = len(re.findall(r"\w+", " ".join(plain_of(block) for block in blocks if block.kind != "code")))
+        words = len(re.findall(r"\w+", " ".join(block_text(block) for block in blocks if block.kind != "code")))
         if lines > MANY_LINES or words > MANY_WORDS:
-            found.append(f"slide {number} is crowded: {lines} lines, {words} words")
+            found.append(f"slide {number} is too full: {lines} lines, {words} words")
         for block in blocks:
-            if block.kind == "picture" and picture_of(block.lines[1], folder) is None:
-                found.append(f"slide {number}: there is no usable picture {block.lines[1]}")
-            if block.kind == "chart" and chart(block.lines) is None:
+            if block.kind == "picture" and read_picture(block.lines[1], folder) is None:
+                found.append(
+                    f"slide {number}: there is no supported picture {block.lines[1]} in the folder of the deck"
+                )
+            if block.kind == "chart" and parse_chart(block.lines) is None:
                 kinds = ", ".join(CHARTS)
-                found.append(f"slide {number}: a chart is one of {kinds}, and has a table with figures")
+                found.append(f"slide {number}: a chart needs a kind ({kinds}) and a table with figures")
     return found
 
 
-def plain_of(block: SlideBlock) -> str:
+def block_text(block: SlideBlock) -> str:
     return " ".join(line[2] if isinstance(line, tuple) else line for line in block.lines)
 
 
-def picture_of(name: str, folder: str) -> tuple[str, bytes] | None:
-    """A picture beside the deck: its type and its bytes."""
+def read_picture(name: str, folder: str) -> tuple[str, bytes] | None:
+    """Return the type and the bytes of a picture in the folder of the deck, or None."""
     kind, root = PICTURES.get(os.path.splitext(name)[1].lower()), os.path.realpath(folder or ".")
     path = os.path.realpath(os.path.join(root, name))
     inside = path.startswith(root.rstrip(os.sep) + os.sep)
@@ -353,7 +365,7 @@ THEMES = {
 }
 
 
-def theme_of(meta: dict[str, str]) -> dict[str, str]:
+def theme_colors(meta: dict[str, str]) -> dict[str, str]:
     return THEMES.get(meta.get("theme", "").lower(), THEMES["plain"])
 
 
@@ -394,8 +406,8 @@ addEventListener('click',e=>{if(!e.target.closest('a'))show(at+1);});show(0);
 """
 
 
-def inline(text: str) -> str:
-    """Text with emphasis, code and links as HTML; everything else is escaped."""
+def render_inline(text: str) -> str:
+    """Return the text as HTML with emphasis, code and links; everything else is escaped."""
     out, end = [], 0
     for match in INLINE.finditer(text):
         out.append(escape(text[end : match.start()]))
@@ -412,7 +424,7 @@ def inline(text: str) -> str:
     return "".join([*out, escape(text[end:])])
 
 
-def html_items(items: Sequence[tuple[int, bool, str]]) -> str:
+def render_items(items: Sequence[tuple[int, bool, str]]) -> str:
     out: list[str] = []
     open_tags: list[str] = []
     for level, numbered, text in items:
@@ -421,42 +433,42 @@ def html_items(items: Sequence[tuple[int, bool, str]]) -> str:
         while len(open_tags) < level + 1:
             open_tags.append("ol" if numbered else "ul")
             out.append(f"<{open_tags[-1]}>")
-        out.append(f"<li>{inline(text)}</li>")
+        out.append(f"<li>{render_inline(text)}</li>")
     return "".join(out + [f"</{tag}>" for tag in reversed(open_tags)])
 
 
-def html_table(rows: Sequence[Sequence[str]]) -> str:
+def render_table(rows: Sequence[Sequence[str]]) -> str:
     out = []
     for number, row in enumerate(rows):
         tag = "th" if number == 0 else "td"
-        out.append("<tr>" + "".join(f"<{tag}>{inline(cell)}</{tag}>" for cell in row) + "</tr>")
+        out.append("<tr>" + "".join(f"<{tag}>{render_inline(cell)}</{tag}>" for cell in row) + "</tr>")
     return f"<table>{''.join(out)}</table>"
 
 
-def html_block(block: SlideBlock, folder: str) -> str:
+def render_block(block: SlideBlock, folder: str) -> str:
     if block.kind == "heading":
         level = min(block.level, 3)
-        return f"<h{level}>{inline(block.lines[0])}</h{level}>"
+        return f"<h{level}>{render_inline(block.lines[0])}</h{level}>"
     if block.kind == "items":
-        return html_items(block.lines)
+        return render_items(block.lines)
     if block.kind == "table":
-        return html_table(table(block.lines))
+        return render_table(parse_table(block.lines))
     if block.kind == "chart":
-        drawn = chart(block.lines)
-        return html_table(table(block.lines[1:])) if drawn is None else svg(drawn)
+        drawn = parse_chart(block.lines)
+        return render_table(parse_table(block.lines[1:])) if drawn is None else render_chart(drawn)
     if block.kind == "code":
         return f"<pre>{escape(chr(10).join(block.lines))}</pre>"
     if block.kind == "quote":
-        return f"<blockquote>{inline(' '.join(line.lstrip('> ') for line in block.lines))}</blockquote>"
+        return f"<blockquote>{render_inline(' '.join(line.lstrip('> ') for line in block.lines))}</blockquote>"
     if block.kind == "picture":
-        return html_picture(block.lines[0], picture_of(block.lines[1], folder))
+        return render_picture(block.lines[0], read_picture(block.lines[1], folder))
     if block.kind == "columns":
-        inside = "".join(f"<div>{''.join(html_block(one, folder) for one in column)}</div>" for column in block.lines)
+        inside = "".join(f"<div>{''.join(render_block(one, folder) for one in column)}</div>" for column in block.lines)
         return f'<div class="columns">{inside}</div>'
-    return f"<p>{inline(block.lines[0])}</p>"
+    return f"<p>{render_inline(block.lines[0])}</p>"
 
 
-def html_picture(words: str, found: tuple[str, bytes] | None) -> str:
+def render_picture(words: str, found: tuple[str, bytes] | None) -> str:
     if found is None:
         return f"<p><em>{escape(words)}</em></p>"
     kind, data = found
@@ -464,28 +476,28 @@ def html_picture(words: str, found: tuple[str, bytes] | None) -> str:
 
 
 COLORS = ("#4472c4", "#ed7d31", "#70ad47", "#ffc000", "#5b9bd5", "#a5a5a5")
-WIDE, HIGH = 800, 340  # of the part of a chart where something is drawn
+WIDE, HIGH = 800, 340  # size of the plot area
 
 
-def svg(drawn: Chart) -> str:
-    """A chart as a picture that needs nothing else."""
-    shapes = slices(drawn) if drawn.kind == "pie" else plotted(drawn)
+def render_chart(drawn: Chart) -> str:
+    """Return a chart as SVG."""
+    shapes = render_slices(drawn) if drawn.kind == "pie" else render_plot(drawn)
     names = drawn.labels if drawn.kind == "pie" else drawn.series
     for at, name in enumerate(names if len(names) > 1 else ()):
         x, y = at % 4 * 200, HIGH + 60 + at // 4 * 24
         shapes.append(f'<rect x="{x}" y="{y - 12}" width="12" height="12" fill="{COLORS[at % 6]}"></rect>')
-        shapes.append(svg_text(x + 18, y, name, "start"))
-    title = svg_text(WIDE / 2, -12, drawn.title)
+        shapes.append(render_label(x + 18, y, name, "start"))
+    title = render_label(WIDE / 2, -12, drawn.title)
     box = f"-60 -40 {WIDE + 80} {HIGH + 110 + len(names) // 4 * 24}"
     return f'<svg viewBox="{box}" role="img" aria-label="{escape(drawn.title)}">{title}{"".join(shapes)}</svg>'
 
 
-def svg_text(x: float, y: float, text: str, anchor: str = "middle") -> str:
+def render_label(x: float, y: float, text: str, anchor: str = "middle") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="16">{escape(text)}</text>'
 
 
-def plotted(drawn: Chart) -> list[str]:
-    """Bars, lines or areas over their labels."""
+def render_plot(drawn: Chart) -> list[str]:
+    """Return the shapes of a bar, line or area chart, with axis labels."""
     known = [value for row in drawn.figures for value in row if value is not None]
     low, high = min(0.0, *known), max(0.0, *known)
     step = WIDE / len(drawn.labels)
@@ -493,20 +505,22 @@ def plotted(drawn: Chart) -> list[str]:
     def y(value: float) -> float:
         return HIGH - (value - low) / ((high - low) or 1.0) * HIGH
 
-    shapes = [svg_text(-8, y(value) + 5, f"{value:g}", "end") for value in sorted({low, high})]
+    shapes = [render_label(-8, y(value) + 5, f"{value:g}", "end") for value in sorted({low, high})]
     shapes.append(f'<rect x="0" y="{y(0):.1f}" width="{WIDE}" height="1" fill="#888"></rect>')
-    shapes += [svg_text((at + 0.5) * step, HIGH + 24, label) for at, label in enumerate(drawn.labels)]
+    shapes += [render_label((at + 0.5) * step, HIGH + 24, label) for at, label in enumerate(drawn.labels)]
     for number, row in enumerate(drawn.figures):
         points = [(at, y(value)) for at, value in enumerate(row) if value is not None]
         width = step * 0.8 / len(drawn.figures)
         if drawn.kind == "bar":
-            shapes += bars([(at * step + 0.1 * step + number * width, to) for at, to in points], width, y(0), number)
+            shapes += render_bars(
+                [(at * step + 0.1 * step + number * width, to) for at, to in points], width, y(0), number
+            )
         elif points:
-            shapes += line([((at + 0.5) * step, to) for at, to in points], y(0), number, drawn.kind == "area")
+            shapes += render_line([((at + 0.5) * step, to) for at, to in points], y(0), number, drawn.kind == "area")
     return shapes
 
 
-def bars(places: Sequence[tuple[float, float]], width: float, ground: float, number: int) -> list[str]:
+def render_bars(places: Sequence[tuple[float, float]], width: float, ground: float, number: int) -> list[str]:
     return [
         f'<rect x="{x:.1f}" y="{min(top, ground):.1f}" width="{width:.1f}" height="{abs(top - ground):.1f}" '
         f'fill="{COLORS[number % 6]}"></rect>'
@@ -514,7 +528,7 @@ def bars(places: Sequence[tuple[float, float]], width: float, ground: float, num
     ]
 
 
-def line(places: Sequence[tuple[float, float]], ground: float, number: int, filled: bool) -> list[str]:
+def render_line(places: Sequence[tuple[float, float]], ground: float, number: int, filled: bool) -> list[str]:
     color, points = COLORS[number % 6], " ".join(f"{x:.1f},{top:.1f}" for x, top in places)
     drawn = [f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="3"></polyline>']
     if filled:
@@ -523,8 +537,8 @@ def line(places: Sequence[tuple[float, float]], ground: float, number: int, fill
     return drawn
 
 
-def slices(drawn: Chart) -> list[str]:
-    """The first series as parts of a whole."""
+def render_slices(drawn: Chart) -> list[str]:
+    """Return the slices of a pie chart of the first series."""
     values = [max(value or 0.0, 0.0) for value in drawn.figures[0]]
     total, radius, begin = sum(values) or 1.0, HIGH / 2, 0.0
     shapes = []
@@ -540,18 +554,18 @@ def slices(drawn: Chart) -> list[str]:
     return shapes
 
 
-def html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
+def render_html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
     title = meta.get("title") or slides[0].heading or "Slides"
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     out = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', f"<title>{escape(title)}</title>"]
     out.append(f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
-    colors = ";".join(f"--{name}:{value}" for name, value in theme_of(meta).items())
+    colors = ";".join(f"--{name}:{value}" for name, value in theme_colors(meta).items())
     style = f":root{{{colors}}}{STYLE}"
     out.append(f'<meta name="author" content="{escape(meta.get("author", ""))}"><style>{style}</style></head><body>')
     for one in slides:
-        body = "".join(html_block(block, folder) for block in one.blocks)
+        body = "".join(render_block(block, folder) for block in one.blocks)
         notes = " ".join(filter(None, one.notes))
-        aside = f"<aside>{inline(notes)}</aside>" if notes else ""
+        aside = f"<aside>{render_inline(notes)}</aside>" if notes else ""
         out.append(f'<section class="{one.layout}">{body}{aside}</section>')
     return "\n".join([*out, f"<footer></footer><script>{SCRIPT}</script></body></html>", ""])
 
@@ -559,15 +573,17 @@ def html(meta: dict[str, str], slides: Sequence[Slide], folder: str) -> str:
 # -- PowerPoint -----------------------------------------------------------------------------------------------------
 
 
-def bare(text: str) -> str:
+def strip_markup(text: str) -> str:
     return INLINE.sub(lambda match: match["code"] or match["bold"] or match["em"] or match["text"], text)
 
 
 Pictures = Callable[[str], "tuple[str, bytes] | None"]
 
 
-def powerpoint(slides: Sequence[Slide], pictures: Pictures, target: str | IO[bytes], theme: str = "plain") -> None:
-    """Write a PowerPoint file, with tables and charts that can be edited there."""
+def write_powerpoint(
+    slides: Sequence[Slide], pictures: Pictures, target: str | IO[bytes], theme: str = "plain"
+) -> None:
+    """Write a PowerPoint file with editable tables and charts."""
     from pptx import Presentation
 
     deck = Presentation()
@@ -576,28 +592,30 @@ def powerpoint(slides: Sequence[Slide], pictures: Pictures, target: str | IO[byt
         fits = one.layout in ("center", "plain") or all(block.kind in ("heading", "text") for block in one.blocks)
         page = deck.slides.add_slide(deck.slide_layouts[places[one.layout] if fits else 1])
         if page.shapes.title is not None:
-            page.shapes.title.text = bare(one.heading)
-        fill(page, one, pictures)
+            page.shapes.title.text = strip_markup(one.heading)
+        fill_page(page, one, pictures)
         if theme in THEMES and theme != "plain":
-            paint(page, one.layout == "section", THEMES[theme])
+            apply_theme(page, one.layout == "section", THEMES[theme])
         if one.notes:
             page.notes_slide.notes_text_frame.text = " ".join(filter(None, one.notes))
     deck.save(target)
 
 
-def fill(page: Any, one: Slide, pictures: Pictures) -> None:
-    """Put text on a page, and beside or instead of it what is no text."""
+def fill_page(page: Any, one: Slide, pictures: Pictures) -> None:
+    """Fill a page with the text of a slide, and its pictures, tables and charts beside it."""
     from pptx.util import Inches
 
     heading = next((block for block in one.blocks if block.kind == "heading"), None)
     rest = [block for block in one.blocks if block is not heading]
-    shapes = [block for block in rest if block.kind in SHAPES and can_be_put(block, pictures)]
-    words = [line for block in rest if block not in shapes and block.kind != "columns" for line in paragraphs(block)]
+    shapes = [block for block in rest if block.kind in SHAPES and is_drawable(block, pictures)]
+    words = [
+        line for block in rest if block not in shapes and block.kind != "columns" for line in block_paragraphs(block)
+    ]
     across = [column for block in rest if block.kind == "columns" for column in block.lines]
     body = page.placeholders[1]
-    write(body.text_frame, words)
+    write_paragraphs(body.text_frame, words)
     left, width = (5.1, 4.4) if words else (0.5, 9.0)
-    stack(page.shapes, shapes, pictures, (left, 1.8, width, 5.2))
+    stack_shapes(page.shapes, shapes, pictures, (left, 1.8, width, 5.2))
     for at, column in enumerate(across):
         wide = 9.0 / len(across)
         top = 3.0 if words or shapes else 1.8
@@ -609,14 +627,14 @@ def fill(page: Any, one: Slide, pictures: Pictures) -> None:
         body._element.getparent().remove(body._element)
 
 
-def write(frame: Any, words: Sequence[tuple[int, str]]) -> None:
+def write_paragraphs(frame: Any, words: Sequence[tuple[int, str]]) -> None:
     for at, (level, text) in enumerate(words):
         line = frame.paragraphs[0] if at == 0 else frame.add_paragraph()
         line.text, line.level = text, level
 
 
-def stack(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: Sequence[float]) -> None:
-    """Put what is no text one below the other; a place is left, top, width and height in inches."""
+def stack_shapes(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: Sequence[float]) -> None:
+    """Place pictures, tables and charts below each other; a place is left, top, width and height in inches."""
     from pptx.util import Inches
 
     left, top, width, height = place
@@ -627,25 +645,25 @@ def stack(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: 
 
 
 def put_column(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: Sequence[float]) -> None:
-    """Text above, and below it what is no text."""
+    """Place the text of a column at the top, its pictures, tables and charts below."""
     from pptx.util import Inches, Pt
 
     left, top, width, height = place
-    below = [block for block in blocks if block.kind in SHAPES and can_be_put(block, pictures)]
-    words = [line for block in blocks if block not in below for line in paragraphs(block)]
+    below = [block for block in blocks if block.kind in SHAPES and is_drawable(block, pictures)]
+    words = [line for block in blocks if block not in below for line in block_paragraphs(block)]
     high = min(height, 0.45 * len(words) + 0.2) if below else height
     if words:
         frame = shapes.add_textbox(*[Inches(n) for n in (left, top, width, high)]).text_frame
         frame.word_wrap = True
-        write(frame, words)
+        write_paragraphs(frame, words)
         for line in frame.paragraphs:
             line.font.size = Pt(20)
     used = high if words else 0.0
-    stack(shapes, below, pictures, (left, top + used, width, max(height - used, 1.0)))
+    stack_shapes(shapes, below, pictures, (left, top + used, width, max(height - used, 1.0)))
 
 
-def paint(page: Any, is_section: bool, colors: dict[str, str]) -> None:
-    """Give a page the colors of a theme."""
+def apply_theme(page: Any, is_section: bool, colors: dict[str, str]) -> None:
+    """Apply the colors of a theme to a page."""
     from pptx.dml.color import RGBColor
 
     untyped: Any = RGBColor
@@ -664,22 +682,22 @@ def paint(page: Any, is_section: bool, colors: dict[str, str]) -> None:
                 line.font.color.rgb = rgb(name)
 
 
-def can_be_put(block: SlideBlock, pictures: Pictures) -> bool:
+def is_drawable(block: SlideBlock, pictures: Pictures) -> bool:
     if block.kind == "chart":
-        return chart(block.lines) is not None
+        return parse_chart(block.lines) is not None
     if block.kind == "picture":
         found = pictures(block.lines[1])
-        return found is not None and legible(found[1])
-    return bool(table(block.lines))
+        return found is not None and is_supported_image(found[1])
+    return bool(parse_table(block.lines))
 
 
-def legible(data: bytes) -> bool:
-    """Whether PowerPoint can show a picture."""
+def is_supported_image(data: bytes) -> bool:
+    """Return True if PowerPoint supports the format of a picture."""
     from pptx.parts.image import Image
 
     try:
         return bool(Image.from_blob(data).ext)
-    except Exception:  # whatever is wrong with it, its words are shown instead
+    except Exception:  # any invalid picture: its alternative text is shown instead
         return False
 
 
@@ -693,12 +711,12 @@ def put_picture(shapes: Any, block: SlideBlock, pictures: Pictures, place: Seque
 
 
 def put_table(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequence[int]) -> None:
-    rows = table(block.lines)
+    rows = parse_table(block.lines)
     columns = max(map(len, rows))
     drawn = shapes.add_table(len(rows), columns, *place).table
     for row, texts in zip(drawn.rows, rows):
         for cell, text in zip(row.cells, texts):
-            cell.text = bare(text)
+            cell.text = strip_markup(text)
 
 
 def put_chart(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequence[int]) -> None:
@@ -707,60 +725,60 @@ def put_chart(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequenc
 
     kinds = {"bar": "COLUMN_CLUSTERED", "line": "LINE_MARKERS", "area": "AREA", "pie": "PIE"}
     untyped: Any = CategoryChartData
-    drawn, data = chart(block.lines), untyped()
+    drawn, data = parse_chart(block.lines), untyped()
     assert drawn
     data.categories = drawn.labels
     for name, figures in zip(drawn.series, drawn.figures):
         data.add_series(name, figures)
-    made = shapes.add_chart(getattr(XL_CHART_TYPE, kinds[drawn.kind]), *place, data).chart
-    made.has_title, made.has_legend = bool(drawn.title), len(drawn.series) > 1 or drawn.kind == "pie"
+    graph = shapes.add_chart(getattr(XL_CHART_TYPE, kinds[drawn.kind]), *place, data).chart
+    graph.has_title, graph.has_legend = bool(drawn.title), len(drawn.series) > 1 or drawn.kind == "pie"
     if drawn.title:
-        made.chart_title.text_frame.text = drawn.title
+        graph.chart_title.text_frame.text = drawn.title
 
 
 SHAPES = {"picture": put_picture, "table": put_table, "chart": put_chart}
 
 
-def paragraphs(block: SlideBlock) -> list[tuple[int, str]]:
+def block_paragraphs(block: SlideBlock) -> list[tuple[int, str]]:
     if block.kind == "items":
-        return [(level, bare(text)) for level, _, text in block.lines]
+        return [(level, strip_markup(text)) for level, _, text in block.lines]
     if block.kind == "picture":
         return [(0, block.lines[0])]
     if block.kind == "chart":
-        return [(0, bare(line)) for line in block.lines[1:]]
-    return [(0, bare(line.lstrip("> ")) if block.kind != "code" else line) for line in block.lines]
+        return [(0, strip_markup(line)) for line in block.lines[1:]]
+    return [(0, strip_markup(line.lstrip("> ")) if block.kind != "code" else line) for line in block.lines]
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
 
 
-def built(given: argparse.Namespace) -> str:
+def build_deck(given: argparse.Namespace) -> str:
     with open(given.file, encoding="utf-8-sig", errors="replace") as file:
-        meta, slides = read(file.read())
+        meta, slides = parse_deck(file.read())
     if not slides:
-        raise ValueError("it has no slides: write some Markdown, with a line --- between two slides")
+        raise ValueError("the file has no slides; write Markdown with a line --- between two slides")
     folder = os.path.dirname(given.file)
     if given.output.lower().endswith(".pptx"):
         theme = meta.get("theme", "").lower()
-        powerpoint(slides, lambda name: picture_of(name, folder), given.output, theme)
+        write_powerpoint(slides, lambda name: read_picture(name, folder), given.output, theme)
     else:
         with open(given.output, "w", encoding="utf-8") as file:
-            file.write(html(meta, slides, folder))
-    said = [f"warning: {warning}" for warning in warnings(slides, folder)]
+            file.write(render_html(meta, slides, folder))
+    messages = [f"warning: {warning}" for warning in find_warnings(slides, folder)]
     if meta.get("theme", "plain").lower() not in THEMES:
-        said.insert(0, f"warning: there is no theme {meta['theme']}; the themes are {', '.join(THEMES)}")
-    return "\n".join([*said, f"wrote {given.output}: {len(slides)} slides"])
+        messages.insert(0, f"warning: there is no theme {meta['theme']}; the themes are {', '.join(THEMES)}")
+    return "\n".join([*messages, f"wrote {given.output}: {len(slides)} slides"])
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Make slides of a Markdown file.")
+    parser = argparse.ArgumentParser(description="Convert a Markdown file to slides.")
     parser.add_argument("file")
     parser.add_argument("--output", default="deck.html", help="a file that ends with .html or .pptx")
     given = parser.parse_args(args)
     try:
-        print(built(given))
+        print(build_deck(given))
     except ImportError:
-        print("a .pptx needs the package python-pptx: pip install python-pptx; or build deck.html", file=sys.stderr)
+        print("a .pptx needs the package python-pptx; run pip install python-pptx, or build deck.html", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
         print(f"{given.file} cannot be built: {error}", file=sys.stderr)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compare a summary with its source: how long it is, and which figures and names the source does not have.
+"""Compare a summary with its source: its length, and figures and names that the source does not have.
 
     python3 check_summary.py source.md summary.md [--words 200] [--json]
 
-The exit code is 0 if all is well, 1 if something should be looked at. Python 3.8 and the standard library.
+The exit code is 0 without problems, 1 with problems, 2 if a file cannot be read. Python 3.8 and the standard library.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from typing import Any, Sequence
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
-MARKER = re.compile(r"^\s*\d{1,3}[.)]\s", re.MULTILINE)  # of an item in a list
+MARKER = re.compile(r"^\s*\d{1,3}[.)]\s", re.MULTILINE)  # the number of a list item
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
-COPIED = 12  # words in a row that stand in the source just so
+COPIED = 12  # consecutive words that are the same in the source
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-def figures(text: str) -> dict[str, str]:
-    """The figures of a text as they are written, by what they come to: 1,200 and 1200 are the same."""
+def find_figures(text: str) -> dict[str, str]:
+    """Return the figures of a text as written, by their value: 1,200 and 1200 are the same."""
     found = FIGURE.findall(MARKER.sub("", text))
     return {re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", figure): figure for figure in found}
 
 
-def names(text: str) -> set[str]:
-    """Words with a capital letter that do not begin a sentence, a line or a quotation."""
+def find_names(text: str) -> set[str]:
+    """Return the capitalized words that do not begin a sentence, a line or a quotation."""
     found = set()
     for line in text.splitlines():
         line = re.sub(r"^[\s#>*\-\d.)]+", "", line)
         for sentence in SENTENCE.split(line):
-            for before, word in zip(words(sentence), words(sentence)[1:]):
+            for before, word in zip(split_words(sentence), split_words(sentence)[1:]):
                 if word[0].isupper() and len(word) > 1 and before:
                     found.add(word)
     return found
 
 
-def plain(word: str) -> str:
+def normalize_word(word: str) -> str:
     return re.sub(r"['’]s$", "", word.lower())
 
 
-def copied(source: str, summary: str) -> list[str]:
-    """Long runs of words that were taken over just so."""
-    theirs, ours = ([plain(word) for word in words(text)] for text in (source, summary))
+def find_copied(source: str, summary: str) -> list[str]:
+    """Return long runs of words that were copied from the source."""
+    theirs, ours = ([normalize_word(word) for word in split_words(text)] for text in (source, summary))
     known = {tuple(theirs[at : at + COPIED]) for at in range(len(theirs) - COPIED + 1)}
     found, at = [], 0
     while at + COPIED <= len(ours):
@@ -61,39 +61,39 @@ def copied(source: str, summary: str) -> list[str]:
     return found
 
 
-def compared(source: str, summary: str, most: int) -> dict[str, Any]:
-    there = {plain(word) for word in words(source)}
-    known = figures(source)
-    count, whole = len(words(summary)), len(words(source))
+def compare_texts(source: str, summary: str, most: int) -> dict[str, Any]:
+    known_words = {normalize_word(word) for word in split_words(source)}
+    known = find_figures(source)
+    count, whole = len(split_words(summary)), len(split_words(source))
     return {
         "words": count,
         "source_words": whole,
         "ratio": round(count / whole, 3) if whole else None,
         "too_long": bool(most and count > most),
         "no_shorter": count >= whole,
-        "unknown_figures": [written for key, written in figures(summary).items() if key not in known],
-        "unknown_names": sorted(name for name in names(summary) if plain(name) not in there),
-        "copied": copied(source, summary),
+        "unknown_figures": [written for key, written in find_figures(summary).items() if key not in known],
+        "unknown_names": sorted(name for name in find_names(summary) if normalize_word(name) not in known_words),
+        "copied": find_copied(source, summary),
     }
 
 
-def problems(found: dict[str, Any], most: int) -> list[str]:
+def list_problems(found: dict[str, Any], most: int) -> list[str]:
     wrong = []
     if not found["words"]:
         wrong.append("the summary is empty")
     if found["too_long"]:
-        wrong.append(f"it has {found['words']} words, and should have at most {most}")
+        wrong.append(f"the summary has {found['words']} words; the limit is {most}")
     if found["no_shorter"]:
-        wrong.append("it is no shorter than its source")
+        wrong.append("the summary is not shorter than its source")
     if found["unknown_figures"]:
         wrong.append(f"figures that the source does not have: {', '.join(found['unknown_figures'])}")
     if found["unknown_names"]:
         wrong.append(f"names that the source does not have: {', '.join(found['unknown_names'])}")
-    wrong += [f"taken over word for word: “{run} …”" for run in found["copied"]]
+    wrong += [f"copied word for word: “{run} …”" for run in found["copied"]]
     return wrong
 
 
-def read(path: str) -> str:
+def read_text(path: str) -> str:
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.read()
 
@@ -102,15 +102,15 @@ def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare a summary with its source.")
     parser.add_argument("source")
     parser.add_argument("summary")
-    parser.add_argument("--words", type=int, default=0, help="how many words it may have")
+    parser.add_argument("--words", type=int, default=0, help="maximum number of words")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args(args)
     try:
-        found = compared(read(given.source), read(given.summary), given.words)
+        found = compare_texts(read_text(given.source), read_text(given.summary), given.words)
     except OSError as error:
-        print(f"that cannot be read: {error}", file=sys.stderr)
+        print(f"cannot read a file: {error}", file=sys.stderr)
         return 2
-    wrong = problems(found, given.words)
+    wrong = list_problems(found, given.words)
     if given.json:
         print(json.dumps({**found, "problems": wrong}, ensure_ascii=False, indent=1))
         return 1 if wrong else 0

@@ -64,7 +64,7 @@ def compare_snapshots(
 ) -> Comparison:
     """Return the changes that lead from one snapshot to another, for all paths or the selected ones.
 
-    Paths that either snapshot excludes are no changes. A missing folder above a selected path is a change.
+    Paths that either snapshot excludes are not changes. A missing folder above a selected path is a change.
     """
     result, selection = Comparison(), PathSelection(paths)
     differ = before.exclude != after.exclude

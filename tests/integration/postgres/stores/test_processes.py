@@ -40,7 +40,7 @@ async def test_processes_never_interleave(shared: StoreLocation) -> None:
     await store.close()
 
 
-async def taken(store: Store) -> Lease:
+async def wait_for_lease(store: Store) -> Lease:
     """The lease, as soon as the other one has run out."""
     for _ in range(600):
         try:
@@ -58,7 +58,7 @@ async def test_a_stopped_process_cannot_write_after_its_lease_expired(shared: St
         assert sleeper.stdin is not None and sleeper.stdout is not None
         assert await asyncio.to_thread(sleeper.stdout.readline) == "ack 1\n"
         os.kill(sleeper.pid, signal.SIGSTOP)
-        other = HeldLease(store, await taken(store), last=1)
+        other = HeldLease(store, await wait_for_lease(store), last=1)
         sleeper.stdin.write("go\n")
         sleeper.stdin.flush()
         os.kill(sleeper.pid, signal.SIGCONT)

@@ -112,7 +112,7 @@ def test_without_limits_or_controllers_there_is_no_group() -> None:
     assert create_group({"memory": 5}, {}) is None
 
 
-def test_a_group_that_cannot_be_made_is_none(tmp_path: Path) -> None:
+def test_a_group_that_cannot_be_created_is_left_out(tmp_path: Path) -> None:
     assert create_group({"pids": 5}, {"pids": Controller("pids", 2, str(tmp_path / "gone"))}) is None
 
 

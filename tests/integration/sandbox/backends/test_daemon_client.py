@@ -719,7 +719,7 @@ async def test_unsolicited_replies_are_ignored() -> None:
 @pytest.mark.parametrize(
     "chunk", [{"chunk": "stdout"}, {"chunk": "secret", "data": ""}, {"chunk": "stdout", "data": "#"}]
 )
-async def test_an_output_that_is_none_ends_the_connection(chunk: dict[str, Any]) -> None:
+async def test_an_invalid_output_ends_the_connection(chunk: dict[str, Any]) -> None:
     with pytest.raises(DaemonLost):
         await _against(
             lambda request: json.dumps({"id": request["id"], **chunk}).encode() + b"\n", on_output=lambda *_: None

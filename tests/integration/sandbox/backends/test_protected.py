@@ -54,7 +54,7 @@ def scan(tree: RootedFolder, patterns: tuple[str, ...]) -> dict[str, ProtectedEn
     return walked(tree, patterns).list_entries()
 
 
-def found(tree: RootedFolder) -> dict[str, str]:
+def scan_protected(tree: RootedFolder) -> dict[str, str]:
     return {path: entry.type for path, entry in scan(tree, PROTECTED).items() if not entry.leads}
 
 
@@ -62,7 +62,7 @@ def test_protected_paths_are_found_at_any_depth(tree: RootedFolder) -> None:
     fill(tree, ".env", "a/.env.local", "a/b/.envrc", "a/b/c/d/.env", ".git/config", "a/b/.git/hooks/x", "env", "x.env")
     fill(tree, ".wick/deep/.env", "node_modules/a/.env", "node_modules/a/.git/config", "plain/file", ".git/x/.env")
     fill(tree, "bare/HEAD", "bare/config", "bare/objects/x", "bare/refs/x", "no/HEAD", "no/config", "no/objects/x")
-    assert found(tree) == {
+    assert scan_protected(tree) == {
         ".env": "file",
         ".git/config": "file",
         ".wick": "dir",
@@ -80,13 +80,13 @@ def test_only_dot_env_files_are_secret(tree: RootedFolder) -> None:
     fill(tree, ".env", ".env.x", ".envrc", ".wick/a", ".git/config", ".env.example", ".env.sample")
     Path(tree.path, ".env.d").mkdir()
     assert {path for path, entry in scan(tree, PROTECTED).items() if entry.secret} == {".env", ".env.x", ".envrc"}
-    assert ".env.d" not in found(tree) and ".env.example" not in found(tree)
+    assert ".env.d" not in scan_protected(tree) and ".env.example" not in scan_protected(tree)
 
 
 def test_a_git_that_is_no_folder_counts_itself(tree: RootedFolder) -> None:
     fill(tree, "a/.git", text="gitdir: /elsewhere\n")
     Path(tree.path, ".git").symlink_to("/elsewhere")
-    assert found(tree) == {".git": "link", "a/.git": "file"}
+    assert scan_protected(tree) == {".git": "link", "a/.git": "file"}
 
 
 def test_links_to_protected_paths_are_protected(tree: RootedFolder) -> None:
@@ -97,7 +97,7 @@ def test_links_to_protected_paths_are_protected(tree: RootedFolder) -> None:
     Path(tree.path, ".env.loop").symlink_to(".env.loop")
     Path(tree.path, ".env.gone").symlink_to("nowhere")
     Path(tree.path, ".claude").symlink_to(".")
-    links = {path for path, kind in found(tree).items() if kind == "link"}
+    links = {path for path, kind in scan_protected(tree).items() if kind == "link"}
     assert links == {".env", ".wick", ".envrc", ".env.loop", ".env.gone", ".claude"}
     entries = scan(tree, PROTECTED)
     assert entries["plain"].secret and entries["plain"].linked and entries["deep"].linked and not entries["deep"].secret

@@ -845,3 +845,19 @@ def test_a_ring_of_anything(pieces: list[bytes], most: int, offset: int) -> None
         ring.add(piece)
     start, data = ring.read_since(offset, ended=True)
     assert start == min(max(offset, len(whole) - most, 0), len(whole)) and data == whole[start:]
+
+
+def test_a_command_right_after_a_workspace_is_forgotten_gets_a_new_watcher(
+    tmp_path: Path, shared: WickdProcess
+) -> None:
+    watch = {"op": "guard", "root": str(tmp_path), "protect": [".env"]}
+    (tmp_path / ".env").touch()
+    for number in range(20):
+        first, last = {"id": f"a{number}", **watch}, {"id": f"b{number}", **watch}
+        forget = {"id": f"f{number}", "op": "unwatch", "root": str(tmp_path)}
+        shared.say("\n".join(map(json.dumps, (first, forget, last))).encode())  # handled before the watcher has ended
+        replies = {reply["id"]: reply for reply in (shared.hear(), shared.hear(), shared.hear())}
+        assert replies[f"b{number}"].get("result", {}).get("entries") == replies[f"a{number}"]["result"]["entries"], (
+            replies
+        )
+    shared.ask({"id": "end", "op": "unwatch", "root": str(tmp_path)})

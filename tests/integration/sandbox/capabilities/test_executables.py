@@ -38,7 +38,7 @@ for line in sys.stdin if sys.argv[1] == "serve" else ():
 def programs(tmp_path: Path) -> Iterator[Programs]:
     made = Programs(tmp_path)
     yield made
-    assert made.left() == []
+    assert made.remaining() == []
 
 
 async def test_programs_of_every_protocol_work_in_one_agent(programs: Programs) -> None:
@@ -54,7 +54,9 @@ async def test_programs_of_every_protocol_work_in_one_agent(programs: Programs) 
     await executables.close()
     told = {message.tool_call_id: message.text for message in result.messages if message.role == "tool"}
     assert told["c2"] == "2" and ("no deletes" in told["c1"] or told["c1"] == "warm no")
-    assert [row["tool_user_id"] for row in programs.told("watch")] == ["c1", "c2"] or len(programs.told("watch")) == 2
+    assert [row["tool_user_id"] for row in programs.inputs("watch")] == ["c1", "c2"] or len(
+        programs.inputs("watch")
+    ) == 2
 
 
 def test_programs_are_found_by_point_and_by_name(programs: Programs) -> None:
@@ -113,7 +115,7 @@ async def test_a_program_runs_in_its_configured_folder(programs: Programs) -> No
     programs.recording("check", "before_tool_call", 'echo "{\\"blocked\\": true, \\"reason\\": \\"$(pwd)\\"}"')
     agent = tool_agent(execute, programs.executables(cwd=place), args={"command": "ls"})
     assert tool_result(await agent.run("go")) == str(place)
-    assert programs.told("check")[0]["cwd"] == str(place)
+    assert programs.inputs("check")[0]["cwd"] == str(place)
 
 
 @needs_bubblewrap
@@ -164,7 +166,7 @@ async def test_closing_ends_workers(programs: Programs) -> None:
     executables = programs.executables()
     assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == "warm no"
     await executables.close()
-    assert programs.left() == []
+    assert programs.remaining() == []
 
 
 # -- in a config ----------------------------------------------------------------------------------------------------

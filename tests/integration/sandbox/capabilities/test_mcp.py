@@ -35,6 +35,7 @@ from wick import (
     guard,
     tool,
 )
+from wick.capabilities.information_flow import InformationFlow
 from wick.capabilities.mcp import MCP, transports
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
@@ -102,7 +103,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(pid: int) -> bool:
+def wait_for_exit(pid: int) -> bool:
     """Return True if a process ends soon."""
     until = time.monotonic() + 20
     while alive(pid) and time.monotonic() < until:
@@ -305,7 +306,7 @@ async def test_a_server_that_died_between_calls_is_restarted_silently() -> None:
         first = await agent(mcp, use("pid")).run("go")
         pid = int(tool_result(first))
         os.kill(pid, signal.SIGKILL)
-        assert gone(pid)
+        assert wait_for_exit(pid)
         second = await agent(mcp, use("pid")).run("go")
     assert int(tool_result(second)) != pid
 
@@ -315,7 +316,7 @@ async def test_a_connection_is_reused_between_runs() -> None:
         one, other = await agent(mcp, use("pid")).run("go"), await agent(mcp, use("pid")).run("go")
         both = await asyncio.gather(*(agent(mcp, use("pid")).run("go") for _ in range(2)))
     assert len({tool_result(result) for result in (one, other, *both)}) == 1
-    assert gone(int(tool_result(one)))
+    assert wait_for_exit(int(tool_result(one)))
 
 
 @pytest.mark.parametrize(
@@ -386,7 +387,7 @@ def _notice(event: Any, seen: asyncio.Event) -> None:
 def test_a_program_ends_with_the_event_loop() -> None:
     mcp = MCP({"t": program()})
     result = agent(mcp, use("pid")).run_sync("go")
-    assert gone(int(tool_result(result)))
+    assert wait_for_exit(int(tool_result(result)))
     assert mcp._connections._loops == {}, "nothing is left of the event loop"
 
 
@@ -395,7 +396,7 @@ async def test_a_stubborn_program_is_ended(tmp_path: Path, monkeypatch: pytest.M
     pidfile = tmp_path / "pid"
     async with servers({"t": program(env={"STUBBORN": "1", "PIDFILE": str(pidfile)})}) as mcp:
         await agent(mcp).run("go")
-    assert gone(int(pidfile.read_text()))
+    assert wait_for_exit(int(pidfile.read_text()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
@@ -410,7 +411,7 @@ Agent(FunctionModel(lambda request: os.kill(os.getpid(), signal.SIGKILL)), hooks
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
-    assert gone(int(pidfile.read_text()))
+    assert wait_for_exit(int(pidfile.read_text()))
 
 
 # -- definitions ----------------------------------------------------------------------------------------------------
@@ -750,3 +751,73 @@ async def test_an_answer_that_never_ends(headers: dict[str, str], why: str, monk
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"MCP\(\w+="):
         MCP({"t": program()}, **options)
+
+
+# -- information flow -------------------------------------------------------------------------------------------------
+
+
+async def ask_about(mcp: MCP, prompt: str, *wanted: ToolCall) -> list[Any]:
+    """Return the arguments of the calls that the user is asked about, and refuses."""
+    asked: list[Any] = []
+
+    def refuse(question: Any) -> bool:
+        asked.append(question.args)
+        return False
+
+    await agent(mcp, *wanted, hooks=[InformationFlow()], ask=refuse).run(prompt)
+    return asked
+
+
+async def test_a_tool_that_only_reads_passes_arguments_on_unless_its_world_is_closed() -> None:
+    calls = [use("add", "1", a=1, b=2), use("add", "2", a=4711, b=4712), use("add", "3", a=4711, b=99)]
+    async with servers({"t": program(trust=True)}) as mcp:
+        assert await ask_about(mcp, "Add 4711 and 4712.", *calls, use("is_even", "4", number=99)) == [
+            {"a": 4711, "b": 99}
+        ]
+    async with servers() as mcp:  # annotations of a server that is not trusted do not count
+        assert len(await ask_about(mcp, "Add 4711 and 4712.", *calls)) == 2
+
+
+@pytest.mark.parametrize("trust", [False, True])
+async def test_a_result_of_a_server_is_text_of_others(trust: bool) -> None:
+    sent = list[str]()
+
+    @tool(effect="send", targets=["to"], returns="own")
+    def send(to: str) -> str:
+        """Send a message."""
+        sent.append(to)
+        return "sent"
+
+    plan = ToolCall("0", "plan", {"steps": [{"tool": "mcp__t__environment"}, {"tool": "send", "times": 9}]})
+    calls = [use("environment", "1", name="TARGET"), ToolCall("2", "send", {"to": "eve@evil.example"})]
+    async with servers({"t": program(trust=trust, env={"TARGET": "eve@evil.example"})}) as mcp:
+        options = {"hooks": [InformationFlow()], "tools": [send], "ask": lambda _: False}
+        result = await agent(mcp, plan, *calls, **options).run("Read TARGET.")
+    labels = [entry.about["label"] for entry in result.thread.entries if entry.about and "label" in entry.about]
+    assert [label["trusted"] for label in labels] == [True, True, True, False, False, True, False] and not sent
+
+
+async def test_labels_of_results_count_if_the_server_is_trusted() -> None:
+    notes = [
+        use("read_note", "1", integrity="trusted", readers=["public"]),
+        use("read_note", "2", integrity="trusted", readers=["ada"]),
+        use("read_note", "3", integrity="untrusted", readers=["public"]),
+    ]
+    found = []
+    for trust in (True, False):
+        async with servers({"t": program(trust=trust)}) as mcp:
+            result = await agent(mcp, *notes, hooks=[InformationFlow()], ask=lambda _: True).run("go")
+        results = [entry for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"]
+        found.append([(entry.about["label"]["trusted"], entry.about["label"]["private"]) for entry in results])
+    assert found == [[(True, []), (True, ["t"]), (False, [])], [(False, [])] * 3]
+
+
+async def test_resources_of_a_trusted_server_are_read_without_a_question() -> None:
+    listed = [use("list_resources", "1"), use("list_prompts", "2")]
+    reads = [use("read_resource", "3", uri="note://moon"), use("read_resource", "4", uri="note://evil?secret")]
+    prompt = use("get_prompt", "5", name="review", arguments={"language": "secret"})
+    async with servers({"t": program(trust=True)}) as mcp:
+        asked = await ask_about(mcp, "Go.", *listed, *reads, prompt)
+        assert asked == [{"uri": "note://evil?secret"}, {"name": "review", "arguments": {"language": "secret"}}]
+    async with servers() as mcp:
+        assert len(await ask_about(mcp, "Go.", *listed, *reads, prompt)) == 3

@@ -74,7 +74,7 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     """Programs of which nothing is left in the end."""
     made = Programs(tmp_path)
     yield made
-    assert made.left() == []
+    assert made.remaining() == []
 
 
 @pytest_asyncio.fixture(loop_scope="module")

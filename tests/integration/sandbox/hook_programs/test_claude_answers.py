@@ -167,7 +167,7 @@ async def test_json_is_honoured_with_any_exit_code_of_an_observer(tmp_path: Path
 
 @pytest.mark.shows("claude", "*", "invalid-json")
 @pytest.mark.parametrize("text", ['{"continue": tru', '{"continue": 1}', '{"a": 1}{"a": 2}', '{"a": 1, "a": 2}'])
-async def test_json_that_is_none_denies_and_2_still_blocks(tmp_path: Path, text: str) -> None:
+async def test_invalid_json_denies_and_2_still_blocks(tmp_path: Path, text: str) -> None:
     assert "so it has not agreed" in tool_result(
         await used(tmp_path, event_hooks("PreToolUse", recording_handler(text)))
     )

@@ -111,7 +111,7 @@ async def test_nothing_is_left_of_a_run_that_was_cancelled(tmp_path: Path) -> No
     assert await wait_until_ended(pid)
 
 
-async def test_the_guards_of_settings_hold_for_a_run_that_is_taken_up(tmp_path: Path) -> None:
+async def test_the_guards_of_settings_hold_for_a_resumed_run(tmp_path: Path) -> None:
     """Resuming a run without its settings is refused."""
     sessions = Sessions(InMemory())
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done", spare=True)

@@ -77,7 +77,7 @@ async def test_a_failing_prompt_program_refuses_the_prompt(tmp_path: Path, given
 async def test_a_failing_observer_is_logged(tmp_path: Path, event: str, caplog: pytest.LogCaptureFixture) -> None:
     result = await agent(tmp_path, event_hooks(event, handler({"command": "kill -9 $$"})), user_of_a_tool()).run("go")
     assert result.outcome == "completed" and tool_result(result) == "ran ls"
-    assert "the run goes on" in caplog.text
+    assert "the run continues" in caplog.text
     (failed,) = [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
     assert failed["hook"] == "kill -9 $$" and failed["problem"] == "was ended by SIGKILL"
 

@@ -478,7 +478,7 @@ async def test_a_tool_that_was_not_used_has_no_after(tmp_path: Path) -> None:
 
 async def test_a_failing_observer_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     result = await used(tmp_path, event_hooks("PostToolUse", recording_handler(code=1, stderr="oh")))
-    assert tool_result(result) == "ran ls" and "ended with exit code 1: oh; the run goes on" in caplog.text
+    assert tool_result(result) == "ran ls" and "ended with exit code 1: oh; the run continues" in caplog.text
     (event,) = [data for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
     assert "ended with exit code 1" in event["data"]["problem"]
 

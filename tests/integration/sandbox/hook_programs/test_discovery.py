@@ -114,7 +114,7 @@ def test_a_program_whose_query_times_out_is_broken(
     made = programs.executables()
     assert names(made) == ["good"]
     (row,) = [row for row in made.listed() if row.name == "slow"]
-    assert row.problem == "does not say what it hooks: it did not answer within 5 s" and row.point == ""
+    assert row.problem == "does not declare its events: it did not answer within 5 s" and row.point == ""
     assert caplog.records[0].levelno == logging.ERROR and "the hook program slow" in caplog.text
 
 
@@ -140,7 +140,7 @@ def test_a_program_without_valid_query_answer_is_listed_as_broken(programs: Prog
     made = programs.executables()
     assert made.hooks() == [] and made.programs() == []
     (row,) = made.listed()
-    assert row.problem.startswith("does not say what it hooks: it ") and problem in row.problem
+    assert row.problem.startswith("does not declare its events: it ") and problem in row.problem
 
 
 @pytest.mark.shows("kodelet", "discovery", "last-known-type")
@@ -151,7 +151,7 @@ async def test_a_program_whose_query_fails_later_keeps_its_hooks_and_denies(prog
     made = programs.executables()
     assert rows(made) == {"check": (str(programs.path), "trusted", CALL)}
     told = tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go"))
-    assert told == "the hook program check does not say what it hooks: it ended with exit code 1, so it has not agreed"
+    assert told == "the hook program check does not declare its events: it ended with exit code 1, so it has not agreed"
 
 
 def test_points_have_many_names(programs: Programs) -> None:
@@ -224,7 +224,7 @@ def test_directories_are_paths_or_maps(dirs: Any) -> None:
         Executables(dirs)
 
 
-def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_with_very_many_files_is_refused(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HOOK_FILES", 2)
     for name in "abc":
         programs.sh(name, TURN)
@@ -253,7 +253,7 @@ async def test_a_program_is_trusted_together_with_its_folder(programs: Programs,
     lib.write_text(f"touch '{programs.folder}/ran'\n")
     for again in (made, places.executables()):  # one with a cache, and one without
         told = tool_result(await tool_agent(execute, again, args={"command": "ls"}).run("go"))
-        beside = "stands beside lib, which was changed after it was trusted"
+        beside = "is beside lib, which was changed after it was trusted"
         assert told == f"the hook program check {beside}, so it has not agreed"
     assert [row.trust for row in again.listed()] == ["changed"] and not (programs.folder / "ran").exists()
 

@@ -31,10 +31,10 @@ async def whois(person: str) -> str:
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Callable[..., Any]:
+def use_with_program(tmp_path: Path) -> Callable[..., Any]:
     """Return the result that the model gets, with one of the programs in an agent."""
 
-    async def said(program: str, tool: Tool, ask: ScriptedUser | None = None, **args: Any) -> str:
+    async def use(program: str, tool: Tool, ask: ScriptedUser | None = None, **args: Any) -> str:
         shutil.copy(PROGRAMS / program, tmp_path)
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])  # the Python that has wick
         hooks = Executables([tmp_path], env={"PATH": path})
@@ -44,7 +44,7 @@ def said(tmp_path: Path) -> Callable[..., Any]:
         await hooks.close()
         return tool_result(result)
 
-    return said
+    return use
 
 
 FORCE = "force is not allowed; push to a branch of your own"
@@ -53,32 +53,35 @@ FORCE = "force is not allowed; push to a branch of your own"
 @pytest.mark.parametrize(
     ("command", "told"), [("git push -f", FORCE), ("git push --force origin", FORCE), ("ls", "ran ls")]
 )
-async def test_no_force(said: Any, command: str, told: str) -> None:
-    assert await said("no_force.py", execute, command=command) == told
+async def test_no_force(use_with_program: Any, command: str, told: str) -> None:
+    assert await use_with_program("no_force.py", execute, command=command) == told
 
 
-async def test_no_force_asks_about_any_other_push(said: Any) -> None:
+async def test_no_force_asks_about_any_other_push(use_with_program: Any) -> None:
     user = ScriptedUser(True)
-    assert await said("no_force.py", execute, user, command="git push") == "ran git push"
+    assert await use_with_program("no_force.py", execute, user, command="git push") == "ran git push"
     assert user.question.question == "Push?"
 
 
 @pytest.mark.parametrize("secret", ["AKIA" + "A1" * 8, "-----BEGIN RSA " + "PRIVATE KEY-----"])
-async def test_no_secrets(said: Any, secret: str) -> None:
-    told = await said("no_secrets.sh", write_file, path="a", content=f"key = {secret}")
+async def test_no_secrets(use_with_program: Any, secret: str) -> None:
+    told = await use_with_program("no_secrets.sh", write_file, path="a", content=f"key = {secret}")
     assert told == "there is a key in it; read it from the environment"
 
 
-async def test_no_secrets_passes_other_calls(said: Any) -> None:
-    assert await said("no_secrets.sh", write_file, path="a", content="hello") == "wrote a"
-    assert await said("no_secrets.sh", execute, command="echo " + "AKIA" + "A1" * 8) == "ran echo " + "AKIA" + "A1" * 8
+async def test_no_secrets_passes_other_calls(use_with_program: Any) -> None:
+    assert await use_with_program("no_secrets.sh", write_file, path="a", content="hello") == "wrote a"
+    assert (
+        await use_with_program("no_secrets.sh", execute, command="echo " + "AKIA" + "A1" * 8)
+        == "ran echo " + "AKIA" + "A1" * 8
+    )
 
 
-async def test_redact(said: Any) -> None:
+async def test_redact(use_with_program: Any) -> None:
     if shutil.which("node") is None:
         pytest.skip("there is no node here: install Node.js")
-    assert await said("redact.js", whois, person="eve") == "eve <[a mail address]>"
-    assert await said("redact.js", execute, command="ls") == "ran ls"
+    assert await use_with_program("redact.js", whois, person="eve") == "eve <[a mail address]>"
+    assert await use_with_program("redact.js", execute, command="ls") == "ran ls"
 
 
 def test_every_program_can_be_run() -> None:

@@ -27,11 +27,11 @@ FAILURES = {
     "ignores that it is to end": ("trap '' TERM; sleep 600 & wait; sleep 600", "did not answer within 1 s"),
     "prints garbage": (f"{READ}echo no", "answered with something that is not JSON: 'no'"),
     "prints a list": (f"{READ}echo '[]'", "answered with a JSON list, and not with an object"),
-    "prints bytes": (f"{READ}printf '\\377\\376'", "answered with bytes that are no UTF-8"),
+    "prints bytes": (f"{READ}printf '\\377\\376'", "answered with bytes that are not UTF-8"),
     "prints 100 MB": (f"{READ}head -c 100000000 /dev/zero", "printed more than 1 MB"),
     "complains 100 MB": (f"{READ}head -c 100000000 /dev/zero >&2", "printed more than 1 MB"),
     "forks and exits": (f"{READ}(sleep 600; echo '{{}}') & exit 0", "ended, and something that it started still had"),
-    "closes stdin early": ("exec <&-; echo '{}'", "ended before it had read what it was asked"),
+    "closes stdin early": ("exec <&-; echo '{}'", "exited before it had read its input"),
     "answers twice": (f"{READ}echo '{{}}'; echo '{{}}'", "answered twice, or with more than one JSON document"),
     "says a thing twice": (f"""{READ}echo '{{"reason": "a", "reason": "b"}}'""", "'reason' is there twice"),
     "answers for another call": (f"""{READ}echo '{{"conv_id": "th_other"}}'""", "answered for another call"),
@@ -61,7 +61,7 @@ def watching(failure: str) -> tuple[str, ...]:
     return events if os.environ.get("WICK_FULL") else events[: 1 if failure in SLOW else 2]
 
 
-def made(programs: Programs, event: str, failure: str, **options: Any) -> Executables:
+def make_failing(programs: Programs, event: str, failure: str, **options: Any) -> Executables:
     """A program that declares its hooks and fails when called."""
     path = programs.folder / event
     program = programs.sh("check", event, FAILURES[failure][0] or READ, path)
@@ -87,7 +87,7 @@ async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_failing_decider_denies(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
-        told, result = await outcome(event, made(programs, event, failure))
+        told, result = await outcome(event, make_failing(programs, event, failure))
         assert told.startswith("the hook program check "), (event, told)
         assert FAILURES[failure][1] in told and told.endswith(", so it has not agreed"), (event, told)
         assert result.text == ("done" if "tool" in event else ""), event
@@ -99,7 +99,7 @@ async def test_a_failing_observer_is_logged_and_the_run_continues(
 ) -> None:
     for event in watching(failure):
         caplog.clear()
-        told, result = await outcome(event, made(programs, event, failure))
+        told, result = await outcome(event, make_failing(programs, event, failure))
         assert (result.outcome, told) == ("completed", "ran ls" if "tool" in event else "completed"), event
         logged = [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
         assert logged and all(row["hook"] == "check" and FAILURES[failure][1] in row["problem"] for row in logged)
@@ -109,7 +109,7 @@ async def test_a_failing_observer_is_logged_and_the_run_continues(
 @pytest.mark.parametrize("failure", ["crashes", "hangs", "prints garbage"])
 async def test_a_fail_open_program_passes_and_is_listed(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
-        executables = made(programs, event, failure, fail={"check": "open"})
+        executables = make_failing(programs, event, failure, fail={"check": "open"})
         told, result = await outcome(event, executables)
         assert told == ("ran ls" if "tool" in event else "completed"), event
         problems = [data["data"]["problem"] for data in thread_entries(result.thread, "event")]
@@ -118,14 +118,14 @@ async def test_a_fail_open_program_passes_and_is_listed(programs: Programs, fail
 
 
 async def test_a_failing_fail_closed_observer_withholds_the_result(programs: Programs) -> None:
-    executables = made(programs, "after_tool_call", "crashes", fail={"check": "closed"})
+    executables = make_failing(programs, "after_tool_call", "crashes", fail={"check": "closed"})
     told, _ = await outcome("after_tool_call", executables)
     assert told == "the result was withheld: the hook 'check@after_tool_use' failed: HookError"
     assert [row.fail for row in executables.listed()] == ["closed"]
 
 
 def test_how_failures_count_is_listed(programs: Programs) -> None:
-    rows = [row for event in (*DECIDING, *WATCHING) for row in made(programs, event, "crashes").listed()]
+    rows = [row for event in (*DECIDING, *WATCHING) for row in make_failing(programs, event, "crashes").listed()]
     assert [row.fail for row in rows] == ["closed"] * len(DECIDING) + [""] * len(WATCHING)
 
 
@@ -172,7 +172,7 @@ async def test_a_failure_is_in_the_record_of_the_operation(
     programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    _, result = await outcome("before_tool_call", made(programs, "before_tool_call", "crashes"))
+    _, result = await outcome("before_tool_call", make_failing(programs, "before_tool_call", "crashes"))
     (decision,) = thread_entries(result.thread, "decision")
     assert (decision["hook"], decision["verdict"]) == ("check@before_tool_use", "block")
 

@@ -60,7 +60,7 @@ async def test_every_event_has_common_fields(programs: Programs) -> None:
     result = await use(programs)
     assert result.thread is not None
     for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
-        (told,) = programs.told(event)
+        (told,) = programs.inputs(event)
         about = {name: told[name] for name in ("event", "conv_id", "cwd", "invoked_by")}
         assert about == {"event": event, "conv_id": result.thread.id, "cwd": str(Path.cwd()), "invoked_by": "main"}
         assert "recipe_name" not in told
@@ -78,13 +78,13 @@ async def test_children_are_under_the_programs_of_their_parents(programs: Progra
     model = Scripted(tool_calls_reply(tool_call("task", agent="worker", prompt="Look into it.")), "done", spare=True)
     result = await Agent(model, tools=[execute], hooks=[programs.executables(), subagents]).run("go")
     assert result.text == "done"
-    said = [(told["invoked_by"], told["message"]) for told in programs.told("prompts")]
+    said = [(told["invoked_by"], told["message"]) for told in programs.inputs("prompts")]
     assert said[0] == ("main", "go") and said[1][0] == "subagent" and "Look into it." in said[1][1]
-    assert [(told["invoked_by"], told["tool_name"]) for told in programs.told("calls")] == [
+    assert [(told["invoked_by"], told["tool_name"]) for told in programs.inputs("calls")] == [
         ("main", "subagent"),
         ("subagent", "bash"),
     ]
-    blocked = programs.told("watch")[0]
+    blocked = programs.inputs("watch")[0]
     assert blocked["invoked_by"] == "subagent" and blocked["tool_output"]["error"] == "no"
 
 
@@ -97,7 +97,7 @@ async def test_the_recipe_is_named(programs: Programs) -> None:
         run.scratch["recipe"] = "review"
 
     await hello_agent(choose, programs.executables()).run("go")
-    assert programs.told("turns")[0]["recipe_name"] == "review"
+    assert programs.inputs("turns")[0]["recipe_name"] == "review"
 
 
 # -- before_tool_call -----------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ async def test_a_block_without_reason_has_a_default_reason(programs: Programs) -
 async def test_an_empty_answer_changes_nothing(programs: Programs, answer: str) -> None:
     programs.recording("check", "before_tool_call", answer)
     assert tool_result(await use(programs)) == "ran ls"
-    assert len(programs.told("check")) == 1  # the gate did not ask again
+    assert len(programs.inputs("check")) == 1  # the gate did not ask again
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_name")
@@ -136,7 +136,7 @@ async def test_a_call_has_kodelet_names(programs: Programs) -> None:
     )
     agent = Agent(Scripted(wanted, "done"), tools=[write_file, execute, echo], hooks=[programs.executables()])
     await agent.run("go")
-    told = {row["tool_user_id"]: (row["tool_name"], row["tool_input"]) for row in programs.told("check")}
+    told = {row["tool_user_id"]: (row["tool_name"], row["tool_input"]) for row in programs.inputs("check")}
     assert told == {
         "c1": ("file_write", {"file_path": "a.txt", "text": "hi"}),
         "c2": ("bash", {"command": "ls"}),
@@ -149,7 +149,7 @@ async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
     programs.replying("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
     agent = tool_agent(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
     assert tool_result(await agent.run("go")) == "wrote b.txt: safe"
-    assert len(programs.told("check")) == 1  # it approves its own change
+    assert len(programs.inputs("check")) == 1  # it approves its own change
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
@@ -167,8 +167,8 @@ async def test_changes_chain_and_the_first_block_ends_the_chain(programs: Progra
     programs.replying("3-block", "before_tool_call", {"blocked": True, "reason": "three"})
     programs.replying("4-never", "before_tool_call", {"blocked": True, "reason": "four"})
     assert tool_result(await use(programs)) == "three"
-    assert [told["tool_input"]["command"] for told in programs.told("2-see")] == ["ls -l"]
-    assert programs.told("4-never") == []
+    assert [told["tool_input"]["command"] for told in programs.inputs("2-see")] == ["ls -l"]
+    assert programs.inputs("4-never") == []
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
@@ -183,7 +183,7 @@ async def test_a_verdict_holds_only_for_its_call(programs: Programs) -> None:
 
     result = await tool_agent(execute, programs.executables(), change, args={"command": "ls"}).run("go")
     assert tool_result(result) == "no rm"
-    assert [told["tool_input"]["command"] for told in programs.told("check")] == ["ls", "rm -rf /"]
+    assert [told["tool_input"]["command"] for told in programs.inputs("check")] == ["ls", "rm -rf /"]
     assert [row["hook"] for row in thread_entries(result.thread, "decision")] == ["check@guard_tool_use"]
 
 
@@ -245,7 +245,7 @@ async def test_arguments_edited_by_the_user_are_checked(programs: Programs) -> N
 async def test_a_result_is_sent_to_programs(programs: Programs) -> None:
     programs.recording("watch", "after_tool_call")
     await use(programs)
-    (told,) = programs.told("watch")
+    (told,) = programs.inputs("watch")
     assert (told["tool_name"], told["tool_input"], told["tool_user_id"]) == ("bash", {"command": "ls"}, "c1")
     output = told["tool_output"]
     assert datetime.fromisoformat(output.pop("timestamp")).tzinfo is not None
@@ -259,7 +259,7 @@ async def test_a_blocked_call_is_sent_with_its_refusal(programs: Programs) -> No
     programs.replying("check", "before_tool_call", {"blocked": True, "reason": "not today"})
     programs.recording("watch", "after_tool_call")
     await use(programs)
-    output = programs.told("watch")[0]["tool_output"]
+    output = programs.inputs("watch")[0]["tool_output"]
     assert (output["success"], output["error"]) == (False, "not today")
 
 
@@ -273,7 +273,7 @@ async def test_a_guards_refusal_is_sent_to_programs(programs: Programs) -> None:
 
     programs.recording("watch", "after_tool_call")
     await tool_agent(execute, never, programs.executables(), args={"command": "ls"}).run("go")
-    assert programs.told("watch")[0]["tool_output"]["error"] == "never"
+    assert programs.inputs("watch")[0]["tool_output"]["error"] == "never"
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
@@ -281,7 +281,7 @@ async def test_a_result_is_changed(programs: Programs) -> None:
     programs.python("1-upper", "after_tool_call", UPPER)
     programs.recording("2-see", "after_tool_call")
     assert tool_result(await use(programs)) == "RAN LS"
-    assert programs.told("2-see")[0]["tool_output"]["metadata"] == {"output": "RAN LS"}
+    assert programs.inputs("2-see")[0]["tool_output"]["metadata"] == {"output": "RAN LS"}
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "output")
@@ -306,7 +306,7 @@ async def test_the_end_of_a_turn_is_sent_with_its_count(programs: Programs) -> N
     )
     first = await agent.run("go")
     await agent.run("go on", thread=first.thread)
-    assert [(told["response"], told["turn_number"]) for told in programs.told("turns")] == [("one", 1), ("two", 2)]
+    assert [(told["response"], told["turn_number"]) for told in programs.inputs("turns")] == [("one", 1), ("two", 2)]
 
 
 @pytest.mark.shows("kodelet", "turn_end", "not-for-an-empty-response")
@@ -314,7 +314,7 @@ async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None
     programs.recording("turns", "turn_end")
     programs.recording("stops", "agent_stop")
     await Agent(FunctionModel(lambda request: ""), hooks=[programs.executables()]).run("go")
-    assert programs.told("turns") == [] and len(programs.told("stops")) == 1
+    assert programs.inputs("turns") == [] and len(programs.inputs("stops")) == 1
 
 
 @pytest.mark.shows("kodelet", "agent_stop", "messages")
@@ -323,7 +323,7 @@ async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None
 async def test_agent_stop_is_sent_with_the_messages(programs: Programs) -> None:
     programs.recording("stops", "agent_stop")
     await use(programs)
-    (told,) = programs.told("stops")
+    (told,) = programs.inputs("stops")
     assert told["messages"] == [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]
 
 
@@ -407,6 +407,6 @@ async def test_all_five_events_in_every_language(programs: Programs, write: Call
     agent = Agent(model, tools=[execute], hooks=[programs.executables()])
     result = await agent.run("go")
     assert tool_result(result) == "RAN PWD" and result.text == "two"
-    assert [told["response"] for told in programs.told("turn")] == ["one", "two"]
+    assert [told["response"] for told in programs.inputs("turn")] == ["one", "two"]
     assert [message.text for message in result.messages if message.role == "user"] == ["go", "more"]
     assert (await agent.run("something bad")).reason == "blocked: bad"

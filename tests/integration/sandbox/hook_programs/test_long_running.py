@@ -60,7 +60,7 @@ async def test_a_resumed_run_is_checked_again(programs: Programs, now: str, came
     programs.recording("check", "before_tool_use", now)
     result = await agent.run(thread=thread)
     assert (result.outcome, tool_result(result)) == ("completed", came)
-    assert len(programs.told("check")) == 2
+    assert len(programs.inputs("check")) == 2
 
 
 async def test_many_calls_of_one_step_have_a_verdict_each(programs: Programs) -> None:

@@ -27,7 +27,7 @@ async def use(programs: Programs, command: str = "ls", **options: Any) -> Result
 async def test_a_program_guards_by_wicks_own_point(programs: Programs) -> None:
     programs.replying("check", "guard_tool_use", {"decision": "block", "reason": "the gate is closed"})
     assert tool_result(await use(programs)) == "the gate is closed"
-    (told,) = programs.told("check")
+    (told,) = programs.inputs("check")
     assert (told["event"], told["tool"], told["args"], told["call_id"]) == (
         "guard_tool_use",
         "execute",
@@ -40,7 +40,7 @@ async def test_a_program_asks_the_user(programs: Programs) -> None:
     programs.replying("check", "before_tool_use", {"decision": "ask", "question": "May it?"})
     ask = ScriptedUser(True)
     assert tool_result(await use(programs, ask=ask)) == "ran ls"
-    assert ask.question.question == "May it?" and len(programs.told("check")) == 1
+    assert ask.question.question == "May it?" and len(programs.inputs("check")) == 1
 
 
 async def test_a_wrap_program_replaces_a_tool_or_changes_its_result(programs: Programs) -> None:
@@ -76,7 +76,7 @@ async def test_a_program_with_several_points_is_called_at_each(programs: Program
     names = [hook.name for hook in executables.hooks()]
     assert len(set(names)) == len(names) == 11
     assert tool_result(await use(programs)) == "ran ls"
-    assert {told["event"] for told in programs.told("all")} == set(points)
+    assert {told["event"] for told in programs.inputs("all")} == set(points)
 
 
 async def test_decisions_of_a_program_are_recorded(programs: Programs) -> None:
@@ -88,14 +88,14 @@ async def test_decisions_of_a_program_are_recorded(programs: Programs) -> None:
     assert [row.verdict for row in watch.op.why if row.hook == "check@guard_tool_use"] == ["pass"]
 
 
-async def test_a_run_that_is_taken_up_is_under_the_same_programs(programs: Programs) -> None:
+async def test_a_resumed_run_is_under_the_same_programs(programs: Programs) -> None:
     programs.recording("check", "before_tool_call")
     thread = Thread()
     thread.add(user("go"), assistant("", tool_call("execute", command="ls")))
     thread.append("run_start", {"run": "run_1", "agent": "agent", "guards": ["check@guard_tool_use"], "input": 1})
     agent = Agent(Scripted("done"), tools=[execute], hooks=[programs.executables()])
     result = await agent.run(thread=thread)
-    assert tool_results(result)[-1:] == ["ran ls"] and len(programs.told("check")) == 1
+    assert tool_results(result)[-1:] == ["ran ls"] and len(programs.inputs("check")) == 1
 
 
 async def test_other_points_receive_their_input(programs: Programs) -> None:
@@ -103,7 +103,7 @@ async def test_other_points_receive_their_input(programs: Programs) -> None:
         programs.recording(point, point)
     await hello_agent(programs.executables(), system="Be kind.").run("go")
     told = {
-        point: programs.told(point)[0]
+        point: programs.inputs(point)[0]
         for point in ("before_step", "after_step", "before_model_call", "after_model_call", "after_run")
     }
     assert told["before_step"]["number"] == 1 and told["after_step"]["result"] == {

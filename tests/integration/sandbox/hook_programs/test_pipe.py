@@ -31,7 +31,7 @@ class Opened:
         async with asyncio.timeout(20):
             return await self.lines.get()
 
-    async def ended(self) -> str:
+    async def wait_for_problem(self) -> str:
         async with asyncio.timeout(20):
             return await self.problem
 
@@ -94,7 +94,7 @@ async def test_its_folder_is_removed_at_start(sh: Open, tmp_path: Path) -> None:
 
 async def test_the_end_of_a_program_has_its_exit_code_and_last_output(sh: Open) -> None:
     opened = await sh("echo oh no >&2; exit 3")
-    assert await opened.ended() == "ended with exit code 3: oh no"
+    assert await opened.wait_for_problem() == "ended with exit code 3: oh no"
     assert not opened.pipe.is_alive
 
 
@@ -102,11 +102,11 @@ async def test_output_before_exit_is_read(sh: Open) -> None:
     opened = await sh("read -r line; echo last; exit 0")
     opened.pipe.send(b"go")
     assert await opened.line() == b"last"
-    assert await opened.ended() == "ended with exit code 0"
+    assert await opened.wait_for_problem() == "ended with exit code 0"
 
 
 async def test_a_signal_is_named(sh: Open) -> None:
-    assert "SIGSEGV" in await (await sh("kill -SEGV $$")).ended()
+    assert "SIGSEGV" in await (await sh("kill -SEGV $$")).wait_for_problem()
 
 
 async def test_child_processes_end_with_the_program(sh: Open) -> None:
@@ -115,24 +115,24 @@ async def test_child_processes_end_with_the_program(sh: Open) -> None:
     assert runs(child)
     await opened.pipe.close()
     assert not runs(child)
-    assert await opened.ended() == "was stopped"
+    assert await opened.wait_for_problem() == "was stopped"
 
 
 async def test_one_that_forks_and_exits_has_ended_though_its_child_holds_the_pipes(sh: Open) -> None:
     opened = await sh("sleep 1000 & echo $!; exit 0")
     child = int(await opened.line())
-    assert await opened.ended() == "ended with exit code 0"
+    assert await opened.wait_for_problem() == "ended with exit code 0"
     assert not runs(child)
 
 
 async def test_an_overlong_line_ends_the_program(sh: Open) -> None:
     opened = await sh("head -c 3000000 /dev/zero | tr '\\0' x; sleep 1000")
-    assert await opened.ended() == "printed a line of more than 1 MB"
+    assert await opened.wait_for_problem() == "printed a line of more than 1 MB"
 
 
 async def test_one_that_prints_without_end_is_ended(sh: Open) -> None:
     opened = await sh("cat /dev/zero")
-    assert await opened.ended() == "printed a line of more than 1 MB"
+    assert await opened.wait_for_problem() == "printed a line of more than 1 MB"
 
 
 async def test_unread_output_is_buffered_up_to_a_limit(sh: Open) -> None:
@@ -145,24 +145,24 @@ async def test_unread_output_is_buffered_up_to_a_limit(sh: Open) -> None:
 
 async def test_one_that_closes_its_input_is_ended(sh: Open) -> None:
     opened = await sh("exec <&-; exec sleep 1000")
-    assert await opened.ended() == "closed its input"
+    assert await opened.wait_for_problem() == "closed its input"
 
 
 async def test_one_that_closes_its_output_is_ended(sh: Open) -> None:
     opened = await sh("exec >&-; exec sleep 1000")
-    assert await opened.ended() == "closed its output"
+    assert await opened.wait_for_problem() == "closed its output"
 
 
 async def test_a_program_that_is_not_there(sh: Open) -> None:
     opened = await sh("", "/nowhere/program", "serve")
-    assert (await opened.ended()).startswith("ended with exit code 127: ")
+    assert (await opened.wait_for_problem()).startswith("ended with exit code 127: ")
 
 
 async def test_the_program_ends_with_its_parent(sh: Open) -> None:
     opened = await sh(f"echo $$; {ECHO}")
     program = int(await opened.line())
     os.kill((await (await get_host_daemon()).ping())["pid"], signal.SIGKILL)
-    assert await opened.ended() == "ended with the process that ran it"
+    assert await opened.wait_for_problem() == "ended with the process that ran it"
     async with asyncio.timeout(20):
         while runs(program):
             await asyncio.sleep(0.02)

@@ -42,7 +42,7 @@ async def test_a_message_is_refused_and_never_reaches_the_model(programs: Progra
     assert (result.outcome, result.reason, asked) == ("stopped", "blocked: keep it", [])
     assert result.thread is not None and not result.thread.messages
     assert (await agent.run("hello", thread=result.thread)).text == "hello" and asked == ["hello"]
-    assert [told["message"] for told in programs.told("filter")] == ["my password is 1234", "hello"]
+    assert [told["message"] for told in programs.inputs("filter")] == ["my password is 1234", "hello"]
 
 
 @pytest.mark.shows("kodelet", "user_message_send", "message")

@@ -39,7 +39,7 @@ async def test_one_that_fails_before_a_tool_has_not_agreed_and_is_not_asked_agai
     kept = program("def answer(call): sys.exit(3)", points=["before_tool_use"])
     told = tool_result(await echo_agent(kept.in_agent()).run("go"))
     assert told == "the hook program check ended with exit code 3, so it has not agreed"
-    assert len(kept.seen) == 1
+    assert len(kept.calls) == 1
 
 
 @pytest.mark.parametrize("point", ["before_tool_use", "guard_tool_use"])
@@ -106,7 +106,7 @@ async def test_a_failing_observer_is_logged(program: Make, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, "wick"):
         result = await echo_agent(hooks).run("go", thread=thread)
     assert (result.text, tool_results(result)) == ("done", ["hi"])
-    assert "the hook program check ended with exit code 3; the run goes on" in caplog.text
+    assert "the hook program check ended with exit code 3; the run continues" in caplog.text
     logged = [event["data"] for event in thread_entries(thread, "event") if event["name"] == "hook_failed"]
     assert logged[0] == {"hook": "check", "problem": "ended with exit code 3"}
 
@@ -132,7 +132,7 @@ async def test_a_worker_provides_tools(program: Make) -> None:
     model = Scripted(tool_calls_reply(tool_call("add", a=2, b=3)), "done")
     assert tool_result(await Agent(model, hooks=[kept.in_agent()]).run("go")) == "5"
     assert model.requests[0].tools[0].description == "Add two numbers."
-    assert kept.told("tool")["tool"] == "add"
+    assert kept.first_call("tool")["tool"] == "add"
 
 
 async def test_a_tool_of_a_program_is_guarded_like_any_other(program: Make) -> None:

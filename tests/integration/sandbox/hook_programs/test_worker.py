@@ -26,7 +26,7 @@ async def test_a_worker_starts_once_and_answers_are_matched_by_id(program: Make)
     serving = kept.alone()
     assert [await serving.ask({"event": "x", "n": n}, timeout=20) for n in range(5)] == [{"said": n} for n in range(5)]
     assert len(kept.starts) == 1
-    assert len({call["id"] for call in kept.seen}) == 5
+    assert len({call["id"] for call in kept.calls}) == 5
 
 
 @pytest.mark.shows("lines", "*", "many-in-flight")
@@ -67,7 +67,7 @@ async def test_a_late_answer_to_an_abandoned_call_is_ignored(program: Make) -> N
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     waiting = asyncio.ensure_future(serving.ask({"event": "x", "s": 0.5}, timeout=20))
     async with asyncio.timeout(20):
-        while len(kept.seen) < 2:
+        while len(kept.calls) < 2:
             await asyncio.sleep(0.01)
     waiting.cancel()
     assert await serving.ask({"event": "x"}, timeout=20) == {}

@@ -50,7 +50,7 @@ async def test_a_program_can_match_any_event_field(program: Make, tmp_path: Path
 async def test_a_worker_is_called_at_its_points(program: Make) -> None:
     kept = program(points=["before_tool_use", "after_run"])
     await echo_agent(kept.in_agent()).run("go")
-    assert [call["event"] for call in kept.seen] == ["before_tool_use", "after_run"]
+    assert [call["event"] for call in kept.calls] == ["before_tool_use", "after_run"]
     assert len(kept.starts) == 1
 
 
@@ -61,7 +61,7 @@ async def test_matchers_apply_to_tools_only(program: Make) -> None:
         tool_calls_reply(tool_call("execute", "1", command="ls"), tool_call("echo", "2", text="hi")), "done"
     )
     await Agent(model, tools=[execute, echo], hooks=[kept.in_agent()]).run("go")
-    assert [(seen["event"], seen.get("tool")) for seen in kept.seen] == [
+    assert [(seen["event"], seen.get("tool")) for seen in kept.calls] == [
         ("before_run", None),
         ("guard_tool_use", "execute"),
     ]
@@ -123,7 +123,7 @@ async def test_a_worker_is_called_again_after_later_changes(program: Make) -> No
         use.args["text"] = "evil"
 
     assert tool_result(await echo_agent(kept.in_agent(), turn_evil).run("go")) == "bad"
-    assert [seen["args"]["text"] for seen in kept.seen] == ["hi", "evil"]
+    assert [seen["args"]["text"] for seen in kept.calls] == ["hi", "evil"]
 
 
 async def test_the_answers_of_before_and_guard_are_separate(program: Make) -> None:
@@ -273,8 +273,8 @@ async def test_after_a_run_a_worker_sees_the_error(program: Make) -> None:
 async def test_a_wrap_worker_is_called_before_and_after(program: Make, point: str) -> None:
     kept = program(points=[point])
     await echo_agent(kept.in_agent()).run("go")
-    assert [call["phase"] for call in kept.seen][:2] == ["before", "after"]
-    assert ["result" in call for call in kept.seen][:2] == [False, True]
+    assert [call["phase"] for call in kept.calls][:2] == ["before", "after"]
+    assert ["result" in call for call in kept.calls][:2] == [False, True]
 
 
 @pytest.mark.shows("lines", "wrap_tool_use", "result")

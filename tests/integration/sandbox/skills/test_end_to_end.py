@@ -178,7 +178,7 @@ async def test_research(carry_out: Any, folder: Path) -> None:
     )
     assert "CONTRIBUTING.md" in found
     assert printed(checked, 1).splitlines() == [
-        "- [3] is cited and is no source",
+        "- [3] is cited, but is not in the list of sources",
         "- source [2] is never cited",
         "2 sources, 2 citations, 2 problems",
     ]

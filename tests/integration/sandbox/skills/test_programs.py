@@ -39,7 +39,7 @@ def test_a_program_needs_only_the_standard_library_and_python_3_8(skill: str) ->
 def test_the_instructions_name_the_program_and_the_answer(skill: str) -> None:
     meta, body = front_matter.split((SHIPPED / skill / "SKILL.md").read_text("utf-8"))
     assert meta["name"] == skill and 60 < len(meta["description"]) < 300
-    assert f"python3 FOLDER/{PROGRAMS[skill]}" in body and "## Steps" in body and "## What to answer" in body
+    assert f"python3 FOLDER/{PROGRAMS[skill]}" in body and "## Steps" in body and "## Answer" in body
 
 
 @pytest.mark.parametrize("skill", PROGRAMS)
@@ -61,7 +61,7 @@ def test_a_program_is_run_by_name(skill: str) -> None:
 # -- data-analysis --------------------------------------------------------------------------------------------------
 
 
-def asked(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
+def run_query(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
     assert query.main([*args]) == code
     said = capsys.readouterr()
     return said.err if code else said.out
@@ -70,7 +70,7 @@ def asked(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
 def test_a_query_over_two_files(capsys: pytest.CaptureFixture[str]) -> None:
     files = (str(DATA / "planets.csv"), str(DATA / "kinds.json"))
     sql = "SELECT k.kind, MAX(diameter_km) AS most FROM planets p JOIN kinds k ON k.id = p.kind GROUP BY 1 ORDER BY 2"
-    assert asked(capsys, *files, sql).splitlines() == [
+    assert run_query(capsys, *files, sql).splitlines() == [
         "| kind | most |",
         "| --- | --- |",
         "| terrestrial | 12756 |",
@@ -89,25 +89,27 @@ def test_odd_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "t.tsv": "a\tb\n1\t\n",
         },
     )
-    rows = asked(capsys, str(tmp_path / "2024 sales.csv"), "SELECT * FROM t_2024_sales", "--json")
+    rows = run_query(capsys, str(tmp_path / "2024 sales.csv"), "SELECT * FROM t_2024_sales", "--json")
     assert json.loads(rows) == [
         {"id": 1, "Name": "a", "name_3": None, "zip": "00123"}, {"id": 2, "Name": "b", "name_3": None, "zip": None},
     ]  # fmt: skip
-    rows = asked(capsys, str(tmp_path / "lines.jsonl"), "SELECT * FROM lines", "--json")
+    rows = run_query(capsys, str(tmp_path / "lines.jsonl"), "SELECT * FROM lines", "--json")
     assert json.loads(rows) == [{"a": 1, "b": "[1]", "c": None}, {"a": 1, "b": None, "c": None}]
-    assert "| 1.5 |" in asked(capsys, str(tmp_path / "wrapped.json"), "SELECT x FROM wrapped")
-    assert "- b (null)" in asked(capsys, str(tmp_path / "t.tsv"), "--tables")
+    assert "| 1.5 |" in run_query(capsys, str(tmp_path / "wrapped.json"), "SELECT x FROM wrapped")
+    assert "- b (null)" in run_query(capsys, str(tmp_path / "t.tsv"), "--tables")
 
 
 def test_a_result_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.txt"
-    said = asked(capsys, str(DATA / "planets.csv"), "SELECT planet FROM planets WHERE moons > 90", "--csv", str(out))
+    said = run_query(
+        capsys, str(DATA / "planets.csv"), "SELECT planet FROM planets WHERE moons > 90", "--csv", str(out)
+    )
     assert said == f"wrote 2 rows to {out}\n" and out.read_text() == "planet\nJupiter\nSaturn\n"
 
 
 def test_a_long_result_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    said = asked(capsys, str(DATA / "planets.csv"), "SELECT a.planet FROM planets a, planets b, planets c")
-    assert said.count("\n| ") == 101 and "… and 412 more rows; --csv writes them all" in said
+    said = run_query(capsys, str(DATA / "planets.csv"), "SELECT a.planet FROM planets a, planets b, planets c")
+    assert said.count("\n| ") == 101 and "… and 412 more rows; --csv writes all of them" in said
 
 
 @pytest.mark.parametrize(
@@ -115,25 +117,25 @@ def test_a_long_result_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("a.csv", "", "SELECT 1", "is empty"),
         ("a.json", "{", "SELECT 1", "is not JSON"),
-        ("a.json", "[1]", "SELECT 1", "is no list of objects"),
-        ("a.json", "[]", "SELECT 1", "is no list of objects"),
-        ("a.json", '[{"a": 99999999999999999999}]', "SELECT 1", "that did not work"),
+        ("a.json", "[1]", "SELECT 1", "is not a list of objects"),
+        ("a.json", "[]", "SELECT 1", "is not a list of objects"),
+        ("a.json", '[{"a": 99999999999999999999}]', "SELECT 1", "query failed"),
         ("a.csv", "x\n1\n", "SELEC x", "syntax error"),
         ("a.csv", "x\n1\n", "DROP TABLE a", "readonly"),
         ("a.csv", "x\n1\n", "SELECT 1; SELECT 2", "one statement at a time"),
-        ("a.txt", "x", "SELECT 1", "give one file or several, and one query"),
+        ("a.txt", "x", "SELECT 1", "pass one or more files and one query"),
     ],
 )
 def test_invalid_questions_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, sql: str, sentence: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert sentence in asked(capsys, str(tmp_path / name), sql, code=1)
+    assert sentence in run_query(capsys, str(tmp_path / name), sql, code=1)
 
 
 def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill_folder(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
-    assert "two files would be the table A" in asked(
+    assert "two files have the table name A" in run_query(
         capsys, str(tmp_path / "a.csv"), str(tmp_path / "b" / "A.csv"), "--tables", code=1
     )
 
@@ -143,7 +145,7 @@ def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def kinds(tmp_path: Path, name: str, text: str) -> list[tuple[int, str]]:
     (tmp_path / name).write_text(text)
-    return [(place.line, place.kind) for place in scan.scanned(str(tmp_path / name))]
+    return [(place.line, place.kind) for place in scan.scan_file(str(tmp_path / name))]
 
 
 @pytest.mark.parametrize(
@@ -196,11 +198,11 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     assert kinds(tmp_path, "a.py", "def f(:\n") == [(1, "syntax")]
     assert kinds(tmp_path, "b.py", "x = " + "(" * 500 + ")" * 500) == [(1, "syntax")]
     assert kinds(tmp_path, "c.py", "x = " + " + ".join("a" * 5_000))[:1] in ([], [(1, "syntax")])
-    assert [place.kind for place in scan.scanned(str(tmp_path / "no.py"))] == ["unread"]
+    assert [place.kind for place in scan.scan_file(str(tmp_path / "no.py"))] == ["unread"]
     (tmp_path / "big.py").write_text("#" * 2_000_001)
-    assert [place.kind for place in scan.scanned(str(tmp_path / "big.py"))] == ["unread"]
+    assert [place.kind for place in scan.scan_file(str(tmp_path / "big.py"))] == ["unread"]
     (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\0")
-    assert scan.scanned(str(tmp_path / "bytes.py"))[0].kind == "syntax"
+    assert scan.scan_file(str(tmp_path / "bytes.py"))[0].kind == "syntax"
 
 
 # -- research -------------------------------------------------------------------------------------------------------
@@ -215,16 +217,16 @@ SOURCES = "\n## Sources\n\n[1] A: B. https://example.org/b\n- [2] notes.md\n"
         (f"It is 5 [1-2].{SOURCES}", []),
         (f"It is so [1]. And so [2](notes.md) [2].{SOURCES}", []),
         (f"It is 5 [1].{SOURCES}", ["source [2] is never cited"]),
-        (f"It is 5 [1][2][7].{SOURCES}", ["[7] is cited and is no source"]),
+        (f"It is 5 [1][2][7].{SOURCES}", ["[7] is cited, but is not in the list of sources"]),
         (f"It is so [1][2].\n\nAnd 17 more.{SOURCES}", ["a paragraph has figures and no citation: And 17 more."]),
         (f"# 2024\n\nIt is so [1][2]. `[9]`\n\n```\n[8] 42\n```\n{SOURCES}", []),
         (f"It is so [1][2].{SOURCES}[2] again, notes.md\n", ["there are two sources [2]"]),
         (f"It is so [1][2][3].{SOURCES}[3] somebody said\n", ["source [3] has no address and no file: somebody said"]),
         (
             f"It is so [1][2][3].{SOURCES}[3] docs/gone.md\n",
-            ["source [3] names a file that is not there: docs/gone.md"],
+            ["source [3] names a missing file: docs/gone.md"],
         ),
-        (f"It is so [1][2][3].{SOURCES}[3]\n", ["source [3] says nothing"]),
+        (f"It is so [1][2][3].{SOURCES}[3]\n", ["source [3] is empty"]),
         ("It is so.", ["there is no list of sources: a heading `## Sources`, and lines such as `[1] …`"]),
         ("", ["there is no list of sources: a heading `## Sources`, and lines such as `[1] …`"]),
     ],
@@ -257,8 +259,8 @@ SOURCE = (
         ("They met Boole and Charles.", ["names that the source does not have: Boole"]),
         ("", ["the summary is empty"]),
         ("# Meeting\n\n- Wheels. Brass.\n1. Fog", []),
-        ("word " * 30, ["it has 30 words, and should have at most 20"]),
-        (SOURCE, ["should have at most 20", "it is no shorter", *["taken over word for word"] * 3]),
+        ("word " * 30, ["the summary has 30 words; the limit is 20"]),
+        (SOURCE, ["the limit is 20", "the summary is not shorter", *["copied word for word"] * 3]),
     ],
 )
 def test_summaries(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, wrong: list[str]) -> None:
@@ -278,9 +280,13 @@ def test_a_summary_describes_itself(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @given(st.text(max_size=200), st.text(max_size=100))
 def test_any_two_texts_can_be_compared(source: str, text: str) -> None:
-    found = summary.compared(source, text, 10)
-    assert json.dumps(found) and isinstance(summary.problems(found, 10), list)
-    assert summary.compared(text, text, 0)["unknown_figures"] == summary.compared(text, text, 0)["unknown_names"] == []
+    found = summary.compare_texts(source, text, 10)
+    assert json.dumps(found) and isinstance(summary.list_problems(found, 10), list)
+    assert (
+        summary.compare_texts(text, text, 0)["unknown_figures"]
+        == summary.compare_texts(text, text, 0)["unknown_names"]
+        == []
+    )
 
 
 # -- slides ---------------------------------------------------------------------------------------------------------
@@ -361,7 +367,7 @@ In a line `<!-- stays -->`, and <!--> this goes.
 
 
 def test_comments_are_no_text_of_a_slide() -> None:
-    _, (first, second) = deck.read(COMMENTED)
+    _, (first, second) = deck.parse_deck(COMMENTED)
     assert [(block.kind, block.lines[0]) for block in first.blocks] == [("heading", "Harvest"), ("text", "by Ada")]
     assert first.layout == "center"
     told = [(block.kind, "\n".join(map(str, block.lines))) for block in second.blocks]
@@ -372,17 +378,17 @@ def test_comments_are_no_text_of_a_slide() -> None:
 
 
 def test_comments_in_text_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deck, "uncommented", lambda lines: [*lines])
-    assert deck.read(COMMENTED)[1][0].heading != "Harvest"
+    monkeypatch.setattr(deck, "strip_comments", lambda lines: [*lines])
+    assert deck.parse_deck(COMMENTED)[1][0].heading != "Harvest"
 
 
 @given(st.lists(st.sampled_from(["<!--", "-->", "`", "```", "---", "word", " ", "<!-->", "~~~", "\n"]), max_size=40))
 def test_non_comments_are_unchanged(parts: list[str]) -> None:
     lines = "".join(parts).split("\n")
     left = iter("".join(lines))
-    assert all(character in left for character in "".join(deck.uncommented(lines)))  # nothing is added or moved
+    assert all(character in left for character in "".join(deck.strip_comments(lines)))  # nothing is added or moved
     plain = [line for line in lines if "<!--" not in line]
-    assert deck.uncommented(plain) == plain
+    assert deck.strip_comments(plain) == plain
 
 
 def test_images_are_loaded_only_from_the_deck_folder(tmp_path: Path) -> None:
@@ -400,8 +406,8 @@ def test_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     built(tmp_path, "text\n---\n# T\n" + "- word word\n" * 9 + "\n![x](no.png)\n")
     assert capsys.readouterr().out.splitlines()[:-1] == [
         "warning: slide 1 has no heading",
-        "warning: slide 2 is crowded: 9 lines, 22 words",
-        "warning: slide 2: there is no usable picture no.png",
+        "warning: slide 2 is too full: 9 lines, 22 words",
+        "warning: slide 2: there is no supported picture no.png in the folder of the deck",
     ]
 
 
@@ -452,7 +458,7 @@ def test_columns_and_a_theme_in_powerpoint(tmp_path: Path) -> None:
         ("Layout: wide\n# T", "slide 1: there is no layout wide; the layouts are title, section, center, plain"),
     ],
 )
-def test_a_theme_or_layout_that_is_none(
+def test_an_unknown_theme_or_layout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, warning: str
 ) -> None:
     assert built(tmp_path, text)[0] == 0
@@ -462,14 +468,14 @@ def test_a_theme_or_layout_that_is_none(
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n---\n---\n", "---\ntitle: x\n---\n"])
 def test_no_slides(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert built(tmp_path, text)[0] == 1
-    assert "it has no slides" in capsys.readouterr().err
+    assert "the file has no slides" in capsys.readouterr().err
 
 
 @given(st.text("#-*`|>![]()\n ab1.:\t<&", max_size=120))
 def test_any_text_becomes_slides_without_foreign_tags(text: str) -> None:
-    meta, slides = deck.read(text)
+    meta, slides = deck.parse_deck(text)
     if slides:
-        html = "".join(body(deck.html(meta, slides, "/nowhere")))
+        html = "".join(body(deck.render_html(meta, slides, "/nowhere")))
         tags = {tag.strip("</>").split()[0] for tag in re.findall(r"<[^>]*>", html)}
         assert tags <= set("h1 h2 h3 p ul ol li table tr td th pre code strong em a blockquote aside".split())
 
@@ -522,7 +528,7 @@ def test_a_chart_is_a_chart_in_powerpoint(tmp_path: Path, kind: str, plot: str) 
 def test_undrawable_data_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     _, html = built(tmp_path, f"# T\n{text}")
     assert "<table>" in html and "<svg" not in html
-    assert "slide 1: a chart is one of bar, line, area, pie, and has a table with figures" in capsys.readouterr().out
+    assert "slide 1: a chart needs a kind (bar, line, area, pie) and a table with figures" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -531,7 +537,7 @@ def test_undrawable_data_is_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
      ("1.2.3", None), ("no", None), ("", None), ("9" * 400, None)],
 )  # fmt: skip
 def test_the_figure_of_a_cell(text: str, number: float | None) -> None:
-    assert deck.figure(text) == number
+    assert deck.parse_number(text) == number
 
 
 def test_pictures_that_cannot_be_shown_are_words(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_the_check_ends_for_any_content(tmp_path: Path, options: dict[str, Any],
     path.write_text(json.dumps({"agents": {"a": options, "b": {"model": "demo"}}} if several else options))
     config, problems = check_agents_file(path)
     assert (config is not None) or problems
-    assert all(problem.says for problem in problems)
+    assert all(problem.message for problem in problems)
     assert problems or is_right(path)
 
 

@@ -68,11 +68,11 @@ class Chats:
 
     def let_go(self) -> None:
         """Stop the waiting command once it has started."""
-        assert becomes_true(lambda: self._begun, SECONDS)
-        self._begun[0].with_name("go").touch()
+        assert becomes_true(lambda: self._started_files, SECONDS)
+        self._started_files[0].with_name("go").touch()
 
     @property
-    def _begun(self) -> list[Path]:
+    def _started_files(self) -> list[Path]:
         return [*(self.wick.folder.glob("begun") if self.workspaces is None else self.workspaces.glob("*/*/begun"))]
 
 
@@ -199,7 +199,7 @@ def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
         screen.see("  >")
         screen.say("y")
         screen.see("allowed")
-        assert becomes_true(lambda: chats._begun, SECONDS)
+        assert becomes_true(lambda: chats._started_files, SECONDS)
         server.kill()
         screen.see("connection lost, reconnecting", after="allowed")
         server.start()
@@ -328,7 +328,7 @@ def test_a_permanent_grant_is_not_asked_again(here: Chats) -> None:
     assert "May execute" not in screen.see("└ three", "tokens in", after="› Run `echo three`")
 
 
-def test_a_chat_that_is_killed_is_taken_up(here: Chats) -> None:
+def test_a_killed_chat_is_resumed(here: Chats) -> None:
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")

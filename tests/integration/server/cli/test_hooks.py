@@ -157,20 +157,20 @@ EVENT = {"event": "before_tool_call", "tool_name": "bash", "tool_input": {"comma
 FORCED = {**EVENT, "tool_input": {"command": "git push --force"}}
 
 
-def asked(wick: WickCommand, event: Any, *more: str, name: str = "no_force") -> CommandResult:
+def run_hook_test(wick: WickCommand, event: Any, *more: str, name: str = "no_force") -> CommandResult:
     wick.write("event.json", json.dumps(event))
     return wick("hooks", "test", name, "--payload", "event.json", *more)
 
 
 def test_a_program_is_tried(local: WickCommand) -> None:
-    untrusted = asked(local, EVENT)
+    untrusted = run_hook_test(local, EVENT)
     assert untrusted.code == 2 and "is untrusted; review it, then run: wick hooks trust" in untrusted.err
     local("hooks", "trust", "--yes")
-    agreed = asked(local, EVENT)
+    agreed = run_hook_test(local, EVENT)
     assert (agreed.code, agreed.out.strip()) == (0, "agreed")
-    refused = asked(local, FORCED)
+    refused = run_hook_test(local, FORCED)
     assert refused.code == 3 and refused.out.startswith("refused: no force\n")
-    told = json.loads(asked(local, FORCED, "--json").out)
+    told = json.loads(run_hook_test(local, FORCED, "--json").out)
     assert (told["word"], told["reason"], told["exit_code"]) == ("refused", "no force", 0)
 
 
@@ -179,10 +179,10 @@ def test_a_failing_program_is_reported(wick: WickCommand) -> None:
         text = f'#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call && exit\n{body}\n'
         wick.write(f"programs/{name}", text, executable=True)
     wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
-    crashed = asked(wick, EVENT, "--agent", "agents.yaml", name="crashes")
+    crashed = run_hook_test(wick, EVENT, "--agent", "agents.yaml", name="crashes")
     assert crashed.code == 1
     assert crashed.out.startswith("failed: it ended with exit code 5, so the operation is blocked")
-    babbled = asked(wick, EVENT, "--agent", "agents.yaml", name="babbles")
+    babbled = run_hook_test(wick, EVENT, "--agent", "agents.yaml", name="babbles")
     assert babbled.code == 1 and "not JSON" in babbled.out
 
 
@@ -203,7 +203,7 @@ def test_a_warm_program_is_tried(wick: WickCommand) -> None:
     wick.write("programs/warm", WARM, executable=True)
     wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
     event = {"event": "guard_tool_use", "tool": "execute", "args": {"command": "git push --force"}}
-    refused = asked(wick, event, "--agent", "agents.yaml", name="warm")
+    refused = run_hook_test(wick, event, "--agent", "agents.yaml", name="warm")
     assert refused.code == 3 and "refused: no force" in refused.out
 
 
@@ -219,17 +219,17 @@ def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: WickCommand) ->
     wick.write("check.sh", CHECK, executable=True)
     assert rows(wick("hooks", "list", "--json"))["./check.sh"]["trust"] == "untrusted"
     call = {"tool_name": "Bash", "tool_input": {"command": "git push --force"}}
-    assert "is untrusted" in asked(wick, call, name="PreToolUse").err
+    assert "is untrusted" in run_hook_test(wick, call, name="PreToolUse").err
     done = wick("hooks", "trust", "--yes")
     assert "settings.json" in done.out and "check.sh" in done.out and "2 trusted" in done.out
     row = rows(wick("hooks", "list", "--json"))["./check.sh"]
     assert (row["trust"], row["point"], row["fail"]) == ("trusted", "before_tool_use", "closed")
     assert isinstance(row["ring"], int)
-    refused = asked(wick, call, name="PreToolUse")
+    refused = run_hook_test(wick, call, name="PreToolUse")
     assert refused.code == 3 and "refused: no force" in refused.out
-    several = asked(wick, {}, name="Stop")
+    several = run_hook_test(wick, {}, name="Stop")
     assert several.code == 2 and "choose one: echo one, exit 1" in several.err
-    failed = asked(wick, {}, name="exit 1")
+    failed = run_hook_test(wick, {}, name="exit 1")
     assert failed.code == 1 and "ended with exit code 1, so the run continues" in failed.out
 
 
@@ -258,7 +258,7 @@ def test_a_new_program_runs_and_agrees(wick: WickCommand, language: str, event: 
     made = wick("hooks", "new", "mine", "--language", language, "--event", event, "--user")
     assert made.code == 0 and made.out.strip() == str(wick.home / ".wick" / "hooks" / "mine")
     told = {"event": event, "message": "hi", "messages": [], "tool_name": "bash", "tool_input": {}, "tool_output": {}}
-    done = asked(wick, told, name="mine")  # it is the user's own, and trusted
+    done = run_hook_test(wick, told, name="mine")  # it is the user's own, and trusted
     assert (done.code, done.out.splitlines()[0]) == (0, "agreed"), done
 
 
@@ -271,7 +271,7 @@ def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: WickCo
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "\0", "[]", ""])
-def test_a_payload_that_is_none_is_a_sentence(local: WickCommand, text: str) -> None:
+def test_an_invalid_payload_is_an_error(local: WickCommand, text: str) -> None:
     local.write("event.json", text)
     done = local("hooks", "test", "no_force", "--payload", "event.json")
     assert done.code == 2 and done.err.startswith("Error: the payload ")

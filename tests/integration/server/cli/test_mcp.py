@@ -51,11 +51,36 @@ def test_the_tools_of_a_server(here: HostCommand) -> None:
     assert rows[0]["description"] == "Add two numbers." and "a" in rows[0]["parameters"]["properties"]
 
 
+def test_declarations_of_tools(here: HostCommand) -> None:
+    here.wick.write(
+        "flow.yaml",
+        json.dumps(
+            {
+                "model": "demo",
+                "information_flow": True,
+                "mcp": {
+                    "servers": {
+                        "yes": {"command": sys.executable, "args": [SERVER], "tools": ["add", "greet"], "trust": True},
+                        "no": {"command": sys.executable, "args": [SERVER], "tools": ["add", "list_resources"]},
+                    }
+                },
+            }
+        ),
+    )
+    rows = {row["tool"]: row for row in here.json("tools", "labels", "--config", "flow.yaml")}
+    declared = {name: (row["effect"], row["declared"]) for name, row in rows.items()}
+    assert declared["plan"] == ("read", True) and declared["mcp__yes__add"] == ("fetch", True)
+    assert declared["mcp__no__add"] == ("change", False) and declared["mcp__no__list_resources"] == ("read", True)
+    assert rows["mcp__no__add"]["targets"] is None and rows["mcp__no__add"]["returns"] == {"*": "untrusted"}
+    shown = here("tools", "labels", "--config", "flow.yaml")
+    assert [line.split()[-1] for line in shown.out.splitlines() if "mcp__" in line].count("(assumed)") == 2
+
+
 def test_trying_all_servers(here: HostCommand) -> None:
     done = here("mcp", "test", "--json")
     assert done.code == 1 and "secret" not in done.out + done.err
     rows = {row["server"]: row for row in json.loads(done.out)}
-    assert rows["tests"]["works"] and rows["tests"]["tools"] == 12 and rows["tests"]["resources"]
+    assert rows["tests"]["works"] and rows["tests"]["tools"] == 14 and rows["tests"]["resources"]
     assert not rows["gone"]["works"] and "cannot be reached" in rows["gone"]["problem"]
 
 

@@ -40,14 +40,14 @@ def test_nothing_changes_and_then_a_rule_does(place: HostCommand) -> None:
     thread = place.say("What is in this folder?")
     same = replayed(place, thread)
     assert (same["threads"], same["uses"], same["changes"]) == (1, 1, [])
-    assert place("replay", thread).out.strip() == "1 thread, 1 tool use: no changes"
+    assert place("replay", thread).out.strip() == "1 thread, 1 tool use, asked 0 of 1 call: no changes"
     (change,) = replayed(place, thread, "--rule", "deny LS")["changes"]
     assert (change["thread"], change["tool"], change["recorded"], change["now"]) == (thread, "ls", "allow", "block")
     done = place("replay", thread, "--rule", "ask LS", "--rule", "deny Bash(rm *)")
     assert done.code == 3
     header, line = done.out.splitlines()
     assert header.split()[:3] == ["thread", "entry", "tool"] and thread in line and "ask" in line.split()
-    assert "1 changed verdict" in done.err
+    assert "asked 1 of 1 call: 1 changed verdict" in done.err
     assert replayed(place, thread)["changes"] == []  # nothing was written
 
 

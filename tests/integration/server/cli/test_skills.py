@@ -35,7 +35,7 @@ def test_a_new_skill_is_one_of_the_folder(tmp_path: Path) -> None:
     assert len(here.json("skills", "list", "--shipped")) == 6
 
 
-def test_a_skill_that_is_none_is_shown_with_why(tmp_path: Path) -> None:
+def test_an_invalid_skill_is_shown_with_the_reason(tmp_path: Path) -> None:
     here = HostCommand(ForkedWick(tmp_path))
     here.wick.write(".wick/skills/haiku/SKILL.md", "no front matter")
     (row,) = here.json("skills", "list")

@@ -74,11 +74,11 @@ async def test_sending_more_and_cancelling(ada: Client) -> None:
     assert (queued.run_id, queued.thread_id) == (stream.run_id, stream.thread_id)
     assert (await ada.cancel(stream.run_id)).outcome == "cancelled"
 
-    async def heard() -> bool:
+    async def is_idle() -> bool:
         thread = await ada.thread(stream.thread_id)
         return not thread.queued and not thread.running
 
-    await wait_until(heard)  # the message is answered by the next run
+    await wait_until(is_idle)  # the message is answered by the next run
 
 
 # -- threads --------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def test_a_trace(ada: Client) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://example.com", "http://"])
-def test_an_address_that_is_none(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ServerError, match="invalid server URL"):
         Client(url)
 

@@ -49,5 +49,5 @@ def test_the_thread_above_holds_that_of_a_child_that_paused() -> None:
     assert find_paused_thread(above, "th_1.xyz") is None
     above.rewind(place)
     found = find_paused_thread(above, "th_1.abc")
-    assert found is not None and len(found.messages) == 1, "what somebody went back behind does not"
+    assert found is not None and len(found.messages) == 1, "messages before a rewind do not"
     assert can_resume(Run(thread=above), job()) and not can_resume(Run(), job())

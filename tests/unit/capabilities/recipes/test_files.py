@@ -157,7 +157,7 @@ def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
         read_recipe(tmp_path / "bytes.md")
 
 
-def test_a_folder_that_is_named_like_a_recipe_is_none(tmp_path: Path) -> None:
+def test_a_folder_named_like_a_recipe_is_not_a_recipe(tmp_path: Path) -> None:
     (tmp_path / "tidy.md").mkdir()
     assert list_recipe_files(tmp_path) == []
     with pytest.raises(ConfigError, match="there is no recipe 'tidy' in .*; there are none"):

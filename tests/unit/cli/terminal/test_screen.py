@@ -23,7 +23,7 @@ from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStream, Event, 
 ANSWER = "# Title\n\nOne *word*.\n\n```python\na = 1\n\nb = 2\n```\n\n- x\n- y\n"
 
 
-def shown(*events: Event, is_main_run: bool = True) -> str:
+def render_events(*events: Event, is_main_run: bool = True) -> str:
     """Return the screen after these events."""
     file = StringIO()
     screen = Screen(Console(file=file, width=80, force_terminal=False))
@@ -49,40 +49,42 @@ def test_a_block_of_code_is_not_cut() -> None:
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_the_answer_is_the_same_for_any_chunks(size: int) -> None:
     pieces = [ChatModelStream(delta=ANSWER[at : at + size]) for at in range(0, len(ANSWER), size)]
-    text = shown(*pieces, ChatModelEnd())
+    text = render_events(*pieces, ChatModelEnd())
     assert "Title" in text and "One word." in text and re.search(r"a = 1\s+b = 2", text) and "• x" in text
     assert text.count("One word.") == 1 and "```" not in text
 
 
 def test_model_output_does_not_control_the_terminal() -> None:
-    text = shown(ChatModelStream(delta="safe\x1b[2J\x07 text"), ChatModelEnd(), ToolStart(name="\x1b]0;x", call_id="c"))
+    text = render_events(
+        ChatModelStream(delta="safe\x1b[2J\x07 text"), ChatModelEnd(), ToolStart(name="\x1b]0;x", call_id="c")
+    )
     assert "safe" in text and "\x1b" not in text and "\x07" not in text
 
 
 def test_a_restarted_answer_is_separated() -> None:
-    text = shown(ChatModelStream(delta="wrong"), ChatModelRestart(content="right"), ChatModelEnd())
+    text = render_events(ChatModelStream(delta="wrong"), ChatModelRestart(content="right"), ChatModelEnd())
     assert "(the answer was restarted)" in text and text.rstrip().split("\n")[-2].strip() == "right"
 
 
 def test_a_reply_of_a_hook_is_not_a_restarted_answer() -> None:
-    text = shown(ChatModelStream(delta="one"), ChatModelEnd(), ChatModelRestart(content="two"), ChatModelEnd())
+    text = render_events(ChatModelStream(delta="one"), ChatModelEnd(), ChatModelRestart(content="two"), ChatModelEnd())
     assert "restarted" not in text and "two" in text
 
 
 def test_a_tool_is_a_card() -> None:
     output = json.dumps({"stdout": "\n".join(map(str, range(30))), "stderr": "oh", "exit_code": 3})
-    text = shown(
+    text = render_events(
         ToolStart(name="execute", call_id="c", args={"command": "seq 30"}),
         ToolEnd(name="execute", call_id="c", output=output.replace('{"stdout": ', '{"stdout":')),
     )
     assert "● execute seq 30" in text and "└ 0" in text and "26 more lines" in text
-    failed = shown(ToolEnd(name="execute", call_id="c", error="no such tool"))
+    failed = render_events(ToolEnd(name="execute", call_id="c", error="no such tool"))
     assert "└ no such tool" in failed
     assert format_output('{"stdout":"x","stderr":"","exit_code":2}') == "x\nexit code 2" and format_output("{") == "{"
 
 
 def test_of_subagents_the_tools_are_shown() -> None:
-    text = shown(ToolStart(name="ls", args={"path": "src"}), ChatModelStream(delta="secret"), is_main_run=False)
+    text = render_events(ToolStart(name="ls", args={"path": "src"}), ChatModelStream(delta="secret"), is_main_run=False)
     assert "● ls src" in text and "secret" not in text
 
 

@@ -85,7 +85,7 @@ def test_problems_are_reported(hooks: Any, problem: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"disableAllHooks": "yes"}', "\xff"])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"settings\.json"):
         read_settings(tmp_path / "settings.json")

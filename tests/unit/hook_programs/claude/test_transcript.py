@@ -13,7 +13,7 @@ from wick import Message, Thread, user
 from wick.hook_programs.claude.transcript import Transcript
 
 
-def said(path: str) -> list[str]:
+def transcript_texts(path: str) -> list[str]:
     lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
     return [line["message"]["content"] for line in lines if isinstance(line["message"]["content"], str)]
 
@@ -22,15 +22,15 @@ async def test_the_transcript_follows_appends_and_rewinds() -> None:
     thread = Thread()
     transcript = Transcript(thread, "/srv/app")
     path = await transcript.path()
-    assert said(path) == []
+    assert transcript_texts(path) == []
     thread.add(user("one"), Message("assistant", "two"))
     mark = len(thread.entries)
     thread.add(user("three"))
-    assert await transcript.path() == path and said(path) == ["one", "three"]
+    assert await transcript.path() == path and transcript_texts(path) == ["one", "three"]
     thread.rewind(mark)
-    assert said(await transcript.path()) == ["one"]
+    assert transcript_texts(await transcript.path()) == ["one"]
     thread.add(user("four \N{SNOWMAN}"))
-    assert said(await transcript.path()) == ["one", "four \N{SNOWMAN}"]
+    assert transcript_texts(await transcript.path()) == ["one", "four \N{SNOWMAN}"]
     await transcript.remove()
     assert not os.access(path, os.F_OK)
 
@@ -42,7 +42,7 @@ async def test_a_removed_transcript_is_recreated() -> None:
     await transcript.remove()  # nothing is there yet
     await transcript.path()
     await transcript.remove()
-    assert said(await transcript.path()) == ["one"]
+    assert transcript_texts(await transcript.path()) == ["one"]
     await transcript.remove()
 
 

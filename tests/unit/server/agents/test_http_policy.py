@@ -15,13 +15,13 @@ from wick.server.errors import ApiError
 TOOLS = {"lookup"}
 
 
-def somebody(role: Role) -> User:
+def user_with(role: Role) -> User:
     return User(f"u_{role}", role, role)
 
 
 def refused(options: dict[str, Any], role: Role) -> bool:
     try:
-        check_agent(options, somebody(role), TOOLS)
+        check_agent(options, user_with(role), TOOLS)
     except ApiError as error:
         assert (error.status, error.code) == (403, "not_allowed")
         return True
@@ -120,7 +120,7 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
 @pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
 def test_each_role_may_set_its_listed_keys(options: dict[str, Any], least: str) -> None:
     for role in ROLES:
-        may = least != "" and somebody(role).has_role(least)  # type: ignore[arg-type]
+        may = least != "" and user_with(role).has_role(least)  # type: ignore[arg-type]
         assert refused(options, role) is not may, f"{role}: {options}"
 
 
@@ -164,8 +164,8 @@ CONFINING = [
 @pytest.mark.parametrize("value", [True, False, None], ids=str)
 def test_users_cannot_change_the_confinement_of_a_shared_agent(key: str, value: bool | None) -> None:
     with pytest.raises(ApiError):
-        check_hook(key, value, somebody("user"))
-    check_hook(key, value, somebody("admin"))
+        check_hook(key, value, user_with("user"))
+    check_hook(key, value, user_with("admin"))
 
 
 def test_users_can_change_harmless_keys_of_a_shared_agent() -> None:
@@ -175,8 +175,8 @@ def test_users_can_change_harmless_keys_of_a_shared_agent() -> None:
         ("skills", {"disabled": ["slides"]}),
         ("memory", True),
     ):
-        check_hook(key, value, somebody("user"))
+        check_hook(key, value, user_with("user"))
     with pytest.raises(ApiError):
-        check_hook("critique", {"model": "opus"}, somebody("user"))
-    check_hook("critique", {"model": "opus"}, somebody("user"), own=True)
-    check_hook("permissions", {"allow": ["Bash(*)"]}, somebody("user"), own=True)
+        check_hook("critique", {"model": "opus"}, user_with("user"))
+    check_hook("critique", {"model": "opus"}, user_with("user"), own=True)
+    check_hook("permissions", {"allow": ["Bash(*)"]}, user_with("user"), own=True)

@@ -411,6 +411,28 @@ async def test_simultaneous_requests_get_the_same_agent(tmp_path: Path) -> None:
         assert found[0].workspace is not None and found[0].workspace.uses == 1
 
 
+async def test_simultaneous_requests_share_the_reads_of_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[str] = []
+    list_records = SqliteRecords.list
+
+    async def counted(records: SqliteRecords, kind: str, *args: Any, **given: Any) -> Any:
+        kinds.append(kind)
+        return await list_records(records, kind, *args, **given)
+
+    async with registry(tmp_path, CODER) as there:
+        monkeypatch.setattr(SqliteRecords, "list", counted)
+        await there.get_agent(ADA, "talker")
+        alone = len(kinds)
+        await asyncio.gather(*(there.get_agent(ADA, "coder") for _ in range(20)))
+        assert len(kinds) <= 2 * alone, kinds
+        await there.records.put("override", "*", "other", {})  # the agent does not change, and is compared once
+        kinds.clear()
+        await asyncio.gather(*(there.get_agent(ADA, "coder") for _ in range(20)))
+        assert 0 < len(kinds) <= alone, kinds
+
+
 async def test_workspace_status_is_sent_to_its_owner(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         instance = await there.get_agent(ADA, "coder")

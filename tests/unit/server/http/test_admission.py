@@ -24,7 +24,7 @@ class Turns:
             self.turn += 1
             await asyncio.sleep(0)
 
-    def come(self, number: int, path: str = "/threads") -> asyncio.Task[None]:
+    def send(self, number: int, path: str = "/threads") -> asyncio.Task[None]:
         scope = {"type": "http", "path": path, "number": number}
         return asyncio.create_task(self.crowds(scope, None, None))  # type: ignore[arg-type]
 
@@ -32,7 +32,7 @@ class Turns:
 async def test_requests_start_in_batches_in_order() -> None:
     turns = Turns()
     counting = asyncio.create_task(turns.count())
-    await asyncio.gather(*(turns.come(number) for number in range(100)))
+    await asyncio.gather(*(turns.send(number) for number in range(100)))
     counting.cancel()
     assert [who for _, who in turns.began] == [*range(100)]
     in_turn = [turn for turn, _ in turns.began]
@@ -42,28 +42,28 @@ async def test_requests_start_in_batches_in_order() -> None:
 
 async def test_health_checks_are_not_queued() -> None:
     turns = Turns()
-    crowd = [turns.come(number) for number in range(50)]
-    await turns.come(99, "/health")
+    crowd = [turns.send(number) for number in range(50)]
+    await turns.send(99, "/health")
     assert turns.began[-1][1] == 99 and len(turns.began) <= 2 * STARTS_PER_ITERATION + 1
     await asyncio.gather(*crowd)
 
 
 async def test_a_disconnected_waiter_blocks_no_other() -> None:
     turns = Turns()
-    crowd = [turns.come(number) for number in range(60)]
+    crowd = [turns.send(number) for number in range(60)]
     await asyncio.sleep(0)
     for task in crowd[STARTS_PER_ITERATION : 2 * STARTS_PER_ITERATION]:
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
     gone = [*range(STARTS_PER_ITERATION, 2 * STARTS_PER_ITERATION)]
     assert [who for _, who in turns.began] == [number for number in range(60) if number not in gone]
-    await turns.come(60)
+    await turns.send(60)
     assert turns.began[-1][1] == 60
 
 
 async def test_sequential_requests_do_not_wait() -> None:
     turns = Turns()
     for number in range(30):
-        task = turns.come(number)
+        task = turns.send(number)
         await asyncio.sleep(0)
         assert task.done()

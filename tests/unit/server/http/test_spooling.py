@@ -15,7 +15,7 @@ from wick.server.http.spooling import LARGE_BYTES, PIECE_BYTES, SpoolingMiddlewa
 LARGE = os.urandom(LARGE_BYTES + 1)
 
 
-async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
+async def send_response(body: bytes, **more: Any) -> list[dict[str, Any]]:
     """Return the sent messages; the producer had finished before the first one."""
     sent: list[dict[str, Any]] = []
     done: list[int] = []
@@ -36,17 +36,19 @@ async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_small_response_is_sent_directly() -> None:
-    assert await answered(b"x" * LARGE_BYTES) == [{"type": "http.response.body", "body": b"x" * LARGE_BYTES}]
+    assert await send_response(b"x" * LARGE_BYTES) == [{"type": "http.response.body", "body": b"x" * LARGE_BYTES}]
 
 
 async def test_a_large_response_is_spooled_after_its_producer_ended() -> None:
-    sent = await answered(LARGE)
+    sent = await send_response(LARGE)
     assert max(len(message["body"]) for message in sent) == PIECE_BYTES
     assert [message["more_body"] for message in sent] == [True] * (len(sent) - 1) + [False]
 
 
 async def test_a_stream_is_sent_unbuffered() -> None:
-    assert await answered(LARGE, more_body=True) == [{"type": "http.response.body", "body": LARGE, "more_body": True}]
+    assert await send_response(LARGE, more_body=True) == [
+        {"type": "http.response.body", "body": LARGE, "more_body": True}
+    ]
 
 
 async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +56,7 @@ async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "the disk is full")
 
     monkeypatch.setattr(spooling, "TemporaryFile", full)
-    assert await answered(LARGE) == [{"type": "http.response.body", "body": LARGE}]
+    assert await send_response(LARGE) == [{"type": "http.response.body", "body": LARGE}]
 
 
 async def test_an_answer_that_is_put_by_is_the_same() -> None:

@@ -93,7 +93,7 @@ async def test_server_responses_are_redacted(tmp_path: Path) -> None:
 
 
 def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
-    """Where users see redactions, a word list would find it."""
+    """Visible redactions would let users find it with a word list."""
     secrets = Secrets([WEAK, SECRET, "a" * 40])
     assert secrets.redact_text(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
     assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"
@@ -226,7 +226,7 @@ class _Own(logging.Formatter):
         return f"own: {record.getMessage()} {record.exc_info or ''}"
 
 
-def _begun(log: str) -> list[str]:
+def _first_lines(log: str) -> list[str]:
     return [line for line in log.removesuffix("\n").split("\n") if not line.startswith("  ")]
 
 
@@ -238,7 +238,7 @@ def test_a_record_is_one_line(inner: logging.Formatter, text: str) -> None:
         raise ValueError(FORGED) from KeyError(FORGED)
     except ValueError as error:
         log = _logged(RedactingFormatter(inner, Secrets()), text, *given, error=error)
-    assert len(_begun(log)) == 1 and log.replace("\n", "").isprintable() and "forged" in log
+    assert len(_first_lines(log)) == 1 and log.replace("\n", "").isprintable() and "forged" in log
 
 
 def test_the_lines_of_an_access_log_are_escaped_too() -> None:
@@ -247,12 +247,12 @@ def test_the_lines_of_an_access_log_are_escaped_too() -> None:
     log = _logged(
         RedactingFormatter(inner, Secrets([SECRET])), text, "1.2.3.4:5", "GET", f"/{FORGED}{SECRET}", "1.1", 200
     )
-    assert len(_begun(log)) == 1 and SECRET not in log and "GET /x\\n2026" in log
+    assert len(_first_lines(log)) == 1 and SECRET not in log and "GET /x\\n2026" in log
 
 
 def test_a_forged_line_is_detected() -> None:
     plain = logging.Formatter("%(message)s")
-    assert len(_begun(_logged(plain, "%s", FORGED))) == 2
+    assert len(_first_lines(_logged(plain, "%s", FORGED))) == 2
 
 
 def test_handlers_of_every_logger_are_covered() -> None:

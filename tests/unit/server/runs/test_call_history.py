@@ -38,14 +38,14 @@ async def thread_of(*calls: ToolCall, answer: Any = True, hooks: Any = ()) -> Th
     return thread
 
 
-def found(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons:
+def find_reasons(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons:
     known = explain_call(thread, call_id, seq)
     assert known is not None
     return known
 
 
 async def test_a_call_that_ran() -> None:
-    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3})), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3})), "1")
     assert (why.tool, why.args, why.result) == ("add", {"a": 2, "b": 3}, "7")
     (attempt,) = why.attempts
     assert (attempt.number, attempt.args, attempt.ended) == (1, {"a": 4, "b": 3}, "done")
@@ -53,7 +53,7 @@ async def test_a_call_that_ran() -> None:
 
 
 async def test_a_call_that_was_blocked() -> None:
-    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 300})), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", {"a": 2, "b": 300})), "1")
     assert [(row.hook, row.position, row.verdict, row.reason) for row in why.verdicts] == [
         ("careful", "guard", "block", "that is too much")
     ]
@@ -62,7 +62,7 @@ async def test_a_call_that_was_blocked() -> None:
 
 @pytest.mark.parametrize(("answer", "allowed"), [(True, True), (False, False), (Allow({"a": 1, "b": 20}), True)])
 async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> None:
-    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), answer=answer), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), answer=answer), "1")
     (asked,) = why.questions
     assert (asked.question, asked.allowed) == ("Really add?", allowed)
     assert asked.args == {"a": 4, "b": 30}  # as sealed, not as in the call
@@ -74,12 +74,12 @@ async def test_a_call_the_user_was_asked_about(answer: Any, allowed: bool) -> No
 
 
 async def test_the_answer_is_listed_once_with_a_recorder() -> None:
-    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), hooks=[Recorder()]), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", {"a": 2, "b": 30}), hooks=[Recorder()]), "1")
     assert [row.verdict for row in why.verdicts if row.position == "gate"] == ["approved"]
 
 
 async def test_with_a_recorder_passing_hooks_are_listed() -> None:
-    why = found(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3}), hooks=[Recorder()]), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", {"a": 2, "b": 3}), hooks=[Recorder()]), "1")
     assert {(row.hook, row.verdict) for row in why.verdicts} >= {("double", "pass"), ("careful", "pass")}
     changed = next(row.changed for row in why.verdicts if row.hook == "double")
     assert changed == {"a": [2, 4]}
@@ -88,8 +88,8 @@ async def test_with_a_recorder_passing_hooks_are_listed() -> None:
 async def test_of_two_calls_with_one_id_the_last_or_the_requested() -> None:
     thread = await thread_of(ToolCall("1", "add", {"a": 1, "b": 1}), ToolCall("1", "add", {"a": 2, "b": 300}))
     first, last = [entry.seq for entry in thread.entries if getattr(entry.data, "tool_calls", ())]
-    assert found(thread, "1").seq == last and found(thread, "1", last).attempts == []
-    assert found(thread, "1", first).result == "3" and found(thread, "1", first).verdicts == []
+    assert find_reasons(thread, "1").seq == last and find_reasons(thread, "1", last).attempts == []
+    assert find_reasons(thread, "1", first).result == "3" and find_reasons(thread, "1", first).verdicts == []
 
 
 async def test_a_call_that_is_not_there() -> None:
@@ -104,9 +104,9 @@ async def test_a_call_that_is_not_there() -> None:
 async def test_a_call_that_waits_has_no_result() -> None:
     thread = Thread()
     thread.append("message", assistant("", ToolCall("1", "add", {"a": 1, "b": 1})))
-    assert found(thread, "1").result is None
+    assert find_reasons(thread, "1").result is None
 
 
 async def test_a_call_that_could_not_be_read() -> None:
-    why = found(await thread_of(ToolCall("1", "add", raw='{"a": 1, "b"')), "1")
+    why = find_reasons(await thread_of(ToolCall("1", "add", raw='{"a": 1, "b"')), "1")
     assert why.invalid and why.attempts == [] and why.result is not None

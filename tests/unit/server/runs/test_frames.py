@@ -27,7 +27,7 @@ def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
     return lines.get("id", ""), lines["event"], json.loads(lines["data"])
 
 
-def told(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
+def build_frames(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """Return all frames of a run with its terminal one."""
     telling = FrameBuilder(thread.id, run or _runs(thread)[-1])
     place = parse_position(after)
@@ -50,7 +50,7 @@ async def tool_run(*hooks: Any, **options: Any) -> Thread:
 
 
 async def test_frames_follow_the_order_of_the_log() -> None:
-    found = told(await tool_run())
+    found = build_frames(await tool_run())
     assert [event for _, event, _ in found] == [
         "on_chat_model_end",
         *("on_tool_start", "on_tool_start", "on_tool_end", "on_tool_end"),
@@ -71,9 +71,9 @@ async def test_frames_follow_the_order_of_the_log() -> None:
 
 async def test_a_stream_resumes_exactly_after_any_id() -> None:
     thread = await tool_run()
-    whole = told(thread)
+    whole = build_frames(thread)
     for number, (id, _, _) in enumerate(whole, 1):
-        assert told(thread, after=id) == whole[number:]
+        assert build_frames(thread, after=id) == whole[number:]
 
 
 async def test_hook_decisions_are_sent_with_the_result() -> None:
@@ -81,7 +81,7 @@ async def test_hook_decisions_are_sent_with_the_result() -> None:
     def picky(use: ToolUse) -> Block | None:
         return Block("not that") if use.args["text"] == "x" else None
 
-    ends = [frame["data"] for _, event, frame in told(await tool_run(picky)) if event == "on_tool_end"]
+    ends = [frame["data"] for _, event, frame in build_frames(await tool_run(picky)) if event == "on_tool_end"]
     refused = next(end for end in ends if end["call_id"] == "a")
     assert refused["error"] == "not that" and refused["output"] == ""
     (why,) = refused["why"]
@@ -94,7 +94,7 @@ async def test_questions_values_and_notices_are_sent() -> None:
     def confirm(use: ToolUse) -> Ask:
         return Ask("may I?")
 
-    found = told(await tool_run(confirm, Todos(), Recorder(), ask=lambda question: True))
+    found = build_frames(await tool_run(confirm, Todos(), Recorder(), ask=lambda question: True))
     requests = [frame["data"] for _, event, frame in found if event == "on_approval_request"]
     responses = [frame["data"] for _, event, frame in found if event == "on_approval_response"]
     assert {request["call_id"]: request["args"]["text"] for request in requests} == {"a": "x", "b": "y"}
@@ -111,7 +111,7 @@ async def test_the_answer_of_the_user_is_sent_with_its_changed_arguments() -> No
     def answer(question: Question) -> Allow | Block:
         return Allow({"text": "z"}) if question.args["text"] == "x" else Block("not today")
 
-    found = told(await tool_run(confirm, ask=answer))
+    found = build_frames(await tool_run(confirm, ask=answer))
     responses = [frame["data"] for _, event, frame in found if event == "on_approval_response"]
     assert [(row["allowed"], row.get("args")) for row in responses] == [(True, {"text": "z"}), (False, None)]
     ends = {frame["data"]["call_id"]: frame["data"] for _, event, frame in found if event == "on_tool_end"}
@@ -130,7 +130,7 @@ def test_the_answer_about_a_call_of_a_subagent_is_not_in_the_record_of_another_c
     thread.append("asked", {"id": "q", "question": "may I?", "hash": "h", "run": "child", **about})
     thread.append("answered", {"id": "q", "hash": "h", "allowed": True, "args": {"text": "y"}})
     thread.append("message", result_message(ToolCall("c1", "task", {}), ToolResult("done")))
-    frames = {event: frame["data"] for _, event, frame in told(thread)}
+    frames = {event: frame["data"] for _, event, frame in build_frames(thread)}
     assert frames["on_approval_response"]["args"] == {"text": "y"} and "why" not in frames["on_tool_end"]
 
 
@@ -141,7 +141,7 @@ async def test_a_value_is_sent_with_its_change() -> None:
     thread.values.put("files", "a.txt", "hello")
     thread.values.drop("files", "a.txt")
     del thread.values["todos"]
-    states = [frame["data"] for _, event, frame in told(thread) if event == "on_state"]
+    states = [frame["data"] for _, event, frame in build_frames(thread) if event == "on_state"]
     assert states == [
         {"todos": [{"id": "1"}]},
         {"files": {"a.txt": "hello"}},
@@ -161,30 +161,30 @@ def paused() -> Thread:
 
 def test_a_pause_is_terminal_until_the_run_continues() -> None:
     thread = paused()
-    assert [event for _, event, _ in told(thread)] == ["on_approval_request", "done"]
-    assert told(thread)[-1][2]["data"]["outcome"] == "interrupted"
-    assert told(thread, after="3") == []
+    assert [event for _, event, _ in build_frames(thread)] == ["on_approval_request", "done"]
+    assert build_frames(thread)[-1][2]["data"]["outcome"] == "interrupted"
+    assert build_frames(thread, after="3") == []
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0, "resumed": True})
-    assert [event for _, event, _ in told(thread)] == ["on_approval_request"]
+    assert [event for _, event, _ in build_frames(thread)] == ["on_approval_request"]
     thread.append("asked", {"id": "q", "question": "may I?", "hash": "h"})  # again, for the store
     thread.append("answered", {"id": "q", "hash": "h", "allowed": False, "reason": "no"})
     thread.append("run_end", {"run": "r", "outcome": "cancelled", "reason": "user requested", "usage": {}})
-    assert [event for _, event, _ in told(thread)] == ["on_approval_request", "on_approval_response", "done"]
-    assert [id for id, _, _ in told(thread, after="3")] == ["6", "7"]
+    assert [event for _, event, _ in build_frames(thread)] == ["on_approval_request", "on_approval_response", "done"]
+    assert [id for id, _, _ in build_frames(thread, after="3")] == ["6", "7"]
 
 
 def test_a_released_run_has_no_terminal_frame() -> None:
     thread = Thread("th_1")
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
     thread.append("run_end", {"run": "r", "outcome": "interrupted", "reason": "interrupted", "usage": {}})
-    assert told(thread) == []
+    assert build_frames(thread) == []
 
 
 def test_a_rewind_ends_a_waiting_run() -> None:
     thread = paused()
     thread.rewind(0)
-    assert [event for _, event, _ in told(thread, "r")] == ["on_approval_request", "done"]
-    assert told(thread, "r")[-1][2]["data"]["reason"] == "the thread was rewound"
+    assert [event for _, event, _ in build_frames(thread, "r")] == ["on_approval_request", "done"]
+    assert build_frames(thread, "r")[-1][2]["data"]["reason"] == "the thread was rewound"
 
 
 def test_a_failure_has_its_error() -> None:
@@ -192,7 +192,7 @@ def test_a_failure_has_its_error() -> None:
     thread.append("run_start", {"run": "r", "agent": "a", "guards": [], "input": 0})
     error = {"code": "model_error", "message": "it is down"}
     thread.append("run_end", {"run": "r", "outcome": "failed", "reason": "error", "usage": {}, "error": error})
-    ((id, event, frame),) = told(thread)
+    ((id, event, frame),) = build_frames(thread)
     assert (id, event) == ("2", "error") and frame["data"]["error"] == error and frame["thread_id"] == "th_1"
 
 
@@ -200,9 +200,9 @@ async def test_runs_of_a_thread_are_separated() -> None:
     thread = await tool_run()
     await Agent(Scripted("Again.")).run("More.", thread=thread)
     first, second = _runs(thread)
-    assert {frame["run_id"] for _, _, frame in told(thread, first)} == {first}
-    assert [event for _, event, _ in told(thread, second)] == ["on_chat_model_end", "done"]
-    assert told(thread, "run_of_nobody") == []
+    assert {frame["run_id"] for _, _, frame in build_frames(thread, first)} == {first}
+    assert [event for _, event, _ in build_frames(thread, second)] == ["on_chat_model_end", "done"]
+    assert build_frames(thread, "run_of_nobody") == []
 
 
 @pytest.mark.parametrize("id", ["x", "1.", "-1", "1.0", "1.2.3", " 1", "9" * 30])

@@ -34,7 +34,7 @@ def ids(frames: list[Frame]) -> list[str]:
     return [frame.text.split(b"\n")[0].decode()[4:] for frame in frames if frame.position is not None]
 
 
-async def heard(hub: RunHub, after: StreamPosition = START) -> list[Frame]:
+async def collect_frames(hub: RunHub, after: StreamPosition = START) -> list[Frame]:
     async with aclosing(hub.stream(StreamReader(after), BEAT)) as batches:
         return [frame async for batch in batches for frame in batch]
 
@@ -68,13 +68,13 @@ class Going:
         try:
             await self.stream.finish()
         finally:
-            self.hub.finish("told")
+            self.hub.finish("ended")
             await self.store.close()
 
 
 async def test_all_subscribers_get_the_same_events() -> None:
     going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
-    first, second = await asyncio.gather(heard(going.hub), heard(going.hub))
+    first, second = await asyncio.gather(collect_frames(going.hub), collect_frames(going.hub))
     await going.task
     assert [frame.text for frame in first] == [frame.text for frame in second]
     assert events(first)[0] == "on_chat_model_start" and events(first)[-1] == "done"
@@ -109,14 +109,14 @@ async def test_a_run_that_never_starts_is_followed_in_the_log() -> None:
 async def test_a_late_subscriber_gets_all_durable_events() -> None:
     going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
     await going.task
-    late, live = await heard(going.hub), [frame async for frame in _told(going)]
+    late, live = await collect_frames(going.hub), [frame async for frame in _positioned_frames(going)]
     assert [frame.text for frame in late] == [frame.text for frame in live] and events(late)[-1] == "done"
     for number, id in enumerate(ids(late), 1):
-        assert ids(await heard(going.hub, parse_position(id))) == ids(late)[number:]
+        assert ids(await collect_frames(going.hub, parse_position(id))) == ids(late)[number:]
 
 
-async def _told(going: Going) -> AsyncIterator[Frame]:
-    for frame in await heard(going.hub):
+async def _positioned_frames(going: Going) -> AsyncIterator[Frame]:
+    for frame in await collect_frames(going.hub):
         if frame.position is not None:
             yield frame
 
@@ -127,14 +127,14 @@ async def test_a_late_subscriber_gets_the_open_message() -> None:
     early: list[Frame] = []
 
     async def read_early() -> None:
-        early.extend(await heard(going.hub))
+        early.extend(await collect_frames(going.hub))
 
     reading = asyncio.create_task(read_early())
     model.words.put_nowait("Hello ")
     model.words.put_nowait("wor")
     while going.hub.message.text != "Hello wor":
         await asyncio.sleep(0.001)
-    joining = asyncio.create_task(heard(going.hub))
+    joining = asyncio.create_task(collect_frames(going.hub))
     await asyncio.sleep(0.01)
     model.words.put_nowait("ld.")
     model.words.put_nowait("")
@@ -150,7 +150,7 @@ async def test_a_reader_that_joins_before_the_first_text_gets_the_start() -> Non
     going = Going(model)
     while not going.hub.message.is_open:
         await asyncio.sleep(0.001)
-    joining = asyncio.create_task(heard(going.hub))
+    joining = asyncio.create_task(collect_frames(going.hub))
     await asyncio.sleep(0.01)
     model.words.put_nowait("Hello.")
     model.words.put_nowait("")
@@ -212,20 +212,20 @@ async def test_an_idle_stream_sends_keep_alives() -> None:
 @pytest.mark.parametrize("end", ["elsewhere", "stopped"])
 async def test_a_foreign_terminal_event_is_not_sent(end: Any) -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
-    listening = asyncio.create_task(heard(hub))
+    listening = asyncio.create_task(collect_frames(hub))
     await asyncio.sleep(0)
     hub.emit(Done("r"))
     hub.finish(end)
-    assert await listening == [] and await heard(hub) == []
+    assert await listening == [] and await collect_frames(hub) == []
 
 
 async def test_a_terminal_event_missing_in_the_log_is_sent() -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
-    listening = asyncio.create_task(heard(hub))
+    listening = asyncio.create_task(collect_frames(hub))
     await asyncio.sleep(0)
     hub.emit(Done("r", outcome="stopped", reason="blocked: no"))
-    hub.finish("told")
-    for found in (await listening, await heard(hub)):
+    hub.finish("ended")
+    for found in (await listening, await collect_frames(hub)):
         assert events(found) == ["done"] and found[0].position is None
 
 
@@ -240,9 +240,9 @@ async def test_deltas_after_a_complete_message_are_dropped() -> None:
     hub = RunHub(thread, "r", 0)
     stream = Agent(Scripted("hello"), hooks=[Sessions(store), shout]).stream("Go.", thread=thread, emit=hub.emit)
     stream.run.id = "r"
-    listening = asyncio.create_task(heard(hub))
+    listening = asyncio.create_task(collect_frames(hub))
     await stream.finish()
-    hub.finish("told")
+    hub.finish("ended")
     found = await listening
     assert "on_chat_model_restart" not in events(found)
     (end,) = [frame for frame in found if isinstance(frame.event, ChatModelEnd)]
@@ -265,16 +265,16 @@ async def test_without_readers_no_frame_is_built(monkeypatch: pytest.MonkeyPatch
     stream = agent.stream("Go.", thread=thread, emit=hub.emit)
     stream.run.id = "r"
     await stream.finish()
-    hub.finish("told")
+    hub.finish("ended")
     assert built == [] and hub.has_started
-    assert events(await heard(hub)) == ["on_chat_model_end", "done"]
+    assert events(await collect_frames(hub)) == ["on_chat_model_end", "done"]
     assert built == [entry.seq for entry in thread.entries]
     await store.close()
 
 
 async def test_events_of_other_threads_are_accepted() -> None:
     hub = RunHub(Thread("th_1"), "r", 0)
-    listening = asyncio.create_task(heard(hub))
+    listening = asyncio.create_task(collect_frames(hub))
     await asyncio.sleep(0)
     worker = OsThread(target=lambda: [hub.emit(ToolStream("r", "t", "c", str(n))) for n in range(100)])
     worker.start()
@@ -282,7 +282,7 @@ async def test_events_of_other_threads_are_accepted() -> None:
         await asyncio.sleep(0.001)
     await asyncio.sleep(0)
     hub.emit(Done("r"))
-    hub.finish("told")
+    hub.finish("ended")
     found = await listening
     assert [frame.event.delta for frame in found[:-1]] == [str(n) for n in range(100)]  # type: ignore[attr-defined]
 
@@ -307,6 +307,6 @@ async def test_unsaved_events_are_not_sent() -> None:
     assert hub._sent == 0
     saving.set()
     await running
-    hub.finish("told")
-    assert events(await heard(hub)) == ["on_chat_model_end", "done"]
+    hub.finish("ended")
+    assert events(await collect_frames(hub)) == ["on_chat_model_end", "done"]
     await store.close()

@@ -109,10 +109,10 @@ async def test_a_stream_ends_with_its_client(server: InProcessServer, gate: Gate
         assert following.readers == 1
         response.close()
 
-        async def gone() -> bool:
+        async def has_no_readers() -> bool:
             return following.readers == 0
 
-        await wait_until(gone)
+        await wait_until(has_no_readers)
     assert len(server.service.runs.executor.running) == 1
     gate.answers.put_nowait("Here.")
 
@@ -148,14 +148,14 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
         run = response.headers["X-Run-Id"]
         hubs = server.service.runs.followers.board._hubs
 
-        async def ended() -> bool:
+        async def is_ended() -> bool:
             for hub in hubs.values():
                 for reader in hub._readers:
                     assert sum(len(frame.text) for frame in reader.queue) < 1_100_000
             async with client.get(f"/runs/{run}") as state:
                 return bool((await state.json())["state"] == "ended")
 
-        await wait_until(ended)
+        await wait_until(is_ended)
         async with client.post("/agents/echo/invoke", json=HELLO) as fine:
             assert fine.status == 200
         seen = [found["event"] async for found in read_frames(response)]  # and now it reads

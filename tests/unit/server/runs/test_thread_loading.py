@@ -23,7 +23,7 @@ async def loading() -> AsyncIterator[ThreadLoader]:
     yield ThreadLoader(store)
 
 
-def asked(*, gone: bool = False) -> Request:
+def make_request(*, gone: bool = False) -> Request:
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"} if gone else await asyncio.sleep(60, {})
 
@@ -35,7 +35,7 @@ async def test_many_requests_of_one_user_do_not_block_others(loading: ThreadLoad
 
     async def look(owner: str, id: str) -> None:
         nonlocal inside, most
-        async with loading.load(owner, f"{owner}-{id}", asked()) as thread:
+        async with loading.load(owner, f"{owner}-{id}", make_request()) as thread:
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.01)
@@ -46,10 +46,10 @@ async def test_many_requests_of_one_user_do_not_block_others(loading: ThreadLoad
     await asyncio.gather(*(look(owner, id) for owner, id in wanted))
     assert most == 1, "more than one was in memory"
     assert order.index("bob-one") == 1, order
-    assert not loading._of, "somebody who waits for nothing is remembered"
+    assert not loading._of, "a client without pending reads is remembered"
 
 
 async def test_disconnected_clients_cause_no_reads(loading: ThreadLoader) -> None:
     with pytest.raises(ApiError, match="closed the connection"):
-        async with loading.load("ada", "ada-one", asked(gone=True)):
+        async with loading.load("ada", "ada-one", make_request(gone=True)):
             pytest.fail("it was read")

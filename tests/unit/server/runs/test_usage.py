@@ -111,9 +111,9 @@ async def test_users_do_not_see_each_other(ledger: UsageLedger) -> None:
     await ledger.record(ADA, "default", result(HOME))
     await ledger.record(BOB, "coder", result(HOME, HOME))
     assert [line.user for line in await ledger.list_lines(ADA.id)] == ["ada"]
-    everybody = await ledger.list_lines(None)
-    assert [line.user for line in everybody] == ["ada", "bob"]
-    assert sum_usage(everybody).questions == 3
+    all_users = await ledger.list_lines(None)
+    assert [line.user for line in all_users] == ["ada", "bob"]
+    assert sum_usage(all_users).questions == 3
 
 
 @pytest.mark.parametrize(

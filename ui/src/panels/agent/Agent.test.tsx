@@ -82,7 +82,7 @@ it("switches a hook off, and shows what the server makes of it", async () => {
   await waitFor(() => expect(asked.at(-1)!.body).toEqual({ hooks: { todos: null } }));
 });
 
-it("leaves a hook alone that somebody else decides about, and says who", async () => {
+it("does not change a hook that only an operator may change, and shows the reason", async () => {
   const hook = {
     name: "budget",
     on: true,

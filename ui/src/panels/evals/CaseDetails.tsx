@@ -1,4 +1,4 @@
-/** What was done in one case: for each variant the checks, the tool calls and the answer. */
+/** The details of one case: the checks, the tool calls and the answer of each variant. */
 
 import { useEffect, useRef } from "react";
 

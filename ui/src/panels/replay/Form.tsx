@@ -1,9 +1,9 @@
-/** Which guards are asked, and about which threads. */
+/** The form of a replay: the guards to apply, and the threads. */
 
 import type { FormEvent } from "react";
 
 import { useApp } from "../../state/app";
-import { type Asked, GUARDS, type Guards } from "./request";
+import { type ReplayForm, GUARDS, type Guards } from "./request";
 import panel from "../panels.module.css";
 import styles from "./replay.module.css";
 
@@ -14,23 +14,23 @@ const RULES = [
 ] as const;
 
 interface Props {
-  asked: Asked;
-  change: (asked: Asked) => void;
+  form: ReplayForm;
+  change: (form: ReplayForm) => void;
   busy: boolean;
   run: () => void;
 }
 
-export function Form({ asked, change, busy, run }: Props) {
+export function Form({ form, change, busy, run }: Props) {
   const submit = (event: FormEvent) => {
     event.preventDefault();
     run();
   };
   return (
     <form className={styles.replayForm} onSubmit={submit}>
-      <Scope asked={asked} change={change} />
+      <Scope form={form} change={change} />
       <label className={panel.field}>
         Guards
-        <select value={asked.guards} onChange={(event) => change({ ...asked, guards: event.target.value as Guards })}>
+        <select value={form.guards} onChange={(event) => change({ ...form, guards: event.target.value as Guards })}>
           {GUARDS.map((one) => (
             <option key={one.id} value={one.id}>
               {one.title}
@@ -38,18 +38,18 @@ export function Form({ asked, change, busy, run }: Props) {
           ))}
         </select>
       </label>
-      <p className={panel.note}>{GUARDS.find((one) => one.id === asked.guards)!.says}</p>
+      <p className={panel.note}>{GUARDS.find((one) => one.id === form.guards)!.says}</p>
       <fieldset>
         <legend>Additional rules, one per line</legend>
         {RULES.map(([kind, title, example]) => (
           <label key={kind} className={panel.field}>
             {title}
             <textarea
-              rows={Math.max(1, asked[kind].split("\n").length)}
-              value={asked[kind]}
+              rows={Math.max(1, form[kind].split("\n").length)}
+              value={form[kind]}
               placeholder={example}
               spellCheck={false}
-              onChange={(event) => change({ ...asked, [kind]: event.target.value })}
+              onChange={(event) => change({ ...form, [kind]: event.target.value })}
             />
           </label>
         ))}
@@ -61,7 +61,7 @@ export function Form({ asked, change, busy, run }: Props) {
   );
 }
 
-function Scope({ asked, change }: { asked: Asked; change: (asked: Asked) => void }) {
+function Scope({ form, change }: { form: ReplayForm; change: (form: ReplayForm) => void }) {
   const agents = useApp((state) => state.agents);
   const agent = useApp((state) => state.agent);
   const thread = useApp((state) => state.thread);
@@ -70,8 +70,8 @@ function Scope({ asked, change }: { asked: Asked; change: (asked: Asked) => void
     <label className={panel.field}>
       Threads
       <select
-        value={asked.thread ? "this" : "all"}
-        onChange={(event) => change({ ...asked, thread: event.target.value === "this" ? thread : "" })}
+        value={form.thread ? "this" : "all"}
+        onChange={(event) => change({ ...form, thread: event.target.value === "this" ? thread : "" })}
       >
         <option value="all">All my threads with {name}</option>
         {thread && <option value="this">The open thread</option>}

@@ -38,7 +38,7 @@ export const GUARDS = [
 
 export type Guards = (typeof GUARDS)[number]["id"];
 
-export interface Asked {
+export interface ReplayForm {
   guards: Guards;
   deny: string; // rules, one a line, and so are the next ones
   ask: string;
@@ -46,12 +46,12 @@ export interface Asked {
   thread: string; // empty for all of them
 }
 
-export const NOTHING: Asked = { guards: "now", deny: "", ask: "", allow: "", thread: "" };
+export const NOTHING: ReplayForm = { guards: "now", deny: "", ask: "", allow: "", thread: "" };
 
-export function replayRequest(agent: string, asked: Asked): ReplayRequest {
-  const hooks = GUARDS.find((one) => one.id === asked.guards)!.hooks;
-  const rules = { deny: splitLines(asked.deny), ask: splitLines(asked.ask), allow: splitLines(asked.allow) };
-  return { agent_id: agent, thread_ids: asked.thread ? [asked.thread] : null, hooks, rules };
+export function replayRequest(agent: string, form: ReplayForm): ReplayRequest {
+  const hooks = GUARDS.find((one) => one.id === form.guards)!.hooks;
+  const rules = { deny: splitLines(form.deny), ask: splitLines(form.ask), allow: splitLines(form.allow) };
+  return { agent_id: agent, thread_ids: form.thread ? [form.thread] : null, hooks, rules };
 }
 
 export const splitLines = (text: string): string[] =>
@@ -60,5 +60,5 @@ export const splitLines = (text: string): string[] =>
     .map((line) => line.trim())
     .filter(Boolean);
 
-export const hasRules = (asked: Asked): boolean =>
-  [asked.deny, asked.ask, asked.allow].some((text) => splitLines(text).length > 0);
+export const hasRules = (form: ReplayForm): boolean =>
+  [form.deny, form.ask, form.allow].some((text) => splitLines(text).length > 0);

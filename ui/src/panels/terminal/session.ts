@@ -15,7 +15,7 @@ const LONGEST_WAIT = 10_000;
 const MOST_REFUSALS = 6;
 const TAKEN_OVER = 4001; // by another window, which has a copy of this one's session
 
-/** How long to wait before the next try. */
+/** The delay before the next attempt. */
 export const waitFor = (tries: number): number => Math.min(FIRST_WAIT * 2 ** (tries - 1), LONGEST_WAIT);
 
 export class Session {
@@ -88,7 +88,7 @@ export class Session {
   private hangUp(): void {
     this.turn++;
     clearTimeout(this.timer);
-    this.socket?.close(1000); // another code keeps the shell for a while
+    this.socket?.close(1000); // with another code the shell stays for a while
     this.socket = null;
   }
 
@@ -143,7 +143,7 @@ export class Session {
     };
   }
 
-  /** A shell that was kept sends its recent output again. */
+  /** A shell that is still running sends its recent output again. */
   private greet({ kept }: { kept: boolean }): void {
     if (kept) this.screen.reset();
     else if (this.tries) this.screen.write("\r\n\x1b[2m— reconnected, with a new shell —\x1b[0m\r\n");

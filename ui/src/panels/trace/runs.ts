@@ -4,7 +4,7 @@ import * as api from "../../api";
 import { openConversation, useApp } from "../../state/app";
 import { useLoad } from "../useLoad";
 
-/** The last one there is something to see of; the last of all, if there is nothing to see of any. */
+/** Return the last run with spans; the last run of all if none has spans. */
 export function latestRun(runs: readonly api.ThreadRun[]): api.ThreadRun | undefined {
   return runs.findLast((run) => run.traced) ?? runs.at(-1);
 }
@@ -19,7 +19,7 @@ export interface Runs {
 
 export function useRun(thread: string): Runs {
   const wanted = useApp((state) => state.run);
-  const running = useApp((state) => openConversation(state).run); // read again when one begins or ends
+  const running = useApp((state) => openConversation(state).run); // read again when a run starts or ends
   const found = useLoad(async () => (thread ? (await api.threads.runs(thread)).runs : []), [thread], running);
   const runs = found.data ?? NONE;
   return {

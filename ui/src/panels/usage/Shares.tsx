@@ -1,4 +1,4 @@
-/** How much each one used, as bars beside their names. */
+/** The usage of each one, as bars beside the names. */
 import styles from "./usage.module.css";
 
 export function Shares({

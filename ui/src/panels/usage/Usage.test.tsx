@@ -50,7 +50,7 @@ it("draws what was used by day, and says who used how much", async () => {
   expect(screen.getByRole("region", { name: "By agent" }).textContent).toBe("By agentcoder$0.50");
 });
 
-it("asks for the period, and for everyone's when an admin wants to see it", async () => {
+it("requests the period, and the usage of all users for an admin", async () => {
   render(<Usage />);
   await screen.findByText("Tokens in");
   fireEvent.change(screen.getByLabelText("User"), { target: { value: "all" } });

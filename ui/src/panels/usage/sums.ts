@@ -12,7 +12,7 @@ export function amountOf(row: UsageRow, measure: Measure): number {
   return measure === "runs" ? row.runs : row.input_tokens + row.output_tokens;
 }
 
-/** How much each one used, the most first. */
+/** Return the usage of each one, the largest first. */
 export function sumBy(rows: readonly UsageRow[], split: Split, measure: Measure): [string, number][] {
   const sums = new Map<string, number>();
   for (const row of rows) sums.set(row[split], (sums.get(row[split]) ?? 0) + amountOf(row, measure));
