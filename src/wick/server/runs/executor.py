@@ -201,7 +201,7 @@ class RunExecutor:
         if running.stalled:
             since = before.since if before is not None and before.run == running.info.id else monotonic()
             self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
-        if end == "told" and running.hub.thread.saved_log:  # else the store may have other entries
+        if end == "ended" and running.hub.thread.saved_log:  # else the store may have other entries
             self.thread_cache.put(running.cached)
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)

@@ -82,7 +82,7 @@ class HubDirectory:
         hub, seconds = self._expected[info.owner, info.thread]
         with self._waken(info, waiting.set), suppress(TimeoutError):
             await asyncio.wait_for(waiting.wait(), max(least, seconds))
-        return hub if hub.end == "told" and hub.has_started else self.find(info)
+        return hub if hub.end == "ended" and hub.has_started else self.find(info)
 
     @contextmanager
     def _waken(self, info: RunInfo, wake: Callable[[], None]) -> Iterator[None]:

@@ -101,7 +101,7 @@ async def test_a_run_that_never_starts_is_followed_in_the_log() -> None:
     directory.expect("ada", hub, is_leased=True)
     following = asyncio.create_task(directory.wait_published(RunInfo("r", "ada", "th_1", "echo")))
     await asyncio.sleep(0)
-    hub.finish("told")
+    hub.finish("ended")
     directory.remove("ada", hub)
     assert await following is None
 
