@@ -129,7 +129,7 @@ async def test_a_thread_in_memory_has_one_holder_at_a_time(store: Store) -> None
     talker = Agent(FunctionModel(reply), hooks=[Sessions(store)])
     first = asyncio.create_task(talker.run("I am Ada", thread=thread, user="ada"))
     await began.wait()
-    with pytest.raises(StoreError, match="kept for ada") as caught:
+    with pytest.raises(StoreError, match="held by ada") as caught:
         await talker.run("I am Bob", thread=thread, user="bob")
     gate.set()
     await first

@@ -11,10 +11,11 @@ import sys
 import pytest
 
 ASK = """
-import asyncio, sys
+import asyncio, signal, sys
 from wick.cli.terminal.prompts import ApprovalPrompt
 from wick.events import ApprovalRequest
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and its processes inherit that
 request = ApprovalRequest("run_1", id="1", question="May it?", about={"tool": "write_file", "args": {"path": "a"}})
 print(asyncio.run(ApprovalPrompt(sys.stdout).ask(request)), file=sys.stderr)
 """
