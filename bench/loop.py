@@ -264,7 +264,7 @@ def _goal(crowd: str) -> float | None:
 
 
 async def flow(rounds: int) -> list[Row]:
-    """What a step costs with `InformationFlow`, after text of others was read, beside one without it."""
+    """Measure a step with `InformationFlow` after untrusted text was read, beside one without it."""
     hooks: dict[str, list[Hook | Capability]] = {"with": [InformationFlow()], "without": []}
     cases = {
         (name, length, kind): _wick(hooks[name], replies, length, declared)
