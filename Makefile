@@ -64,7 +64,6 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 	$(python) bench/many_threads.py
 	$(python) bench/evals.py
 	$(python) bench/server.py
-	$(python) bench/run_cost.py
 
 bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own
 	$(python) bench/peers.py

@@ -326,12 +326,6 @@ WARM_BACKOFF_SECONDS = (0.1, 30.0)  # first and longest delay before a restart
 WARM_PATIENCE_SECONDS = 0.5  # that a call waits for a restart; it fails if the delay is longer
 WARM_ANSWERED = 1_000  # remembered ids of answered calls, to detect a second answer
 
-# -- threads in memory ----------------------------------------------------------------------------------------------
-
-CACHED_THREADS_BYTES = 24_000_000  # of the recently used threads of a server
-CACHED_ENTRY_BYTES = 700  # of an entry beside its text, as measured
-CACHED_THREADS_SECONDS = 900.0  # after which an unused thread is dropped
-
 # -- disks ----------------------------------------------------------------------------------------------------------
 
 WORKSPACE_BYTES = 5_000_000_000  # of a workspace created by a server; at most a fourth of its disk

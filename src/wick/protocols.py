@@ -523,20 +523,8 @@ class Store(Protocol):
         Return None for a lease that was not extended, for example because its thread is locked: `renew` finds out.
         """
 
-    async def release(
-        self,
-        owner: str,
-        id: str,
-        fence: int,
-        *,
-        entries: Sequence[Mapping[str, Any]] = (),
-        expect: int = 0,
-        took: Sequence[int] = (),
-    ) -> Summary | None:
-        """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error.
-
-        With entries, append them in the same transaction, as `append` does. Repeating that has no effect.
-        """
+    async def release(self, owner: str, id: str, fence: int) -> Summary | None:
+        """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error."""
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None

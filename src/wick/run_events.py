@@ -1,8 +1,8 @@
 """The announcer: the outermost rings of the operations, which emit the events of a run.
 
-An announcer wraps the recorder of `run_log`, and waits until its entries are saved. So the content of an event is
-durable before it is emitted, and every hook has seen it. Only deltas are emitted from within, while the model replies
-or a tool runs: they are provisional. Those of a reply that is replaced are retracted.
+An announcer wraps the recorder of `run_log`. So the content of an event is durable before it is emitted, and
+every hook has seen it. Only deltas are emitted from within, while the model replies or a tool runs: they are
+provisional. Those of a reply that is replaced are retracted.
 
 Without a subscriber an announcer only calls the next ring.
 """
@@ -76,7 +76,6 @@ async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
     if call.prevented is not None:
         _retract_deltas(call)
         return reply
-    await run.thread.wait_announceable()
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
     if reply is not stream.reply and (stream.shown or reply.text):  # a hook replaced the streamed reply
         run.emit(ChatModelRestart(name=name, content=reply.text))
@@ -130,10 +129,9 @@ async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
 
 
 async def _emit_tool_end(use: ToolUse) -> None:
-    """Emit the result that the recorder has logged, once it is saved. Without one there is no event."""
+    """Emit the result that the recorder has saved. Without one there is no event."""
     saved: ToolResult | None = use.result
     if saved is not None:
-        await use.run.thread.wait_announceable()
         why = [row.to_json() for row in use.why]
         use.run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=saved.output, error=saved.error, why=why))
         await _emit_state_changes(use.run)

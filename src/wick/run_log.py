@@ -1,8 +1,7 @@
 """The recorder: durable entries in the thread, from which a run can be resumed and its history read.
 
-A recorder is a ring around the hooks of an operation: it logs the result that they return. A tool starts only
-after its intent is saved, and a model is called only after the thread is. The announcer of `wick.run_events` wraps the
-recorder: it waits until the result is saved, and emits it.
+A recorder is a ring around the hooks of an operation: it saves the result that they return. A tool starts only
+after its intent is saved. The announcer of `wick.run_events` wraps the recorder, and emits the saved result.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ async def _screen_inbox(run: Run) -> None:
 
 
 async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
-    """Log the reply of a model call, unless the call was refused, or serves a capability."""
+    """Save the reply of a model call, unless the call was refused, or serves a capability."""
     call.run.progress.extensions.cut_reply = None
     try:
         reply = await next(call)
@@ -151,6 +150,7 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     thread.append("message", reply, about | _pick_label(call) or None)
     for question in others:
         thread.append("asked", question)
+    await thread.saved()
     return reply
 
 
@@ -196,30 +196,31 @@ async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcom
 
 
 async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
-    """Log the result of a tool use. If a hook failed, the logged result says whether the tool ran.
+    """Save the result of a tool use. If a hook failed, the saved result says whether the tool ran.
 
-    Afterwards `use.result` is the logged result, or None if nothing was logged.
+    Afterwards `use.result` is the saved result, or None if nothing was saved.
     """
     try:
         result = await next(use)
-        _log_result(use, result)
+        await _save_result(use, result)
         return result
     except Exception as error:
         use.result = None  # type: ignore[assignment]  # the failed hook may have been a redactor
         if use.run.thread.is_waiting_for(use.call):
             happened = _HAPPENED.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-            _log_result(use, use.result_rules.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+            await _save_result(use, use.result_rules.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
         raise
 
 
 _HAPPENED = {"": "was not used", "unknown": "may have run, and its result is lost"}
 
 
-def _log_result(use: ToolUse, result: ToolResult) -> None:
-    """Log a result, unless the run is over: an abandoned tool logs nothing."""
+async def _save_result(use: ToolUse, result: ToolResult) -> None:
+    """Save a result, unless the run is over: an abandoned tool logs nothing."""
     use.result = None  # type: ignore[assignment]
     if not use.run.progress.over:
         use.run.thread.append("message", result_message(use.call, result), _pick_label(use) or None)
+        await use.run.thread.saved()
         use.result = result
 
 
@@ -289,7 +290,7 @@ async def _end_run(run: Run, result: Result, paused_input: Sequence[Message] = (
     try:
         run.progress.over, run.progress.result = True, result  # abandoned tools log nothing from here on
         _write_run_end(run, result, paused_input)
-        await run.thread.save_end()
+        await run.thread.saved()
     except Exception as error:  # a run whose end cannot be saved has failed
         record_failure(run, error)
         raise

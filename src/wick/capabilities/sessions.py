@@ -18,7 +18,7 @@ from wick.messages import Message, user
 from wick.operations import Run
 from wick.protocols import Lease, Page, Store, Summary
 from wick.resume import end_abandoned_run
-from wick.stores.held_thread import hold, iter_threads, iter_unfinished, load, send_messages
+from wick.stores.held_thread import hold, iter_threads, iter_unfinished, load
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
 from wick.tools import Tool, find_tool
@@ -74,8 +74,7 @@ class Sessions(Capability):
             patience=self.patience,
             seconds=self.lease,
             lease=self.take_lease(run),
-        ) as held:
-            held.saves_on_release = True
+        ):
             yield
 
     def take_lease(self, run: Run) -> Lease | None:
@@ -143,7 +142,7 @@ class Sessions(Capability):
         if queued.role != "user":
             raise ConfigError(f"only a message of the user can be sent to a thread, not a message of the {queued.role}")
         with _naming_owner(owner):
-            return await send_messages(self.store, owner, id, queued.to_json())
+            return await self.store.enqueue(owner, id, queued.to_json())
 
     async def questions(self, id: str, *, owner: str = LOCAL) -> Sequence[FrozenDict]:
         """Return the open questions of a thread, as read-only dicts with `id`, `question`, `tool`, `args` and more."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
 from wick._internal.tasks import cancel_and_wait, closing_stream
@@ -103,13 +103,11 @@ async def hold(
         finally:
             if thread.writer is held:
                 thread.writer = None
-            # set at once, so that no other write takes the last entries
-            releasing = held.release_task = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
+            releasing = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
             try:
                 await asyncio.shield(releasing)
             except asyncio.CancelledError:
                 await asyncio.wait((releasing,))  # the store may be closed after a cancelled run
-                releasing.exception()
                 raise
 
 
@@ -233,7 +231,6 @@ class LeaseRenewals:
 
     def __init__(self) -> None:
         self._held: set[HeldThread] = set()
-        self._holders: WeakValueDictionary[tuple[str, str], HeldThread] = WeakValueDictionary()  # by owner and thread
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -246,13 +243,8 @@ class LeaseRenewals:
     def add(self, held: HeldThread) -> None:
         """Renew the lease of a thread from now on."""
         self._held.add(held)
-        self._holders[held.owner, held.thread.id] = held
         if self._timer is None or held.renew_at < self._timer.when():
             self._schedule(held.renew_at)
-
-    def find_holder(self, owner: str, id: str) -> HeldThread | None:
-        """Return the newest holder of a thread in this event loop."""
-        return self._holders.get((owner, id))
 
     async def remove(self, held: HeldThread) -> None:
         """Stop to renew a lease. A renewal in progress has no effect after the lease is released."""
@@ -295,14 +287,6 @@ class LeaseRenewals:
 _renewals: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[Store, LeaseRenewals]] = WeakKeyDictionary()
 
 
-async def send_messages(store: Store, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
-    """Queue messages for a thread. A holder in this event loop reads them without waiting for the store's watch."""
-    position = await store.enqueue(owner, id, *messages, key=key)
-    if (holder := LeaseRenewals.of(store).find_holder(owner, id)) is not None:
-        holder.expect_inbox()
-    return position
-
-
 class HeldThread:
     """A thread with a write lease of this process; see `hold`."""
 
@@ -319,9 +303,6 @@ class HeldThread:
         self._consumed: set[int] = set()  # positions of inbox items that are in the log
         self._answered_questions: set[str] = set()  # questions with an answer that is about to be logged
         self._error: StoreError | None = None
-        self.release_task: asyncio.Task[None] | None = None  # it writes the last entries and releases the lease
-        self.saves_on_release = False  # the end of a run is saved with the release, before it is announced
-        self.on_saved: Callable[[], None] | None = None  # called after each write
         self.released_head: Summary | None = None  # the thread when its lease was released
         self._inbox = HeldInbox(store, owner, thread.id, lease.inbox)
         self.renew_at = self._loop.time() + seconds / 3
@@ -345,10 +326,7 @@ class HeldThread:
         thread = self.thread
         self._check_not_held()
         head = self.lease.head or await self.store.head(self.owner, thread.id)
-        # A log is append-only: with the same creation time and length it has no entry of another process. A fence
-        # does not show that: in Postgres all threads share one sequence, and a claim may have taken the next one.
-        is_known = (head.created, head.last) == thread.saved_log
-        if thread.entries and head.last and not is_known:
+        if thread.entries and head.last:
             place = min(head.last, len(thread.entries))  # the last entry of the common part
             batches = self.store.read(self.owner, thread.id, after=place - 1, limit=1)
             rows = [row async for batch in batches for row in batch]
@@ -380,8 +358,7 @@ class HeldThread:
         if self._error is not None:
             raise self._error
         self._unwritten.append(entry)
-        # The task starts one iteration of the event loop after this call: entries of one moment share a transaction.
-        (self._loop.call_soon if self._on_own_loop() else self._loop.call_soon_threadsafe)(self._start_writing)
+        self._start_writing() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._start_writing)
 
     async def saved(self) -> None:
         """Wait until all queued entries are persisted."""
@@ -389,16 +366,12 @@ class HeldThread:
             return  # an entry stays in the queue until it is persisted
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.saved())
-        while self._unwritten and self._error is None and self.release_task is None:
+        while self._unwritten and self._error is None:
             self._start_writing()
             if self._write_task is not None:
                 await asyncio.wait((self._write_task,))  # the write is not cancelled with its waiter
-        if self.release_task is not None:  # it writes the rest
-            await asyncio.wait((self.release_task,))
         if self._error is not None:
             raise self._error
-        if self._unwritten:
-            raise StoreError(f"the lease of thread {self.thread.id} was released", "fenced")
 
     def _on_own_loop(self) -> bool:
         try:
@@ -451,63 +424,49 @@ class HeldThread:
         return queued
 
     def _start_writing(self) -> None:
-        can_write = self._unwritten and self._error is None and self.release_task is None
-        if can_write and (self._write_task is None or self._write_task.done()):
+        if self._unwritten and self._error is None and (self._write_task is None or self._write_task.done()):
             self._write_task = self._loop.create_task(self._write_entries(), name=f"writing {self.thread.id}")
 
     async def _write_entries(self) -> None:
-        while self._unwritten and self._error is None and self.release_task is None:
-            await self._write_batch(self._append)
+        while self._unwritten:
+            batch = list(self._unwritten)
+            try:
+                queued = {id(message): position for position, message in self._fetched.items()}
+                messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+                took = [queued[id(message)] for message in messages if id(message) in queued]
+                logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+                awaited = {*self.thread.questions, *self._answered_questions} - logged
+                answers = self._queued_answers.items()
+                took += [position for position, question in answers if question not in awaited]  # obsolete answers
+                # Frozen data is JSON data already: a store encodes it without a copy.
+                rows = [
+                    entry.to_json()
+                    if isinstance(entry.data, Message)
+                    else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
+                    for entry in batch
+                ]
+                self.last_written = await self._append_with_retry(rows, took)
+            except StoreError as error:
+                self._error = error
+                return
+            except Exception as error:
+                self._error = StoreError(f"thread {self.thread.id} cannot be written: {error}")
+                raise
+            for _ in batch:
+                self._unwritten.popleft()
+            self._consumed.update(took)
+            for position in took:
+                self._fetched.pop(position, None)
+                self._queued_answers.pop(position, None)
 
-    async def _write_batch(self, write: Callable[[Sequence[dict[str, Any]], Sequence[int]], Awaitable[None]]) -> None:
-        """Write the queued entries, together with the inbox items that they consume."""
-        batch = list(self._unwritten)
-        try:
-            queued = {id(message): position for position, message in self._fetched.items()}
-            messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-            took = [queued[id(message)] for message in messages if id(message) in queued]
-            logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-            awaited = {*self.thread.questions, *self._answered_questions} - logged
-            answers = self._queued_answers.items()
-            took += [position for position, question in answers if question not in awaited]  # obsolete answers
-            # Frozen data is JSON data already: a store encodes it without a copy.
-            rows = [
-                entry.to_json()
-                if isinstance(entry.data, Message)
-                else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
-                for entry in batch
-            ]
-            await self._retry(lambda: write(rows, took))
-        except StoreError as error:
-            self._error = error
-            return
-        except Exception as error:
-            self._error = StoreError(f"thread {self.thread.id} cannot be written: {error}")
-            raise
-        self.last_written = batch[-1].seq
-        for _ in batch:
-            self._unwritten.popleft()
-        self._consumed.update(took)
-        for position in took:
-            self._fetched.pop(position, None)
-            self._queued_answers.pop(position, None)
-        if self.on_saved is not None:
-            self.on_saved()
-
-    async def _append(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
-        place, fence = (self.owner, self.thread.id), self.lease.fence
-        await self.store.append(*place, rows, expect=self.last_written, fence=fence, took=took)
-
-    async def _append_and_release(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
-        place, fence = (self.owner, self.thread.id), self.lease.fence
-        self.released_head = await self.store.release(*place, fence, entries=rows, expect=self.last_written, took=took)
-
-    async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; if the connection is lost, write the same entries again, which `Store.append` allows."""
+    async def _append_with_retry(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> int:
+        """Append entries; if the connection is lost, append the same entries again, which `Store.append` allows."""
         give_up, pauses = monotonic() + APPEND_SECONDS, iter(APPEND_PAUSES)
         while True:
             try:
-                return await write()
+                return await self.store.append(
+                    self.owner, self.thread.id, rows, expect=self.last_written, fence=self.lease.fence, took=took
+                )
             except StoreError as error:
                 pause = next(pauses, None)
                 if error.code != "unavailable" or pause is None or monotonic() >= give_up:
@@ -525,21 +484,12 @@ class HeldThread:
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
     async def release(self) -> None:
-        """Write the remaining entries and release the lease, in one transaction. Raise the error of a failed write."""
-        if self._write_task is not None:
-            await asyncio.wait((self._write_task,))
+        """Write the remaining entries and release the lease."""
+        with suppress(StoreError):
+            await self.saved()
         await LeaseRenewals.of(self.store).remove(self)
         await self._inbox.close()
-        if self._unwritten and self._error is None:
-            await self._write_batch(self._append_and_release)
-        if self.released_head is None:
-            self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
-        head, is_saved = self.released_head, not self._unwritten and self._error is None
-        is_same = is_saved and head is not None and head.last == self.last_written
-        self.thread.saved_log = (head.created, head.last) if is_same and head is not None else None
-        self.on_saved = None  # break the cycle listener → thread → listener
-        if self._unwritten and self._error is not None:
-            raise self._error
+        self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
 
 
 # -- a FIFO queue per thread within one process -----------------------------------------------------------------------

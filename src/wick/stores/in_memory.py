@@ -245,33 +245,22 @@ class InMemory:
         took: Sequence[int] = (),
     ) -> int:
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
+        took = rows.check_positions(took)
         with self._lock:
-            self._append(self._find_thread(owner, id), prepared, expect, fence, rows.check_positions(took))
+            stored = self._find_thread(owner, id)
+            if stored.fence != fence or not stored.holder:
+                raise rows.fenced_error(id)
+            if len(stored.log) != expect:
+                if stored.log[expect:] == prepared.rows:
+                    return prepared.last
+                raise rows.conflict_error(id, expect, len(stored.log))
+            self._update_inbox_and_questions(stored, prepared, took)
+            stored.log += prepared.rows
+            stored.updated = self._clock()
+            stored.run = stored.run if prepared.run is None else prepared.run
+            stored.title = stored.title or prepared.title
+            self._watchers.notify((owner, id), stored.news)
             return prepared.last
-
-    def _append(
-        self,
-        stored: _StoredThread,
-        prepared: rows.PreparedAppend,
-        expect: int,
-        fence: int,
-        took: Sequence[int],
-        released: bool = False,
-    ) -> None:
-        """Append entries, unless they are stored. With `released`, a retry may find the lease released."""
-        is_retry = len(stored.log) != expect and stored.log[expect:] == prepared.rows
-        if stored.fence != fence or not (stored.holder or (released and is_retry)):
-            raise rows.fenced_error(stored.id)
-        if is_retry:
-            return
-        if len(stored.log) != expect:
-            raise rows.conflict_error(stored.id, expect, len(stored.log))
-        self._update_inbox_and_questions(stored, prepared, took)
-        stored.log += prepared.rows
-        stored.updated = self._clock()
-        stored.run = stored.run if prepared.run is None else prepared.run
-        stored.title = stored.title or prepared.title
-        self._watchers.notify((stored.owner, stored.id), stored.news)
 
     def _update_inbox_and_questions(
         self, stored: _StoredThread, prepared: rows.PreparedAppend, took: Sequence[int]
@@ -385,23 +374,9 @@ class InMemory:
                 renewed.append(None)
         return renewed
 
-    async def release(
-        self,
-        owner: str,
-        id: str,
-        fence: int,
-        *,
-        entries: Sequence[Mapping[str, Any]] = (),
-        expect: int = 0,
-        took: Sequence[int] = (),
-    ) -> Summary:
-        prepared = (
-            rows.prepare_append(id, entries, rows.check_number("the expected entry", expect)) if entries else None
-        )
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         with self._lock:
             stored = self._find_thread(owner, id)
-            if prepared is not None:
-                self._append(stored, prepared, expect, fence, rows.check_positions(took), released=True)
             if stored.fence == fence:
                 stored.holder, stored.until = "", 0.0
             return self._summarize(stored)

@@ -209,20 +209,6 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        return await self._append(owner, id, entries, expect, fence, took, release=False)
-
-    async def _append(
-        self,
-        owner: str,
-        id: str,
-        entries: Sequence[Mapping[str, Any]],
-        expect: int,
-        fence: int,
-        took: Sequence[int],
-        *,
-        release: bool,
-    ) -> int:
-        """Append entries; with `release`, release the lease in the same transaction."""
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
         plain = not took and all(step == "over" for step, _ in prepared.questions)
@@ -236,7 +222,6 @@ class Postgres:
             "run": prepared.run,
             "title": prepared.title,
             "over": plain and bool(prepared.questions),
-            "release": release,
             "seqs": [*seqs],
             "kinds": [*kinds],
             "ats": [*ats],
@@ -254,7 +239,7 @@ class Postgres:
                 if done and not plain:
                     await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
             if not done:
-                return await explain_failed_append(connection, owner, id, prepared, expect, fence, release)
+                return await explain_failed_append(connection, owner, id, prepared, expect, fence)
         is_milestone = any(
             entry["kind"] in MILESTONES or (entry["kind"] == "run_start" and entry["data"].get("resumed"))
             for entry in entries
@@ -438,22 +423,9 @@ class Postgres:
         renewed = {(owner, id, fence): Lease(fence, holder, until) for owner, id, fence, holder, until in found}
         return [renewed.get(lease) for lease in leases]
 
-    async def release(
-        self,
-        owner: str,
-        id: str,
-        fence: int,
-        *,
-        entries: Sequence[Mapping[str, Any]] = (),
-        expect: int = 0,
-        took: Sequence[int] = (),
-    ) -> Summary:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         given = {"owner": owner, "id": id, "fence": rows.check_number("a fence", fence)}
         rows.check_names(owner, id)
-        if entries:
-            await self._append(owner, id, entries, expect, fence, took, release=True)
-            self._notifier.remove_lease((owner, id))
-            return await self.head(owner, id)
         async with self._pools.connection(writes=True) as connection:
             found = await fetch_rows(connection, RELEASE, given)
         self._notifier.remove_lease((owner, id))

@@ -23,8 +23,7 @@ SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued,
 APPEND = f"""
 WITH t AS (
     UPDATE threads SET last = %(last)s, updated = {NOW}, run = coalesce(%(run)s, run),
-        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END,
-        holder = CASE WHEN %(release)s THEN '' ELSE holder END, until = CASE WHEN %(release)s THEN 0 ELSE until END
+        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END
     WHERE owner = %(owner)s AND id = %(id)s AND fence = %(fence)s AND holder <> '' AND last = %(expect)s
     RETURNING key, inbox
 ), e AS (
@@ -159,17 +158,11 @@ async def copy_thread(connection: Connection, key: int, new_key: int, at: int, h
 
 
 async def explain_failed_append(
-    connection: Connection,
-    owner: str,
-    id: str,
-    prepared: rows.PreparedAppend,
-    expect: int,
-    fence: int,
-    released: bool,
+    connection: Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = await find_thread(connection, owner, id, "key, last, fence, holder")
-    if its_fence != fence or not (holder or (released and last == prepared.last)):
+    if its_fence != fence or not holder:
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
     if (

@@ -123,7 +123,7 @@ class Sqlite:
         )
 
     async def head(self, owner: str, id: str) -> Summary:
-        return await self._readers.read_row(lambda db: self._read_summary(db, owner, id))
+        return await self._read(lambda db: self._read_summary(db, owner, id))
 
     def _read_summary(self, db: sqlite3.Connection, owner: str, id: str) -> Summary:
         return summary_from_row(find_thread(db, owner, id, SUMMARY, self._clock()))
@@ -236,7 +236,7 @@ class Sqlite:
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.check_number("where to begin", after), limit
-        (key,) = await self._readers.read_row(lambda db: find_thread(db, owner, id, "key"))
+        (key,) = await self._read(lambda db: find_thread(db, owner, id, "key"))
         while left is None or left > 0:
             start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
@@ -312,26 +312,10 @@ class Sqlite:
 
         return await self._write(work)
 
-    async def release(
-        self,
-        owner: str,
-        id: str,
-        fence: int,
-        *,
-        entries: Sequence[Mapping[str, Any]] = (),
-        expect: int = 0,
-        took: Sequence[int] = (),
-    ) -> Summary:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         rows.check_number("a fence", fence)
-        prepared = (
-            rows.prepare_append(id, entries, rows.check_number("the expected entry", expect)) if entries else None
-        )
-        taken = rows.check_positions(took)
 
         def work(do: Transaction) -> Summary:
-            if prepared is not None:
-                given: Any = {"expect": expect, "fence": fence, "took": taken, "now": self._clock()}
-                append_entries(do, owner, id, prepared, **given, released=True)
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
             return self._read_summary(do.db, owner, id)
 
@@ -353,7 +337,7 @@ class Sqlite:
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
             self._ensure_writer().wake()
-            return News(*await self._readers.read_row(lambda db: find_thread(db, owner, id, "last, inbox")))
+            return News(*await self._read(lambda db: find_thread(db, owner, id, "last, inbox")))
 
         return follow_thread(self._watchers, (owner, id), now)
 

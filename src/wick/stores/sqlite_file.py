@@ -359,41 +359,6 @@ class SqliteReaders:
         async with self._semaphores.setdefault(loop, asyncio.Semaphore(READERS)):
             return await run_in_thread(lambda: self.read_sync(work), "sqlite reader")
 
-    async def read_row(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run one short query on the event loop, which takes less time than to hand it to a thread.
-
-        A thread does it if there is no idle connection, or if the query fails or would have to wait for a lock.
-        """
-        try:
-            link = self.idle.pop()
-        except IndexError:
-            return await self.read(work)
-        try:
-            link.check()
-        except StoreError:  # the file was replaced
-            link.close()
-            return await self.read(work)
-        try:
-            link.db.execute("PRAGMA busy_timeout = 0")
-            found = work(link.db)
-        except StoreError as error:  # such as `not_found`
-            clear_frames(error.__traceback__)
-            self._keep_patient_connection(link)
-            raise
-        except BaseException as error:
-            clear_frames(error.__traceback__)
-            link.close()
-            if isinstance(error, SQLITE_ERRORS):
-                return await self.read(work)  # reports the error
-            raise
-        self._keep_patient_connection(link)
-        return found
-
-    def _keep_patient_connection(self, link: SqliteConnection) -> None:
-        """Return a connection to the pool that waits for locks again."""
-        link.db.execute(f"PRAGMA busy_timeout = {int(self._file.busy_seconds * 1000)}")
-        self._keep_connection(link)
-
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, for a consistent snapshot."""
         link = None
@@ -432,9 +397,6 @@ class SqliteReaders:
 
     def _return_connection(self, link: SqliteConnection) -> None:
         link.db.execute("ROLLBACK")  # nothing was written
-        self._keep_connection(link)
-
-    def _keep_connection(self, link: SqliteConnection) -> None:
         if len(self.idle) < READERS and link.generation == self._file.generation:
             self.idle.append(link)
         else:

@@ -71,9 +71,7 @@ def append_entries(
     fence: int,
     took: Sequence[int],
     now: float,
-    released: bool = False,
 ) -> int:
-    """Append entries. With `released`, a retry may find the lease released."""
     place = (owner, id, fence, expect)
     added = do.db.executemany(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
@@ -81,7 +79,7 @@ def append_entries(
         [(*row, *place) for row in prepared.rows],
     )
     if added.rowcount != len(prepared.rows):
-        return explain_failed_append(do.db, owner, id, prepared, expect, fence, released)
+        return explain_failed_append(do.db, owner, id, prepared, expect, fence)
     key, asking, inbox = find_thread(do.db, owner, id, "key, asking, inbox")
     if took or asking or any(step != "over" for step, _ in prepared.questions):
         update_inbox_and_questions(do.db, key, id, prepared, took)
@@ -229,17 +227,11 @@ def copy_thread(db: sqlite3.Connection, key: int, new_key: int, at: int, history
 
 
 def explain_failed_append(
-    db: sqlite3.Connection,
-    owner: str,
-    id: str,
-    prepared: rows.PreparedAppend,
-    expect: int,
-    fence: int,
-    released: bool,
+    db: sqlite3.Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = find_thread(db, owner, id, "key, last, fence, holder")
-    if its_fence != fence or not (holder or (released and last == prepared.last)):
+    if its_fence != fence or not holder:
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?"
     if last == prepared.last and db.execute(query, (key, expect, len(prepared.rows))).fetchall() == prepared.rows:

@@ -11,7 +11,7 @@ returns when they are durable.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Protocol
@@ -30,9 +30,6 @@ _STATUSES: tuple[AttemptStatus, ...] = ("unknown", "done", "failed")  # by prece
 
 class ThreadWriter(Protocol):
     """Persists the entries of a thread, and delivers its queued messages and answers."""
-
-    saves_on_release: bool  # the end of a run is saved when the lease is released, before it is announced
-    on_saved: Callable[[], None] | None  # called after each write: it announces the saved entries
 
     def write(self, entry: Entry) -> None:
         """Queue an entry for writing."""
@@ -98,7 +95,7 @@ class Values(MutableMapping[str, Any]):
 class Thread:
     """One conversation: a log of entries and the state folded from it."""
 
-    __slots__ = ("id", "entries", "current", "messages", "writer", "saved_log", "busy", "changed_values", "_lock")
+    __slots__ = ("id", "entries", "current", "messages", "writer", "busy", "changed_values", "_lock")
 
     def __init__(self, id: str = "") -> None:
         self.id = id or f"th_{uuid4().hex[:12]}"
@@ -106,7 +103,6 @@ class Thread:
         self.current = ThreadState(self.id)
         self.messages = Messages.view(self.current.messages)
         self.writer: ThreadWriter | None = None
-        self.saved_log: tuple[float, int] | None = None  # creation time and length of its stored log, when released
         self.busy = False  # a run is active in this process
         self.changed_values: dict[str, set[str] | None] = {}  # since the last event; which items, or None for all
         self._lock = Lock()  # tools in worker threads set values, too
@@ -196,16 +192,6 @@ class Thread:
     async def saved(self) -> None:
         """Wait until all appended entries are durable. Return at once for a thread without a store."""
         if self.writer is not None:
-            await self.writer.saved()
-
-    async def wait_announceable(self) -> None:
-        """Wait until all appended entries may be announced. A writer that announces them itself needs no wait."""
-        if self.writer is not None and self.writer.on_saved is None:
-            await self.writer.saved()
-
-    async def save_end(self) -> None:
-        """Wait until the end of a run is durable, unless the session of the run saves it when it closes."""
-        if self.writer is not None and not self.writer.saves_on_release:
             await self.writer.saved()
 
     def fork(self, at: int | None = None, id: str = "") -> Thread:

@@ -62,30 +62,6 @@ async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) ->
     ]
 
 
-async def test_a_thread_in_memory_is_continued_with_what_others_have_appended(
-    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, reads = server.service.store, list[int]()
-    read, owner = store.read, (await get_json(client, "/auth/me"))["id"]
-
-    def count(owner: str, id: str, *, after: int = 0, limit: int | None = None) -> Any:
-        reads.append(after)
-        return read(owner, id, after=after, limit=limit)
-
-    await send_answer(client, "echo", user_message("One.", "th_1"))
-    monkeypatch.setattr(store, "read", count)
-    second = await send_answer(client, "echo", user_message("Two.", "th_1"))
-    assert len(second["messages"]) == 4 and reads == []  # no process has written since
-    lease = await store.lease(owner, "th_1", "another process", 60)
-    last = (await store.head(owner, "th_1")).last
-    entry = {"seq": last + 1, "kind": "message", "at": 1.0, "data": {"role": "user", "content": "Between."}}
-    await store.append(owner, "th_1", [entry], expect=last, fence=lease.fence)
-    await store.release(owner, "th_1", lease.fence)
-    third = await send_answer(client, "echo", user_message("Three.", "th_1"))
-    assert [message["content"] for message in third["messages"]][4:] == ["Between.", "Three.", "You said: Three."]
-    assert reads == [last - 1, last]  # the last common entry, and the new ones
-
-
 async def test_a_stream_reports_a_run_to_its_end(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/echo/stream", json=HELLO) as response:
         assert response.content_type == "text/event-stream"

@@ -82,36 +82,10 @@ class Lossy(InMemory):
             raise StoreError("the connection was closed", "unavailable")
         return await super().append(*given, **options)
 
-    async def release(self, *given: Any, **options: Any) -> Any:
+    async def release(self, owner: str, id: str, fence: int) -> None:
         if not self.releases:
             raise StoreError("the connection was closed", "unavailable")
-        if self.lost:
-            self.lost -= 1
-            if self.takes_effect:
-                await super().release(*given, **options)
-            raise StoreError("the connection was closed", "unavailable")
-        return await super().release(*given, **options)
-
-
-@pytest.mark.parametrize("takes_effect", [True, False])
-async def test_the_last_entries_are_released_once_although_the_connection_is_lost(takes_effect: bool) -> None:
-    store = Lossy()
-    async with hold(store, "ada", thread := Thread("th_1")) as held:
-        store.lost, store.takes_effect = 2, takes_effect
-        thread.add(user("hello"))
-    assert held.released_head is not None and not held.released_head.leased
-    assert [row["data"]["content"] async for batch in store.read("ada", "th_1") for row in batch] == ["hello"]
-    await store.close()
-
-
-async def test_entries_that_cannot_be_saved_with_the_release_fail_the_session() -> None:
-    store = Lossy()
-    with pytest.raises(StoreError, match="its lease has expired"):
-        async with hold(store, "ada", thread := Thread("th_1")) as held:
-            await store.release("ada", "th_1", held.lease.fence)
-            thread.add(user("hello"))
-    assert held.failure is not None and thread.writer is None
-    await store.close()
+        await super().release(owner, id, fence)
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])

@@ -18,11 +18,11 @@ from wick._internal.redaction import Secrets as Secrets
 from wick._internal.redaction import is_strong, named_variables
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.capability import Capability
-from wick.events import ChatModelEnd, ChatModelStream, Emit, Event, ToolEnd, ToolStream, UserMessage
+from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
 from wick.hooks import after
 from wick.messages import TextPart
 from wick.operations import ModelCall, ToolUse
-from wick.protocols import Store, Summary
+from wick.protocols import Store
 from wick.server.media import safe_part
 from wick.server.settings import Settings
 
@@ -113,12 +113,6 @@ class RedactingStore:
     ) -> Coroutine[Any, Any, int]:
         return self._store.append(owner, id, [redact_entry(self._secrets, entry) for entry in entries], **options)
 
-    def release(
-        self, owner: str, id: str, fence: int, *, entries: Sequence[Mapping[str, Any]] = (), **options: Any
-    ) -> Coroutine[Any, Any, Summary | None]:
-        hidden = [redact_entry(self._secrets, entry) for entry in entries]
-        return self._store.release(owner, id, fence, entries=hidden, **options)
-
 
 class RedactingEmitter:
     """Forwards events with redacted secrets: live output of tools, decisions of hooks, errors.
@@ -136,9 +130,6 @@ class RedactingEmitter:
         self._pending: dict[tuple[str, str], str] = {}  # unsent ends of live output, by run and call
 
     def __call__(self, event: Event) -> None:
-        if type(event) is ChatModelStream:  # most events are deltas, and the model's text is not redacted
-            self._emit(event)
-            return
         if isinstance(event, ToolStream):
             key = event.run_id, event.call_id
             event.delta, rest = self._secrets.split_live(self._pending.pop(key, "") + event.delta)

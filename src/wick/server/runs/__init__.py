@@ -58,7 +58,6 @@ from wick.server.runs.live_messages import HolderRequest, encode_message, holder
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import send_messages
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -269,7 +268,7 @@ class Runs:
                 head, lease = await self.threads.start(user, instance.id, rows)
                 position = head.queued
             else:
-                position = await send_messages(self.store, user.id, head.id, *rows, key=key)
+                position = await self.store.enqueue(user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
                 lease = await self.admission.lease_idle_thread(head)
             last = head.last if after is None else after
@@ -583,7 +582,6 @@ class Runs:
         elif head.run and head.leased:
             await self._request_cancel(user.id, head.run)
         await self.threads.delete(user, thread)
-        self.executor.thread_cache.discard(user.id, thread)
 
     async def stop(self, grace: float) -> None:
         """Refuse new runs, wait `grace` seconds for the others, then release them so that they can be resumed."""

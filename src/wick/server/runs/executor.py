@@ -32,8 +32,7 @@ from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
 from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
-from wick.server.runs.thread_cache import CachedThread, ThreadCache
-from wick.server.runs.usage import UsageLedger, compute_prices
+from wick.server.runs.usage import UsageLedger
 from wick.stores.held_thread import HeldThread, hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name, server_id
 from wick.stores.rows import LEASE_SECONDS
@@ -64,7 +63,6 @@ class ActiveRun:
     user: User
     info: RunInfo
     hub: RunHub
-    cached: CachedThread
     task: asyncio.Task[None] | None = None
     run: Run | None = None
     cancelled: bool = False  # by its user
@@ -104,7 +102,6 @@ class RunExecutor:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board, self.live = metrics, board, live
         self.running: dict[tuple[str, str], ActiveRun] = {}
-        self.thread_cache = ThreadCache()
         self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
         self.capacity = 0  # runs at once; 0 for no limit
@@ -147,13 +144,10 @@ class RunExecutor:
         if key in self.running:
             self.running[key].requested_again = True
             return
-        lease = self.registry.sessions.leases.get(key)
-        cached = self.thread_cache.take(*key, lease)
-        hub = RunHub(cached.thread, info.id, info.begin, partial(redact_entry, self.registry.secrets))
-        running = ActiveRun(user, info, hub, cached, start=start, claimed=claimed, instance=instance)
-        self.running[key] = running
+        hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
+        running = self.running[key] = ActiveRun(user, info, hub, start=start, claimed=claimed, instance=instance)
         self.started.set()
-        self.board.expect(info.owner, hub, is_leased=lease is not None)
+        self.board.expect(info.owner, hub, is_leased=key in self.registry.sessions.leases)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
     def _on_lease_held(self, run: Run) -> None:
@@ -163,8 +157,6 @@ class RunExecutor:
             running.lease_held = True
             self.board.publish(run.user, running.hub)
             held = run.thread.writer
-            if isinstance(held, HeldThread):
-                held.on_saved = running.hub.flush
             if self.live is not None and isinstance(held, HeldThread):
                 running.hub.outlet = LiveOutlet(
                     self.live,
@@ -201,8 +193,6 @@ class RunExecutor:
         if running.stalled:
             since = before.since if before is not None and before.run == running.info.id else monotonic()
             self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
-        if end == "ended" and running.hub.thread.saved_log:  # else the store may have other entries
-            self.thread_cache.put(running.cached)
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
@@ -285,7 +275,7 @@ class RunExecutor:
         """Record the outcome of a run. A failure is logged, and readers still get the end."""
         try:
             result = await self._resolve_result(running, problem)
-            price = await compute_prices(lambda: result.price, result.charges) if result.charges else None
+            price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
             info = running.info.with_result(result, None if price is None else float(price))
             hide = self.registry.secrets.redact_json
             noted = running.info = replace(info, reason=hide(info.reason), error=hide(info.error))

@@ -14,7 +14,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from typing import Any, Literal
 
 from wick.constants import READER_BYTES, READER_FRAMES, REPLAY_FRAMES
-from wick.events import ChatModelStream, Done, Event, Failed, Resync
+from wick.events import (
+    Done,
+    Event,
+    Failed,
+    Resync,
+)
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
 from wick.server.runs.live_messages import APPROVAL_EVENTS, LOGGED_EVENTS
 from wick.server.runs.live_outlet import LiveOutlet
@@ -141,8 +146,6 @@ class RunHub:
 
         An event is not sent if a log entry produces it, or if it restarts a message that is already complete.
         """
-        if type(event) is ChatModelStream:  # most events are deltas
-            return event.run_id != self.run or self.message.track(event)
         if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:

@@ -36,15 +36,14 @@ class OpenMessage:
 
     def track(self, event: Event) -> bool:
         """Apply an event of the run; return False if it restarts a reply that is already complete."""
-        if isinstance(event, ChatModelStream):
-            if event.kind == "text" and self._pieces is not None:
-                self._pieces.append(event.delta)
-        elif isinstance(event, ChatModelStart):
+        if isinstance(event, ChatModelStart):
             self.open("", event)
         elif isinstance(event, ChatModelRestart):
             if self._pieces is None:
                 return False
             self._pieces = [event.content]
+        elif isinstance(event, ChatModelStream) and event.kind == "text" and self._pieces is not None:
+            self._pieces.append(event.delta)
         return True
 
     def joining_event(self, run: str) -> Event | None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from time import time
-from typing import TypeVar
 
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
-from wick.prices import Charge
 from wick.server.auth.identity import User
 from wick.server.records import Records, RecordSum
 
 KIND, COUNTED = "usage", "counted"
 COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
-FEW_CHARGES, MAX_PRICED = 20, 1_000
 NANO = Decimal(1_000_000_000)  # dollars are summed as integer billionths, which keeps small amounts exact
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -63,24 +58,6 @@ class UsageLine:
     used: UsageAmount
 
 
-_priced: set[str] = set()  # models whose prices were looked up
-
-
-async def compute_prices(work: Callable[[], T], charges: Sequence[Charge]) -> T:
-    """Run work that needs the prices of charges. Many charges, and new models, are priced in a thread.
-
-    The price list is loaded on first use, and a model is searched in it, which takes a moment.
-    """
-    models = {charge.model for charge in charges}
-    if models <= _priced and len(charges) <= FEW_CHARGES:
-        return work()
-    result = await run_in_thread(work, "prices")
-    if len(_priced) > MAX_PRICED:
-        _priced.clear()
-    _priced.update(models)
-    return result
-
-
 class UsageLedger:
     """The usage of all users, stored in the server's records."""
 
@@ -111,7 +88,7 @@ class UsageLedger:
         charges = result.charges[int(before["charges"]) if before is not None else 0 :]
         spent: dict[str, UsageAmount] = {}
 
-        def sum_by_model() -> None:
+        def sum_by_model() -> None:  # the price list is read on first use, which takes a moment
             for charge in charges:
                 if charge.usage.total_tokens:  # else the provider reported no usage
                     price = charge.price
@@ -119,7 +96,8 @@ class UsageLedger:
                     used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
                     spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
 
-        await compute_prices(sum_by_model, charges)
+        if charges:
+            await run_in_thread(sum_by_model, "summing usage")
         if before is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
