@@ -820,7 +820,7 @@ def test_there_is_a_thread_of_every_schema() -> None:
 def test_a_thread_of_schema_1_opens() -> None:
     data = json.loads((OLD / "v1.json").read_text(encoding="utf-8"))
     thread = Thread.from_json(data)
-    assert {entry.kind for entry in thread.entries} == set(get_args(EntryKind))
+    assert {entry.kind for entry in thread.entries} == set(get_args(EntryKind)) - {"call", "result", "suspended"}
     assert [message.role for message in thread.messages][:4] == ["system", "user", "assistant", "tool"]
     assert thread.messages[4].text == "paid 3" and thread.messages[5].text == "Paid 3."
     assert thread.values["todos"][0]["status"] == "done"

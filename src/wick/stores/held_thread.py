@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
-from wick._internal.tasks import cancel_and_wait, closing_stream
-from wick.errors import StoreError
+from wick._internal.tasks import cancel_and_wait, closing_stream, wait_done
+from wick.errors import StoreError, ThreadBusy
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
+from wick.stores.last_entries import can_append_on_release
 from wick.stores.process_identity import holder_name
 from wick.stores.rows import LEASE_SECONDS
 from wick.threads import Thread
@@ -38,6 +38,7 @@ EARLY_SHARE = 0.1  # of its seconds: a lease is renewed so much earlier together
 SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
 NOTICE_SECONDS = 1.0  # a longer wait for a held lease is logged
 PAGE = 100  # threads
+WATCH_AFTER = 0.2  # seconds of a run before it watches its inbox: most runs of a server have ended by then
 WATCH_SECONDS = 1.0  # for the watch of an inbox to start
 APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
@@ -52,7 +53,12 @@ async def load(store: Store, owner: str, id: str, into: Thread | None = None, *,
 
 
 async def iter_threads(
-    store: Store, owner: str, ids: Iterable[str] | None = None, *, asking: bool | None = None
+    store: Store,
+    owner: str,
+    ids: Iterable[str] | None = None,
+    *,
+    asking: bool | None = None,
+    running: bool | None = None,
 ) -> AsyncIterator[Summary]:
     """Yield the threads of an owner: those with the given ids, or all that match, page by page."""
     if ids is not None:
@@ -61,7 +67,7 @@ async def iter_threads(
         return
     cursor: str | None = None
     while cursor != "":
-        page = await store.list(owner, asking=asking, cursor=cursor or "", limit=PAGE)
+        page = await store.list(owner, asking=asking, running=running, cursor=cursor or "", limit=PAGE)
         for head in page.threads:
             yield head
         cursor = page.next
@@ -87,15 +93,16 @@ async def hold(
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
     lease: Lease | None = None,
+    meta: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[HeldThread]:
     """Acquire the write lease of a thread; create or load it, and persist appended entries.
 
     If the thread is held, wait in a FIFO queue; with `wait=False`, raise a `conflict`.
     `patience` is how long a question of a run waits for its answer before the run pauses. `lease` is one that the
-    caller has acquired.
+    caller has acquired. A thread that is created gets the `meta`.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        lease = lease or await acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = lease or await acquire_lease(store, owner, thread.id, seconds, wait, meta)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -103,15 +110,19 @@ async def hold(
         finally:
             if thread.writer is held:
                 thread.writer = None
-            releasing = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
+            # set at once, so that no other write takes the last entries
+            releasing = held.release_task = asyncio.create_task(held.release(), name=f"releasing {thread.id}")
             try:
                 await asyncio.shield(releasing)
             except asyncio.CancelledError:
                 await asyncio.wait((releasing,))  # the store may be closed after a cancelled run
+                releasing.exception()
                 raise
 
 
-async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+async def acquire_lease(
+    store: Store, owner: str, id: str, seconds: float, wait: bool, meta: Mapping[str, Any] | None = None
+) -> Lease:
     """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
     notice_at = monotonic() + NOTICE_SECONDS
@@ -139,13 +150,15 @@ async def acquire_lease(store: Store, owner: str, id: str, seconds: float, wait:
         except StoreError as error:
             if error.code == "not_found":
                 try:
-                    await store.create(owner, id)
+                    await store.create(owner, id, meta=meta)
                 except StoreError as refusal:
                     if refusal.code != "conflict":  # else it was created concurrently
                         raise
                 continue
-            if error.code != "conflict" or not wait:
+            if error.code != "conflict":
                 raise
+            if not wait:
+                raise ThreadBusy(str(error)) from None
             if monotonic() >= notice_at:
                 notice_at = inf
                 logger.warning(
@@ -181,26 +194,29 @@ async def release_leases(store: Store) -> None:
 
 
 class HeldInbox:
-    """The inbox of a held thread. It is read again only after the store's watch has reported a new item."""
+    """The inbox of a held thread. It is read again only after the store's watch has reported a new item.
+
+    A short run does not watch it: its process reports what it sends itself. What another process sends meanwhile stays
+    in the inbox, for the next step or the next run.
+    """
 
     def __init__(self, store: Store, owner: str, id: str, items: Sequence[Queued] | None) -> None:
         self._store, self._owner, self._id = store, owner, id
         self._items = items or ()
         self._known = max((item.position for item in self._items), default=0)
         self.is_stale = items is None
+        self._timer: asyncio.TimerHandle | None = None  # starts the watch
         self._watch_task: asyncio.Task[None] | None = None
-        self._reported = asyncio.Event()  # the watch has started, or ended
+        self._reported: asyncio.Future[None] | None = None  # done when the watch has reported the inbox, or ended
 
     async def fetch(self) -> Sequence[Queued]:
-        """Return the items. The first call starts the watch; the next one waits until the watch has started."""
-        if self._watch_task is None:
-            self._watch_task = asyncio.create_task(self._watch(), name=f"inbox of {self._id}")
-        elif not self._reported.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_SECONDS):
-                    await self._reported.wait()
-            self.is_stale = self.is_stale or not self._reported.is_set()
-        if self.is_stale or self._watch_task.done():  # without a watch, every call reads
+        """Return the items. The watch starts some time after the first call; then a call waits until it has started."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER, self._start_watch)
+        elif self._reported is not None and not self._reported.done():
+            await asyncio.wait((self._reported,), timeout=WATCH_SECONDS)
+            self.is_stale = self.is_stale or not self._reported.done()
+        if self.is_stale or (self._watch_task is not None and self._watch_task.done()):  # without one, every call reads
             self.is_stale = False  # before the read: an item that arrives meanwhile may not be in it
             try:
                 self._items = await self._store.inbox(self._owner, self._id)
@@ -209,19 +225,27 @@ class HeldInbox:
                 raise
         return self._items
 
-    async def _watch(self) -> None:
+    def _start_watch(self) -> None:
+        self._reported = reported = asyncio.get_running_loop().create_future()
+        self._watch_task = asyncio.create_task(self._watch(reported), name=f"inbox of {self._id}")
+
+    async def _watch(self, reported: asyncio.Future[None]) -> None:
         try:
             async with closing_stream(self._store.watch(self._owner, self._id)) as all_news:
                 async for news in all_news:
                     if news.inbox > self._known:
                         self._known, self.is_stale = news.inbox, True
-                    self._reported.set()
+                    if not reported.done():
+                        reported.set_result(None)
         except StoreError:
             pass  # every call reads
         finally:
-            self._reported.set()
+            if not reported.done():
+                reported.set_result(None)
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         task, self._watch_task = self._watch_task, None  # break the cycle task → traceback → frame → self
         await cancel_and_wait(() if task is None else (task,))
 
@@ -231,6 +255,7 @@ class LeaseRenewals:
 
     def __init__(self) -> None:
         self._held: set[HeldThread] = set()
+        self._holders: WeakValueDictionary[tuple[str, str], HeldThread] = WeakValueDictionary()  # by owner and thread
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -243,8 +268,13 @@ class LeaseRenewals:
     def add(self, held: HeldThread) -> None:
         """Renew the lease of a thread from now on."""
         self._held.add(held)
+        self._holders[held.owner, held.thread.id] = held
         if self._timer is None or held.renew_at < self._timer.when():
             self._schedule(held.renew_at)
+
+    def find_holder(self, owner: str, id: str) -> HeldThread | None:
+        """Return the newest holder of a thread in this event loop."""
+        return self._holders.get((owner, id))
 
     async def remove(self, held: HeldThread) -> None:
         """Stop to renew a lease. A renewal in progress has no effect after the lease is released."""
@@ -287,6 +317,14 @@ class LeaseRenewals:
 _renewals: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakKeyDictionary[Store, LeaseRenewals]] = WeakKeyDictionary()
 
 
+async def send_messages(store: Store, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
+    """Queue messages for a thread. A holder in this event loop reads them without waiting for the store's watch."""
+    position = await store.enqueue(owner, id, *messages, key=key)
+    if (holder := LeaseRenewals.of(store).find_holder(owner, id)) is not None:
+        holder.expect_inbox()
+    return position
+
+
 class HeldThread:
     """A thread with a write lease of this process; see `hold`."""
 
@@ -294,7 +332,7 @@ class HeldThread:
         self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
         self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
-        self._unwritten: deque[Entry] = deque()
+        self._unwritten: list[Entry] = []
         self.last_written = 0  # sequence number of the last entry in the store
         self._write_task: asyncio.Task[None] | None = None
         self._fetched: dict[int, Message] = {}  # inbox messages that are not in the log yet, by position
@@ -303,6 +341,10 @@ class HeldThread:
         self._consumed: set[int] = set()  # positions of inbox items that are in the log
         self._answered_questions: set[str] = set()  # questions with an answer that is about to be logged
         self._error: StoreError | None = None
+        self._waits: set[asyncio.Timeout] = set()  # of questions that wait for their answers
+        self.release_task: asyncio.Task[None] | None = None  # it writes the last entries and releases the lease
+        self.saves_on_release = False  # the end of a run is saved with the release, before it is announced
+        self.on_saved: Callable[[], None] | None = None  # called after each write
         self.released_head: Summary | None = None  # the thread when its lease was released
         self._inbox = HeldInbox(store, owner, thread.id, lease.inbox)
         self.renew_at = self._loop.time() + seconds / 3
@@ -326,7 +368,10 @@ class HeldThread:
         thread = self.thread
         self._check_not_held()
         head = self.lease.head or await self.store.head(self.owner, thread.id)
-        if thread.entries and head.last:
+        # A log is append-only: with the same creation time and length it has no entry of another process. A fence
+        # does not show that: in Postgres all threads share one sequence, and a claim may have taken the next one.
+        is_known = (head.created, head.last) == thread.saved_log
+        if thread.entries and head.last and not is_known:
             place = min(head.last, len(thread.entries))  # the last entry of the common part
             batches = self.store.read(self.owner, thread.id, after=place - 1, limit=1)
             rows = [row async for batch in batches for row in batch]
@@ -358,7 +403,8 @@ class HeldThread:
         if self._error is not None:
             raise self._error
         self._unwritten.append(entry)
-        self._start_writing() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._start_writing)
+        # The task starts one iteration of the event loop after this call: entries of one moment share a transaction.
+        (self._loop.call_soon if self._on_own_loop() else self._loop.call_soon_threadsafe)(self._start_writing)
 
     async def saved(self) -> None:
         """Wait until all queued entries are persisted."""
@@ -366,12 +412,16 @@ class HeldThread:
             return  # an entry stays in the queue until it is persisted
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.saved())
-        while self._unwritten and self._error is None:
+        while self._unwritten and self._error is None and self.release_task is None:
             self._start_writing()
             if self._write_task is not None:
-                await asyncio.wait((self._write_task,))  # the write is not cancelled with its waiter
+                await wait_done(self._write_task)  # the write is not cancelled with its waiter
+        if self.release_task is not None:  # it writes the rest
+            await wait_done(self.release_task)
         if self._error is not None:
             raise self._error
+        if self._unwritten:
+            raise StoreError(f"the lease of thread {self.thread.id} was released", "fenced")
 
     def _on_own_loop(self) -> bool:
         try:
@@ -400,12 +450,24 @@ class HeldThread:
         answer, seconds = await self._find_answer(question), min(self.patience, most)
         if answer is not None or seconds <= 0:
             return answer
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds), closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
+        wait = asyncio.timeout(seconds)
+        self._waits.add(wait)
+        try:
+            async with wait, closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
                 async for _ in news:
                     if answer := await self._find_answer(question):
                         return answer
+        except TimeoutError:
+            pass
+        finally:
+            self._waits.discard(wait)
         return None
+
+    def stop_waiting(self) -> None:
+        """Let questions wait no longer, now and from now on: their run pauses."""
+        self.patience = 0.0
+        for wait in self._waits:
+            wait.reschedule(self._loop.time())
 
     async def _find_answer(self, question: str) -> FrozenDict | None:
         self._inbox.is_stale = True  # the first answer counts, also one that the watch has not reported yet
@@ -424,49 +486,62 @@ class HeldThread:
         return queued
 
     def _start_writing(self) -> None:
-        if self._unwritten and self._error is None and (self._write_task is None or self._write_task.done()):
+        can_write = self._unwritten and self._error is None and self.release_task is None
+        if can_write and (self._write_task is None or self._write_task.done()):
             self._write_task = self._loop.create_task(self._write_entries(), name=f"writing {self.thread.id}")
 
     async def _write_entries(self) -> None:
-        while self._unwritten:
-            batch = list(self._unwritten)
-            try:
-                queued = {id(message): position for position, message in self._fetched.items()}
-                messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-                took = [queued[id(message)] for message in messages if id(message) in queued]
-                logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-                awaited = {*self.thread.questions, *self._answered_questions} - logged
-                answers = self._queued_answers.items()
-                took += [position for position, question in answers if question not in awaited]  # obsolete answers
-                # Frozen data is JSON data already: a store encodes it without a copy.
-                rows = [
-                    entry.to_json()
-                    if isinstance(entry.data, Message)
-                    else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
-                    for entry in batch
-                ]
-                self.last_written = await self._append_with_retry(rows, took)
-            except StoreError as error:
-                self._error = error
-                return
-            except Exception as error:
-                self._error = StoreError(f"thread {self.thread.id} cannot be written: {error}")
-                raise
-            for _ in batch:
-                self._unwritten.popleft()
-            self._consumed.update(took)
-            for position in took:
-                self._fetched.pop(position, None)
-                self._queued_answers.pop(position, None)
+        while self._unwritten and self._error is None and self.release_task is None:
+            await self._write_batch(self._append)
 
-    async def _append_with_retry(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> int:
-        """Append entries; if the connection is lost, append the same entries again, which `Store.append` allows."""
+    async def _write_batch(self, write: Callable[[Sequence[dict[str, Any]], Sequence[int]], Awaitable[None]]) -> None:
+        """Write the queued entries, together with the inbox items that they consume."""
+        batch = list(self._unwritten)
+        try:
+            queued = {id(message): position for position, message in self._fetched.items()}
+            messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+            took = [queued[id(message)] for message in messages if id(message) in queued]
+            logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+            awaited = {*self.thread.questions, *self._answered_questions} - logged
+            answers = self._queued_answers.items()
+            took += [position for position, question in answers if question not in awaited]  # obsolete answers
+            # Frozen data is JSON data already: a store encodes it without a copy.
+            rows = [
+                entry.to_json()
+                if isinstance(entry.data, Message)
+                else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
+                for entry in batch
+            ]
+            await self._retry(lambda: write(rows, took))
+        except StoreError as error:
+            self._error = error
+            return
+        except Exception as error:
+            self._error = StoreError(f"thread {self.thread.id} cannot be written: {error}")
+            raise
+        self.last_written = batch[-1].seq
+        del self._unwritten[: len(batch)]  # others may have been added meanwhile
+        self._consumed.update(took)
+        for position in took:
+            self._fetched.pop(position, None)
+            self._queued_answers.pop(position, None)
+        if self.on_saved is not None:
+            self.on_saved()
+
+    async def _append(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
+        place, fence = (self.owner, self.thread.id), self.lease.fence
+        await self.store.append(*place, rows, expect=self.last_written, fence=fence, took=took)
+
+    async def _append_and_release(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
+        place, fence = (self.owner, self.thread.id), self.lease.fence
+        self.released_head = await self.store.release(*place, fence, entries=rows, expect=self.last_written, took=took)
+
+    async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Write; if the connection is lost, write the same entries again, which `Store.append` allows."""
         give_up, pauses = monotonic() + APPEND_SECONDS, iter(APPEND_PAUSES)
         while True:
             try:
-                return await self.store.append(
-                    self.owner, self.thread.id, rows, expect=self.last_written, fence=self.lease.fence, took=took
-                )
+                return await write()
             except StoreError as error:
                 pause = next(pauses, None)
                 if error.code != "unavailable" or pause is None or monotonic() >= give_up:
@@ -484,17 +559,27 @@ class HeldThread:
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
     async def release(self) -> None:
-        """Write the remaining entries and release the lease."""
-        with suppress(StoreError):
-            await self.saved()
+        """Write the remaining entries and release the lease, in one transaction. Raise the error of a failed write."""
+        if self._write_task is not None:
+            await wait_done(self._write_task)
         await LeaseRenewals.of(self.store).remove(self)
         await self._inbox.close()
-        self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
+        if self._unwritten and self._error is None:
+            at_once = can_append_on_release(self.store)
+            await self._write_batch(self._append_and_release if at_once else self._append)
+        if self.released_head is None:
+            self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
+        head, is_saved = self.released_head, not self._unwritten and self._error is None
+        is_same = is_saved and head is not None and head.last == self.last_written
+        self.thread.saved_log = (head.created, head.last) if is_same and head is not None else None
+        self.on_saved = None  # break the cycle listener → thread → listener
+        if self._unwritten and self._error is not None:
+            raise self._error
 
 
 # -- a FIFO queue per thread within one process -----------------------------------------------------------------------
 
-_Queues = dict[tuple[int, str, str], deque["asyncio.Future[None]"]]
+_Queues = dict[tuple[int, str, str], list["asyncio.Future[None]"]]
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictionary()
 
 
@@ -502,9 +587,9 @@ _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictiona
 async def _wait_in_queue(store: Store, owner: str, thread: str, wait: bool) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     queues, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
-    queue, turn = queues.setdefault(key, deque()), loop.create_future()
+    queue, turn = queues.setdefault(key, []), loop.create_future()
     if queue and not wait:
-        raise StoreError(f"a run of thread {thread} is in progress; wait for it, or send it the message", "conflict")
+        raise ThreadBusy(f"a run of thread {thread} is in progress; wait for it, or send it the message")
     queue.append(turn)
     try:
         if queue[0] is not turn:

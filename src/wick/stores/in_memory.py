@@ -53,6 +53,10 @@ class _StoredThread:
     def asking(self) -> int:
         return sum(state == "open" for state in self.questions.values())
 
+    def count_unlapsed(self, now: float) -> int:
+        """Return the number of open questions that have not expired."""
+        return sum(state == "open" and self.expires.get(name, inf) > now for name, state in self.questions.items())
+
     @property
     def first_expiry(self) -> float:
         open_ones = (name for name, state in self.questions.items() if state == "open")
@@ -119,7 +123,7 @@ class InMemory:
             updated=stored.updated,
             last=len(stored.log),
             run=stored.run,
-            asking=stored.asking,
+            asking=stored.count_unlapsed(self._clock()),
             queued=len(stored.queue),
             leased=self._is_leased(stored),
         )
@@ -140,8 +144,10 @@ class InMemory:
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
+        now = self._clock()
+
         def wanted(stored: _StoredThread) -> bool:
-            flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
+            flags = ((running, stored.run), (asking, stored.count_unlapsed(now)), (queued, stored.queue))
             mine = stored.owner == owner and stored.id.startswith(prefix)
             return mine and all(want is None or want == bool(flag) for want, flag in flags)
 
@@ -245,22 +251,33 @@ class InMemory:
         took: Sequence[int] = (),
     ) -> int:
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
-        took = rows.check_positions(took)
         with self._lock:
-            stored = self._find_thread(owner, id)
-            if stored.fence != fence or not stored.holder:
-                raise rows.fenced_error(id)
-            if len(stored.log) != expect:
-                if stored.log[expect:] == prepared.rows:
-                    return prepared.last
-                raise rows.conflict_error(id, expect, len(stored.log))
-            self._update_inbox_and_questions(stored, prepared, took)
-            stored.log += prepared.rows
-            stored.updated = self._clock()
-            stored.run = stored.run if prepared.run is None else prepared.run
-            stored.title = stored.title or prepared.title
-            self._watchers.notify((owner, id), stored.news)
+            self._append(self._find_thread(owner, id), prepared, expect, fence, rows.check_positions(took))
             return prepared.last
+
+    def _append(
+        self,
+        stored: _StoredThread,
+        prepared: rows.PreparedAppend,
+        expect: int,
+        fence: int,
+        took: Sequence[int],
+        released: bool = False,
+    ) -> None:
+        """Append entries, unless they are stored. With `released`, a retry may find the lease released."""
+        is_retry = len(stored.log) != expect and stored.log[expect:] == prepared.rows
+        if stored.fence != fence or not (stored.holder or (released and is_retry)):
+            raise rows.fenced_error(stored.id)
+        if is_retry:
+            return
+        if len(stored.log) != expect:
+            raise rows.conflict_error(stored.id, expect, len(stored.log))
+        self._update_inbox_and_questions(stored, prepared, took)
+        stored.log += prepared.rows
+        stored.updated = self._clock()
+        stored.run = stored.run if prepared.run is None else prepared.run
+        stored.title = stored.title or prepared.title
+        self._watchers.notify((stored.owner, stored.id), stored.news)
 
     def _update_inbox_and_questions(
         self, stored: _StoredThread, prepared: rows.PreparedAppend, took: Sequence[int]
@@ -374,9 +391,23 @@ class InMemory:
                 renewed.append(None)
         return renewed
 
-    async def release(self, owner: str, id: str, fence: int) -> Summary:
+    async def release(
+        self,
+        owner: str,
+        id: str,
+        fence: int,
+        *,
+        entries: Sequence[Mapping[str, Any]] = (),
+        expect: int = 0,
+        took: Sequence[int] = (),
+    ) -> Summary:
+        prepared = (
+            rows.prepare_append(id, entries, rows.check_number("the expected entry", expect)) if entries else None
+        )
         with self._lock:
             stored = self._find_thread(owner, id)
+            if prepared is not None:
+                self._append(stored, prepared, expect, fence, rows.check_positions(took), released=True)
             if stored.fence == fence:
                 stored.holder, stored.until = "", 0.0
             return self._summarize(stored)

@@ -28,11 +28,13 @@ from wick.stores.postgres_queries import (
     ENQUEUE,
     EXPIRE,
     FIRST_EXPIRY,
+    HAS_UNLAPSED,
     HOLDER,
     INBOX,
     NOW,
     RELEASE,
     RENEW_ALL,
+    START,
     SUMMARY,
     copy_thread,
     create_thread,
@@ -44,7 +46,7 @@ from wick.stores.postgres_queries import (
     inbox_from_columns,
     read_batch,
     summary_from_row,
-    update_inbox_and_questions,
+    update_questions,
 )
 from wick.stores.postgres_search import ensure_search_index, like_pattern
 from wick.stores.postgres_workspaces import MOVE, RECORD_CHANGE, find_workspace
@@ -114,7 +116,7 @@ class Postgres:
     ) -> Page:
         if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "%s")
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "%s", (HAS_UNLAPSED, ()))
         return await self._list_page(where, values, order, oldest_first, cursor, limit)
 
     async def count(self, owner: str) -> int:
@@ -209,9 +211,27 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
+        last, _ = await self._append(owner, id, entries, expect, fence, took, release=False)
+        return last
+
+    async def _append(
+        self,
+        owner: str,
+        id: str,
+        entries: Sequence[Mapping[str, Any]],
+        expect: int,
+        fence: int,
+        took: Sequence[int],
+        *,
+        release: bool,
+    ) -> tuple[int, Summary | None]:
+        """Append entries; with `release`, release the lease in the same transaction.
+
+        Return the last entry, and the thread as it is then; None if that takes another query.
+        """
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
-        plain = not took and all(step == "over" for step, _ in prepared.questions)
+        plain = all(step == "over" for step, _ in prepared.questions)
         seqs, kinds, ats, datas, sums = zip(*prepared.rows, strict=True)
         given = {
             "owner": owner,
@@ -222,6 +242,8 @@ class Postgres:
             "run": prepared.run,
             "title": prepared.title,
             "over": plain and bool(prepared.questions),
+            "release": release,
+            "took": [*took],
             "seqs": [*seqs],
             "kinds": [*kinds],
             "ats": [*ats],
@@ -237,15 +259,16 @@ class Postgres:
             async with nullcontext() if plain else connection.transaction():
                 done = await fetch_rows(connection, APPEND, given)
                 if done and not plain:
-                    await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
+                    await update_questions(connection, done[0][0], id, prepared, took)
             if not done:
-                return await explain_failed_append(connection, owner, id, prepared, expect, fence)
+                last = await explain_failed_append(connection, owner, id, prepared, expect, fence, took, release)
+                return last, None
         is_milestone = any(
             entry["kind"] in MILESTONES or (entry["kind"] == "run_start" and entry["data"].get("resumed"))
             for entry in entries
         )
         self._notifier.report_append((owner, id), News(prepared.last, done[0][1]), is_milestone)
-        return prepared.last
+        return prepared.last, summary_from_row(done[0][2:]) if plain else None
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
@@ -286,14 +309,9 @@ class Postgres:
             f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') "
             f"RETURNING fence, until, {INBOX}, {SUMMARY}"
         )
-        async with (
-            self._pools.connection(writes=True) as connection,
-            connection.transaction() if new is not None else nullcontext(),
-        ):
-            if new is not None:
-                await create_thread(connection, owner, id, "", about)
-            for body in bodies:
-                await self._enqueue_item(connection, owner, id, "message", body)
+        if new is not None:
+            return await self._start_thread(owner, id, about, bodies, holder, seconds)
+        async with self._pools.connection(writes=True) as connection:
             rows.check_names(owner, id)
             found, other, left = await fetch_rows(connection, query, (holder, seconds, owner, id, "")), "", 0.0
             if not found:
@@ -301,9 +319,31 @@ class Postgres:
                 if not rows.is_live_holder(other):  # its lease can be taken over at once
                     found = await fetch_rows(connection, query, (holder, seconds, owner, id, other))
             for fence, until, *row in found:
-                self._notifier.add_lease((owner, id))
+                self._note_lease((owner, id))
                 return Lease(fence, holder, until, summary_from_row(row[5:]), inbox_from_columns(id, row[:5]))
         raise rows.held_error(id, other or "another process", left)
+
+    async def _start_thread(
+        self, owner: str, id: str, meta: str, bodies: Sequence[bytes], holder: str, seconds: float
+    ) -> Lease:
+        """Create a thread with messages in its inbox, and acquire its lease."""
+        given = {
+            "owner": owner,
+            "id": id,
+            "meta": meta,
+            "count": len(bodies),
+            "holder": holder,
+            "seconds": seconds,
+            "datas": [*bodies],
+            "sums": [rows.inbox_checksum("message", body) for body in bodies],
+        }
+        async with self._pools.connection(writes=True) as connection:
+            for _, fence, until, *row in await fetch_rows(connection, START, given):
+                self._note_lease((owner, id))
+                head = summary_from_row(row)
+                items = [Queued(n, "message", rows.decode_json(body), head.created) for n, body in enumerate(bodies, 1)]
+                return Lease(fence, holder, until, head, items)
+        raise rows.exists_error(id)
 
     async def claim(
         self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
@@ -315,8 +355,13 @@ class Postgres:
             leases = await claim_threads(connection, holder, server_id(holder), self.place, capacity, seconds, skip)
         for lease in leases:
             assert lease.head is not None
-            self._notifier.add_lease((lease.head.owner, lease.head.id))
+            self._note_lease((lease.head.owner, lease.head.id))
         return leases
+
+    def _note_lease(self, key: ThreadKey) -> None:
+        home, _ = self._pools.get_current()
+        home.listen_for_lease()
+        home.notifier.add_lease(key)
 
     # -- the cluster ------------------------------------------------------------------------------------------------
 
@@ -423,9 +468,22 @@ class Postgres:
         renewed = {(owner, id, fence): Lease(fence, holder, until) for owner, id, fence, holder, until in found}
         return [renewed.get(lease) for lease in leases]
 
-    async def release(self, owner: str, id: str, fence: int) -> Summary:
+    async def release(
+        self,
+        owner: str,
+        id: str,
+        fence: int,
+        *,
+        entries: Sequence[Mapping[str, Any]] = (),
+        expect: int = 0,
+        took: Sequence[int] = (),
+    ) -> Summary:
         given = {"owner": owner, "id": id, "fence": rows.check_number("a fence", fence)}
         rows.check_names(owner, id)
+        if entries:
+            _, head = await self._append(owner, id, entries, expect, fence, took, release=True)
+            self._notifier.remove_lease((owner, id))
+            return head or await self.head(owner, id)
         async with self._pools.connection(writes=True) as connection:
             found = await fetch_rows(connection, RELEASE, given)
         self._notifier.remove_lease((owner, id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,7 @@ Pool = AsyncConnectionPool[Connection]
 
 CONNECTIONS = 10
 RESYNC_SECONDS = 30.0  # interval of rereading watched threads, in case of lost notifications
-LISTENER_IDLE_SECONDS = 10.0  # after the last watch, for which the listener stays connected
+LISTENER_IDLE_SECONDS = 10.0  # after the last lease or watch, for which the listener stays connected
 RECONNECT_SECONDS = (0.1, 5.0)  # first and longest pause before the listener reconnects
 
 # Each step migrates the schema by one version. A released step is never changed.
@@ -181,11 +181,23 @@ class LoopPool:
         """Start the listener and wait until it receives notifications."""
         if self.is_closed:
             return
+        self._ensure_listener()
+        with suppress(TimeoutError):  # the next query reports the error
+            await asyncio.wait_for(self._listening.wait(), self._timeout)
+
+    def listen_for_lease(self) -> None:
+        """Start the listener for a new lease, also of a run too short for a watch, and do not wait for it.
+
+        Without it, the changes that other processes ask for are unknown, and each append is sent to all of them.
+        """
+        if not self.is_closed:
+            self._ensure_listener()
+            self.stop_listening_if_idle()
+
+    def _ensure_listener(self) -> None:
         if self._listener is None or self._listener.done():
             self._listening.clear()
             self._listener = asyncio.create_task(self._run_listener(), name="wick postgres listener")
-        with suppress(TimeoutError):  # the next query reports the error
-            await asyncio.wait_for(self._listening.wait(), self._timeout)
 
     def stop_listening_if_idle(self) -> None:
         """Stop the listener unless there is a watch within a few seconds: each run has one, and connecting is slow."""
@@ -285,6 +297,11 @@ class LoopPools:
 
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
+
+
+def pipeline(connection: Connection) -> AbstractAsyncContextManager[object]:
+    """Send statements together until a result is fetched, if libpq can do so (version 14)."""
+    return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
 
 def channel_name(schema: str) -> str:

@@ -18,14 +18,23 @@ FIRST_EXPIRY = (  # of the open questions of a thread; NULL if one is unknown
     "(SELECT CASE WHEN bool_or(q.expires IS NULL) THEN NULL ELSE coalesce(min(q.expires), 'infinity') END "
     "FROM questions q WHERE q.thread = key AND q.state = 'open')"
 )
-SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
+_UNLAPSED = f"FROM questions q WHERE q.thread = key AND q.state = 'open' AND (q.expires IS NULL OR q.expires > {NOW})"
+SUMMARY = (
+    "owner, id, title, meta, created, updated, last, run, "
+    f"CASE WHEN asking > 0 AND expires <= {NOW} THEN (SELECT count(*) {_UNLAPSED}) ELSE asking END, queued, {HOLDER}"
+)
+HAS_UNLAPSED = f"(expires IS NULL OR expires > {NOW} OR EXISTS (SELECT 1 {_UNLAPSED}))"
 
 APPEND = f"""
 WITH t AS (
     UPDATE threads SET last = %(last)s, updated = {NOW}, run = coalesce(%(run)s, run),
-        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END
+        title = CASE title WHEN '' THEN %(title)s ELSE title END, asking = CASE WHEN %(over)s THEN 0 ELSE asking END,
+        holder = CASE WHEN %(release)s THEN '' ELSE holder END, until = CASE WHEN %(release)s THEN 0 ELSE until END,
+        queued = queued - cardinality(%(took)s::bigint[])
     WHERE owner = %(owner)s AND id = %(id)s AND fence = %(fence)s AND holder <> '' AND last = %(expect)s
-    RETURNING key, inbox
+        AND (SELECT count(*) FROM inbox i WHERE i.thread = key AND i.position = ANY(%(took)s::bigint[]))
+            = cardinality(%(took)s::bigint[])
+    RETURNING key, inbox, {SUMMARY}
 ), e AS (
     INSERT INTO entries (thread, seq, kind, at, data, sum, text)
     SELECT t.key, n.* FROM t, unnest(
@@ -33,8 +42,25 @@ WITH t AS (
         %(texts)s::text[]) AS n
 ), q AS (
     UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
+), i AS (
+    DELETE FROM inbox USING t WHERE inbox.thread = t.key AND inbox.position = ANY(%(took)s::bigint[])
 )
-SELECT key, inbox FROM t
+SELECT * FROM t
+"""
+
+# A new thread with its lease, and messages in its inbox.
+START = f"""
+WITH t AS (
+    INSERT INTO threads (owner, id, title, meta, created, updated, inbox, queued, fence, holder, until)
+    SELECT %(owner)s, %(id)s, '', %(meta)s, now, now, %(count)s, %(count)s, nextval('fences'), %(holder)s,
+        now + %(seconds)s FROM (SELECT {NOW} AS now) AS clock
+    ON CONFLICT (owner, id) DO NOTHING RETURNING key, fence, until, {SUMMARY}
+), i AS (
+    INSERT INTO inbox (thread, position, kind, at, data, sum)
+    SELECT t.key, n.position, 'message', t.created, n.data, n.sum
+    FROM t, unnest(%(datas)s::bytea[], %(sums)s::bigint[]) WITH ORDINALITY AS n (data, sum, position)
+)
+SELECT * FROM t
 """
 
 ENQUEUE = f"""
@@ -158,11 +184,18 @@ async def copy_thread(connection: Connection, key: int, new_key: int, at: int, h
 
 
 async def explain_failed_append(
-    connection: Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
+    connection: Connection,
+    owner: str,
+    id: str,
+    prepared: rows.PreparedAppend,
+    expect: int,
+    fence: int,
+    took: Sequence[int],
+    released: bool,
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = await find_thread(connection, owner, id, "key, last, fence, holder")
-    if its_fence != fence or not holder:
+    if its_fence != fence or not (holder or (released and last == prepared.last)):
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
     if (
@@ -170,21 +203,18 @@ async def explain_failed_append(
         and await fetch_rows(connection, query, (key, expect, len(prepared.rows))) == prepared.rows
     ):
         return prepared.last
+    if last == expect:
+        queued = await fetch_rows(connection, "SELECT position FROM inbox WHERE thread = %s", (key,))
+        for position in took:
+            if (position,) not in queued:
+                raise rows.not_queued_error(id, position)
     raise rows.conflict_error(id, expect, last)
 
 
-async def update_inbox_and_questions(
+async def update_questions(
     connection: Connection, key: int, id: str, prepared: rows.PreparedAppend, took: Sequence[int]
 ) -> None:
-    """Consume inbox items, and update the states of questions."""
-    taken = await fetch_rows(
-        connection,
-        "DELETE FROM inbox WHERE thread = %s AND position = ANY(%s::bigint[]) RETURNING position",
-        (key, [*took]),
-    )
-    for position in took:
-        if (position,) not in taken:
-            raise rows.not_queued_error(id, position)
+    """Update the states of questions. `took` are the positions of the inbox items that the append consumes."""
     for step, question in prepared.questions:
         if step == "asked":
             await connection.execute(
@@ -203,9 +233,9 @@ async def update_inbox_and_questions(
             query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s"
             await connection.execute(query, (key, question))
     await connection.execute(
-        f"UPDATE threads SET queued = queued - %s, expires = {FIRST_EXPIRY}, "
+        f"UPDATE threads SET expires = {FIRST_EXPIRY}, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
-        (len(took), key),
+        (key,),
     )
 
 

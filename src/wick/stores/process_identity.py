@@ -41,7 +41,9 @@ def has_ended(holder: str) -> bool:
         return True
     except (OSError, OverflowError):  # owned by another user
         pass
-    return _process_start_time(int(pid)) != started or _is_zombie(int(pid))
+    fields = _process_status(int(pid))
+    is_zombie = bool(fields) and fields[0] == b"Z" and fields[17] == b"1"  # else threads run after the main thread
+    return _process_start_time(int(pid)) != started or is_zombie
 
 
 @cache
@@ -61,12 +63,6 @@ def _process_start_time(pid: int) -> str:
     """Return the start time of a process if known: PIDs are reused."""
     fields = _process_status(pid)
     return fields[19].decode() if fields else ""
-
-
-def _is_zombie(pid: int) -> bool:
-    """Return True if a process has ended, and its parent has not fetched its exit status."""
-    fields = _process_status(pid)
-    return bool(fields) and fields[0] == b"Z" and fields[17] == b"1"  # else threads still run after the main thread
 
 
 def _process_status(pid: int) -> list[bytes]:

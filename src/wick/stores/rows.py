@@ -363,16 +363,31 @@ def is_valid_prefix(prefix: str) -> bool:
 
 
 def build_list_filter(
-    owner: str, prefix: str, running: bool | None, asking: bool | None, queued: bool | None, sign: str
+    owner: str,
+    prefix: str,
+    running: bool | None,
+    asking: bool | None,
+    queued: bool | None,
+    sign: str,
+    unlapsed: tuple[str, tuple[Any, ...]],
 ) -> tuple[list[str], tuple[Any, ...]]:
-    """Return the conditions of a list of threads and their values. Partial indexes use the same conditions."""
-    where, values = [f"owner = {sign}"], [owner]
+    """Return the conditions of a list of threads and their values. Partial indexes use the same conditions.
+
+    `unlapsed` is the condition that a question of a thread has not expired, with its values.
+    """
+    where, values = [f"owner = {sign}"], list[Any]([owner])
     if prefix:  # a range, so that the unique index on owner and id serves it
         where.append(f"id >= {sign} AND id <= {sign}")
         values += [prefix, prefix + chr(sys.maxunicode) * NAME_CHARS]
-    for want, condition in ((running, "run <> ''"), (asking, "asking > 0"), (queued, "queued > 0")):
+    flags = (
+        (running, "run <> ''", ()),
+        (asking, f"asking > 0 AND {unlapsed[0]}", unlapsed[1]),
+        (queued, "queued > 0", ()),
+    )
+    for want, condition, given in flags:
         if want is not None:
             where.append(condition if want else f"NOT ({condition})")
+            values += given
     return where, tuple(values)
 
 

@@ -25,6 +25,7 @@ from wick.stores import rows, sqlite_file
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders
 from wick.stores.sqlite_queries import (
     FENCED,
+    HAS_UNLAPSED,
     SUMMARY,
     acquire_lease,
     answer_question,
@@ -42,6 +43,7 @@ from wick.stores.sqlite_queries import (
     put_blob,
     read_batch,
     read_fork_source,
+    start_thread,
     summary_from_row,
 )
 from wick.stores.sqlite_search import search_messages, update_index
@@ -123,7 +125,7 @@ class Sqlite:
         )
 
     async def head(self, owner: str, id: str) -> Summary:
-        return await self._read(lambda db: self._read_summary(db, owner, id))
+        return await self._readers.read_row(lambda db: self._read_summary(db, owner, id))
 
     def _read_summary(self, db: sqlite3.Connection, owner: str, id: str) -> Summary:
         return summary_from_row(find_thread(db, owner, id, SUMMARY, self._clock()))
@@ -143,7 +145,8 @@ class Sqlite:
     ) -> Page:
         if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "?")
+        unlapsed = HAS_UNLAPSED, (self._clock(),) * 2
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "?", unlapsed)
         return await self._list_page(where, values, order, oldest_first, cursor, limit)
 
     async def count(self, owner: str) -> int:
@@ -236,7 +239,7 @@ class Sqlite:
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
         done, left = rows.check_number("where to begin", after), limit
-        (key,) = await self._read(lambda db: find_thread(db, owner, id, "key"))
+        (key,) = await self._readers.read_row(lambda db: find_thread(db, owner, id, "key"))
         while left is None or left > 0:
             start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
@@ -259,9 +262,7 @@ class Sqlite:
 
         def work(do: Transaction) -> Lease:
             if new is not None:
-                create_thread(do, owner, id, "", about, self._clock())
-            if bodies:
-                enqueue_messages(do, owner, id, bodies, "", self._clock())
+                return start_thread(do, owner, id, about, bodies, holder, seconds, self._clock())
             lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
             head = self._read_summary(do.db, owner, id)
             return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
@@ -312,10 +313,26 @@ class Sqlite:
 
         return await self._write(work)
 
-    async def release(self, owner: str, id: str, fence: int) -> Summary:
+    async def release(
+        self,
+        owner: str,
+        id: str,
+        fence: int,
+        *,
+        entries: Sequence[Mapping[str, Any]] = (),
+        expect: int = 0,
+        took: Sequence[int] = (),
+    ) -> Summary:
         rows.check_number("a fence", fence)
+        prepared = (
+            rows.prepare_append(id, entries, rows.check_number("the expected entry", expect)) if entries else None
+        )
+        taken = rows.check_positions(took)
 
         def work(do: Transaction) -> Summary:
+            if prepared is not None:
+                given: Any = {"expect": expect, "fence": fence, "took": taken, "now": self._clock()}
+                append_entries(do, owner, id, prepared, **given, released=True)
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
             return self._read_summary(do.db, owner, id)
 
@@ -337,7 +354,7 @@ class Sqlite:
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
             self._ensure_writer().wake()
-            return News(*await self._read(lambda db: find_thread(db, owner, id, "last, inbox")))
+            return News(*await self._readers.read_row(lambda db: find_thread(db, owner, id, "last, inbox")))
 
         return follow_thread(self._watchers, (owner, id), now)
 

@@ -346,7 +346,7 @@ READERS = 4  # concurrent reads, each with a pooled connection
 
 
 class SqliteReaders:
-    """A pool of read connections. `idle` has the unused ones."""
+    """A pool of read connections. `idle` has the unused ones, which do not wait for locks: `read_row` must not."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
@@ -358,6 +358,35 @@ class SqliteReaders:
         loop = asyncio.get_running_loop()
         async with self._semaphores.setdefault(loop, asyncio.Semaphore(READERS)):
             return await run_in_thread(lambda: self.read_sync(work), "sqlite reader")
+
+    async def read_row(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run one short query on the event loop, which takes less time than to hand it to a thread.
+
+        A thread does it if there is no idle connection, or if the query fails or would have to wait for a lock.
+        """
+        try:
+            link = self.idle.pop()
+        except IndexError:
+            return await self.read(work)
+        try:
+            link.check()
+        except StoreError:  # the file was replaced
+            link.close()
+            return await self.read(work)
+        try:
+            found = work(link.db)
+        except StoreError as error:  # such as `not_found`
+            clear_frames(error.__traceback__)
+            self._keep_connection(link)
+            raise
+        except BaseException as error:
+            clear_frames(error.__traceback__)
+            link.close()
+            if isinstance(error, SQLITE_ERRORS):
+                return await self.read(work)  # reports the error
+            raise
+        self._keep_connection(link)
+        return found
 
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, for a consistent snapshot."""
@@ -373,6 +402,7 @@ class SqliteReaders:
                     link.close()
                 link = None
         try:
+            link.db.execute(f"PRAGMA busy_timeout = {int(self._file.busy_seconds * 1000)}")
             link.db.execute("BEGIN")
             found = work(link.db)
             self._return_connection(link)
@@ -397,6 +427,10 @@ class SqliteReaders:
 
     def _return_connection(self, link: SqliteConnection) -> None:
         link.db.execute("ROLLBACK")  # nothing was written
+        link.db.execute("PRAGMA busy_timeout = 0")
+        self._keep_connection(link)
+
+    def _keep_connection(self, link: SqliteConnection) -> None:
         if len(self.idle) < READERS and link.generation == self._file.generation:
             self.idle.append(link)
         else:

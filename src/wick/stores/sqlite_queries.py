@@ -14,7 +14,14 @@ from wick.stores.sqlite_file import FENCE_BITS
 from wick.stores.sqlite_search import drop_index
 from wick.stores.sqlite_writer import Transaction
 
-SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, iif(until > ?, holder, '')"
+_UNLAPSED = "FROM questions q WHERE q.thread = key AND q.state = 'open' AND q.expires"
+# The first value of its query is the time.
+SUMMARY = (
+    "owner, id, title, meta, created, updated, last, run, "
+    f"iif(asking > 0 AND expires <= ?1, (SELECT count(*) {_UNLAPSED} > ?1), asking), queued, "
+    "iif(until > ?1, holder, '')"
+)
+HAS_UNLAPSED = f"(expires > ? OR EXISTS (SELECT 1 {_UNLAPSED} > ?))"
 FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
 FIRST_EXPIRY = "coalesce((SELECT min(q.expires) FROM questions q WHERE q.thread = key AND q.state = 'open'), 9e999)"
 # Threads that need a server. A thread that waits for an answer is one only after its question has expired.
@@ -61,6 +68,30 @@ def create_thread(do: Transaction, owner: str, id: str, title: str, meta: str, n
     return summary_from_row(find_thread(do.db, owner, id, SUMMARY, now))
 
 
+def start_thread(
+    do: Transaction, owner: str, id: str, meta: str, bodies: Sequence[bytes], holder: str, seconds: float, now: float
+) -> Lease:
+    """Create a thread with messages in its inbox, and acquire its lease."""
+    count = len(bodies)
+    added = do.db.execute(
+        "INSERT INTO threads (owner, id, title, meta, created, updated, inbox, queued, holder, until) "
+        "VALUES (?, ?, '', ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, id) DO NOTHING",
+        (owner, id, meta, now, now, count, count, holder, now + seconds),
+    )
+    if added.rowcount != 1:
+        raise rows.exists_error(id)
+    key = added.lastrowid or 0
+    fence = (key << FENCE_BITS) + 1
+    do.db.execute("UPDATE threads SET fence = ? WHERE key = ?", (fence, key))
+    items = [(n, "message", now, body, rows.inbox_checksum("message", body)) for n, body in enumerate(bodies, 1)]
+    query = "INSERT INTO inbox (thread, position, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
+    do.db.executemany(query, [(key, *item) for item in items])
+    do.notify((owner, id), News(0, count))
+    head = summary_from_row((owner, id, "", meta, now, now, 0, "", 0, count, holder))
+    inbox = [rows.inbox_item_from_row(id, item) for item in items]
+    return Lease(fence, holder, now + seconds, head, inbox)
+
+
 def append_entries(
     do: Transaction,
     owner: str,
@@ -71,7 +102,9 @@ def append_entries(
     fence: int,
     took: Sequence[int],
     now: float,
+    released: bool = False,
 ) -> int:
+    """Append entries. With `released`, a retry may find the lease released."""
     place = (owner, id, fence, expect)
     added = do.db.executemany(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
@@ -79,7 +112,7 @@ def append_entries(
         [(*row, *place) for row in prepared.rows],
     )
     if added.rowcount != len(prepared.rows):
-        return explain_failed_append(do.db, owner, id, prepared, expect, fence)
+        return explain_failed_append(do.db, owner, id, prepared, expect, fence, released)
     key, asking, inbox = find_thread(do.db, owner, id, "key, asking, inbox")
     if took or asking or any(step != "over" for step, _ in prepared.questions):
         update_inbox_and_questions(do.db, key, id, prepared, took)
@@ -107,7 +140,7 @@ def acquire_lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seco
 def list_resumable(db: sqlite3.Connection, now: float, capacity: int, skip: Sequence[Summary]) -> list[Summary]:
     """Return threads that a server can resume, the oldest first."""
     mine, unchanged, found = holder_prefix(), rows.unchanged_states(skip), list[Summary]()
-    for row in db.execute(RESUMABLE, (now, now, mine, mine, now, now, now)):
+    for row in db.execute(RESUMABLE, (now, now, mine, mine, now, now)):
         head = summary_from_row(row[:-2])
         if len(found) == capacity:
             break
@@ -227,11 +260,17 @@ def copy_thread(db: sqlite3.Connection, key: int, new_key: int, at: int, history
 
 
 def explain_failed_append(
-    db: sqlite3.Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
+    db: sqlite3.Connection,
+    owner: str,
+    id: str,
+    prepared: rows.PreparedAppend,
+    expect: int,
+    fence: int,
+    released: bool,
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = find_thread(db, owner, id, "key, last, fence, holder")
-    if its_fence != fence or not holder:
+    if its_fence != fence or not (holder or (released and last == prepared.last)):
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?"
     if last == prepared.last and db.execute(query, (key, expect, len(prepared.rows))).fetchall() == prepared.rows:

@@ -11,7 +11,7 @@ returns when they are durable.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Protocol
@@ -30,6 +30,9 @@ _STATUSES: tuple[AttemptStatus, ...] = ("unknown", "done", "failed")  # by prece
 
 class ThreadWriter(Protocol):
     """Persists the entries of a thread, and delivers its queued messages and answers."""
+
+    saves_on_release: bool  # the end of a run is saved when the lease is released, before it is announced
+    on_saved: Callable[[], None] | None  # called after each write: it announces the saved entries
 
     def write(self, entry: Entry) -> None:
         """Queue an entry for writing."""
@@ -95,7 +98,9 @@ class Values(MutableMapping[str, Any]):
 class Thread:
     """One conversation: a log of entries and the state folded from it."""
 
-    __slots__ = ("id", "entries", "current", "messages", "writer", "busy", "changed_values", "_lock")
+    __slots__ = (
+        "id", "entries", "current", "messages", "writer", "saved_log", "busy", "folds", "changed_values", "_lock"
+    )  # fmt: skip
 
     def __init__(self, id: str = "") -> None:
         self.id = id or f"th_{uuid4().hex[:12]}"
@@ -103,7 +108,9 @@ class Thread:
         self.current = ThreadState(self.id)
         self.messages = Messages.view(self.current.messages)
         self.writer: ThreadWriter | None = None
+        self.saved_log: tuple[float, int] | None = None  # creation time and length of its stored log, when released
         self.busy = False  # a run is active in this process
+        self.folds: dict[object, Any] = {}  # what capabilities derive from the entries, to read each only once
         self.changed_values: dict[str, set[str] | None] = {}  # since the last event; which items, or None for all
         self._lock = Lock()  # tools in worker threads set values, too
 
@@ -194,6 +201,16 @@ class Thread:
         if self.writer is not None:
             await self.writer.saved()
 
+    async def wait_announceable(self) -> None:
+        """Wait until all appended entries may be announced. A writer that announces them itself needs no wait."""
+        if self.writer is not None and self.writer.on_saved is None:
+            await self.writer.saved()
+
+    async def save_end(self) -> None:
+        """Wait until the end of a run is durable, unless the session of the run saves it when it closes."""
+        if self.writer is not None and not self.writer.saves_on_release:
+            await self.writer.saved()
+
     def fork(self, at: int | None = None, id: str = "") -> Thread:
         """Return a new thread with the entries up to `at`; all of them by default."""
         other = Thread(id)
@@ -234,7 +251,7 @@ class Thread:
 
     def is_waiting_for(self, call: ToolCall) -> bool:
         """Return True if exactly this call has no result yet. A later call may have the same id."""
-        return self.current.calls.waiting.get(call.id) is call
+        return self.current.calls.find(call.id) is call
 
     def attempt_status(self, call_id: str) -> AttemptStatus:
         """Return the status of a call: "" if it never started, "unknown" if it started and its effect is not known."""

@@ -5,6 +5,9 @@
     message     a message of the user, the model or a tool
     intent      a tool is about to run: attempt, idempotency key, hash of the sealed tool use
     done        a tool has ended; its result is a message, saved after all hooks have run
+    call        a running program calls a tool: the tool call, the call of the program, the lines
+    result      the result of such a call, in place of a message: only the program gets it
+    suspended   the state of a program that waits for an answer
     decision    a hook's decision or failure
     asked       a question to the user about one sealed operation; open until it is answered
     answered    the answer, valid for the hash of that operation
@@ -29,7 +32,7 @@ from wick.messages import Message, ToolCall
 
 EntryKind = Literal[
     "message", "intent", "done", "decision", "asked", "answered", "value", "event", "run_start", "run_end",
-    "compaction", "rewind",
+    "compaction", "rewind", "call", "result", "suspended",
 ]  # fmt: skip
 ENTRY_KINDS = frozenset(get_args(EntryKind))
 REPLY_KEYS = ("model", "usage", "cut", "label", "hook")  # keys in the row of a message that are not part of it
@@ -78,13 +81,29 @@ def split_reply_row(row: Any) -> tuple[Mapping[str, Any], Mapping[str, Any] | No
 
 
 @dataclass(slots=True)
+class ProgramState:
+    """The calls of one program that the model wrote. See `wick.capabilities.code_mode`."""
+
+    calls: dict[str, FrozenDict] = field(default_factory=dict)  # by id, in the program's order
+    results: list[FrozenDict] = field(default_factory=list)  # in the order of the log
+    suspended: FrozenDict | None = None  # the last state of the interpreter
+
+
+@dataclass(slots=True)
 class CallState:
-    """The tool calls of the last reply. Each reply starts with a new one."""
+    """The tool calls of the last reply, and those of its programs. Each reply starts with a new one."""
 
     waiting: dict[str, ToolCall] = field(default_factory=dict)  # calls without a result, by id, in the model's order
     positions: dict[str, int] = field(default_factory=dict)  # position of each call in the reply, by id
     results_from: int = 0  # index of the first result in the messages
     attempts: dict[str, list[AttemptStatus]] = field(default_factory=dict)  # status of each attempt, by call id
+    nested: dict[str, ToolCall] = field(default_factory=dict)  # calls of programs without a result, by id
+    programs: dict[str, ProgramState] = field(default_factory=dict)  # by the id of the program's own call
+    parents: dict[str, str] = field(default_factory=dict)  # the program of each nested call, both by id
+
+    def find(self, id: str) -> ToolCall | None:
+        """Return the call with this id if it has no result yet, also one of a program."""
+        return self.waiting.get(id) or self.nested.get(id)
 
 
 @dataclass(slots=True)
@@ -184,10 +203,32 @@ def _fold_result(state: ThreadState, message: Message) -> None:
     if id not in calls.waiting:
         raise MessageError(f"no tool call {id!r} waits for a result")
     del calls.waiting[id]
+    for nested in calls.programs[id].calls if id in calls.programs else ():
+        calls.nested.pop(nested, None)  # the program is over
     results, position = state.messages[calls.results_from :], calls.positions[id]
     index = calls.results_from + sum(calls.positions[other.tool_call_id] < position for other in results)
     state.messages.insert(index, message)
     del state.hashes[index:]
+
+
+def _fold_call(state: ThreadState, data: FrozenDict) -> None:
+    calls, id, program = state.calls, data["call"], data["program"]
+    if program not in calls.waiting or id in calls.positions or id in calls.parents:
+        raise ValueError(f"the call {id!r} is not one of a running program")
+    calls.nested[id] = ToolCall(id, data["name"], data["args"], invalid=data.get("invalid", ""))
+    calls.parents[id] = program
+    calls.programs.setdefault(program, ProgramState()).calls[id] = data
+
+
+def _fold_nested_result(state: ThreadState, data: FrozenDict) -> None:
+    calls, id = state.calls, data["call"]
+    if calls.nested.pop(id, None) is None:
+        raise ValueError(f"no call {id!r} of a program waits for a result")
+    calls.programs[calls.parents[id]].results.append(data)
+
+
+def _fold_suspended(state: ThreadState, data: FrozenDict) -> None:
+    state.calls.programs.setdefault(data["program"], ProgramState()).suspended = data
 
 
 def _fold_intent(state: ThreadState, data: FrozenDict) -> None:
@@ -270,6 +311,9 @@ def _fold_compaction(state: ThreadState, data: FrozenDict) -> None:
 
 _FOLDS: dict[EntryKind, Callable[[ThreadState, Any], None]] = {
     "message": _fold_message,
+    "call": _fold_call,
+    "result": _fold_nested_result,
+    "suspended": _fold_suspended,
     "intent": _fold_intent,
     "done": _fold_done,
     "asked": _fold_asked,

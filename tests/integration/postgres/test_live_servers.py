@@ -12,7 +12,7 @@ import pytest
 
 from nats_server import NatsServer, run_nats
 from postgres import shared_server as postgres_server
-from server_agents import Gate, get_json, list_ids, sample_agents, user_message
+from server_agents import Gate, get_json, list_ids, sample_agents, send_answer, user_message
 from server_process import InProcessServer, host_server, open_client, read_events, read_frames, wait_until
 from wick import Agent
 from wick.protocols import Delta, Finish, Request, TextDelta
@@ -306,3 +306,20 @@ async def _has_problem(server: InProcessServer) -> bool:
 
 async def _is_connected(server: InProcessServer) -> bool:
     return not server.service.live.problem
+
+
+async def test_a_window_at_another_server_sees_a_message_at_once(cluster: Cluster) -> None:
+    """Changes are published while a window of the user is open, at whichever server."""
+    async with (
+        open_client(cluster.servers[0]) as here,
+        open_client(cluster.servers[1]) as there,
+        there.get("/events") as window,
+    ):
+        frames = read_frames(window)
+        assert (await anext(frames))["event"] == "resync"
+        await send_answer(here, "echo", user_message("Hello.", "th_elsewhere"))
+        async with asyncio.timeout(30):
+            async for frame in frames:
+                if frame["event"] == "thread" and frame["data"]["data"]["last"] and not frame["data"]["data"]["run_id"]:
+                    break
+        assert frame["data"]["data"]["id"] == "th_elsewhere"

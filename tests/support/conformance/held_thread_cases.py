@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool
+from wick import Agent, Ask, FunctionModel, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.subagents import Subagents
 from wick.errors import StoreError
 from wick.protocols import Store
+from wick.stores.held_thread import hold, load
 
 ran: list[str] = []
 
@@ -136,6 +137,46 @@ async def test_a_thread_in_memory_has_one_holder_at_a_time(store: Store) -> None
     assert (await Sessions(store).load("th_1", owner="ada")).to_json() == thread.to_json(), "what was seen is saved"
 
 
+async def test_a_thread_in_memory_is_read_only_if_its_log_has_grown(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread, agent = Thread("th_1"), Agent(Scripted("one", "two", "three"), hooks=[Sessions(store)])
+    reads, read = list[int](), store.read
+
+    def count(owner: str, id: str, *, after: int = 0, limit: int | None = None) -> Any:
+        reads.append(after)
+        return read(owner, id, after=after, limit=limit)
+
+    await agent.run("first", thread=thread)
+    await store.create("local", "other")
+    for id in ("th_1", "other"):  # leases that write nothing, such as those of a claim
+        await store.release("local", id, (await store.lease("local", id, "another process", 60)).fence)
+    monkeypatch.setattr(store, "read", count)
+    await agent.run("second", thread=thread)
+    assert reads == []
+    lease = await store.lease("local", "th_1", "another process", 60)
+    last = len(thread.entries)
+    entry = {"seq": last + 1, "kind": "message", "at": 1.0, "data": {"role": "user", "content": "between"}}
+    await store.append("local", "th_1", [entry], expect=last, fence=lease.fence)
+    await store.release("local", "th_1", lease.fence)
+    result = await agent.run("third", thread=thread)
+    assert reads == [last - 1, last]  # the last common entry, and the new ones
+    assert [message.text for message in result.thread.messages][4:] == ["between", "third", "three"]
+    await check_settled(store)
+
+
+async def test_a_thread_that_differs_from_its_log_is_refused_although_it_is_as_long(store: Store) -> None:
+    thread = Thread("th_1")
+    async with hold(store, "local", thread):
+        thread.add(user("common"))
+    thread.add(user("here"))
+    async with hold(store, "local", await load(store, "local", "th_1")) as held:
+        held.thread.add(user("there"))
+    with pytest.raises(StoreError, match="another one here"):
+        async with hold(store, "local", thread):
+            pass
+
+
 async def test_an_agent_that_a_tool_runs_in_a_python_thread_can_ask(store: Store) -> None:
     """It has its own event loop, and its question goes to the thread of the parent run."""
     child = Agent(Scripted(spend(5), "child done"), name="child", tools=[pay], hooks=[confirm])
@@ -193,9 +234,9 @@ async def test_a_late_answer_is_refused(store: Store, monkeypatch: pytest.Monkey
     await check_settled(store)
 
 
-async def test_a_question_expires_while_a_run_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.approvals.ASK_SECONDS", 0.2)
-    result = await asyncio.wait_for(payment_agent(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
+async def test_a_question_expires_while_a_run_waits(store: Store) -> None:
+    waiting = payment_agent(store, spend(5), "well", patience=600, answer_within=0.2)
+    result = await asyncio.wait_for(waiting.run("go", thread="th_1"), 60)
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     await check_settled(store)
 

@@ -9,9 +9,11 @@ import pytest
 
 from wick import Agent, Ask, FunctionModel, Run, Scripted, Thread, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.capabilities.sessions import Sessions
-from wick.errors import ConfigError, StoreError
+from wick.errors import ConfigError, StoreError, ThreadBusy
+from wick.events import Failed
 from wick.protocols import Request, Store
 from wick.stores.held_thread import PAGE, HeldThread
+from wick.testing import lapse_questions
 
 ran: list[str] = []
 
@@ -256,7 +258,7 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
         with pytest.raises(StoreError) as caught:
             await bad
         assert caught.value.code == "not_found"
-    with pytest.raises(StoreError, match="the answer is allow"):
+    with pytest.raises(StoreError, match="the answer is one of allow"):
         await sessions.answer("th_1", question["id"], "maybe")  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="a denial cannot"):
         await sessions.answer("th_1", question["id"], "deny", args={})
@@ -292,21 +294,29 @@ async def test_a_run_in_progress_is_not_cancelled_by_its_thread(store: Store) ->
     assert refused == ["conflict"]
 
 
-async def test_an_unanswered_question_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
-    result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
+async def test_an_unanswered_question_expires(store: Store) -> None:
+    result = await agent(store, spend(), "Never mind.", hooks=[confirm], answer_within=1e-9).run("go", thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["lapsed"] is True and answered["allowed"] is False
 
 
-async def test_expired_questions_are_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_questions_are_found(store: Store) -> None:
     sessions = Sessions(store)
     await run_to_question(store)
-    assert await sessions.lapsed() == []
-    monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
-    monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
+    (question,) = await sessions.questions("th_1")
+    assert await sessions.lapsed() == [] == [head.id async for head, _ in sessions.iter_lapsed()]
+    assert [head.id async for head, _ in sessions.iter_questions()] == ["th_1"]
+    await lapse_questions(sessions, "th_1")
     assert await sessions.lapsed() == ["th_1"]
+    assert [(head.id, lapsed["id"]) async for head, lapsed in sessions.iter_lapsed()] == [("th_1", question["id"])]
+    assert await sessions.questions("th_1") == [], "an expired question is not pending"
+    assert [one async for one in sessions.iter_questions()] == []
+    assert (await sessions.threads(asking=True)).threads == ()
+    assert (await sessions.store.head("local", "th_1")).asking == 0
+    with pytest.raises(StoreError, match="lapsed") as caught:
+        await sessions.answer("th_1", question["id"], "allow")
+    assert caught.value.code == "conflict"
     result = await agent(store, "Never mind.", hooks=[confirm]).run(thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     assert await sessions.lapsed() == []
@@ -397,9 +407,15 @@ async def test_a_second_message_may_be_refused(store: Store) -> None:
     first = asyncio.create_task(talker.run("one", thread="th_1"))
     while not began:
         await asyncio.sleep(0.01)
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(ThreadBusy, match="in progress") as caught:
         await talker.run("two", thread="th_1")
     assert caught.value.code == "conflict"
+    events = [event async for event in talker.stream("two", thread="th_1")]
+    assert isinstance(events[-1], Failed) and events[-1].code == "thread_busy"
+    await store.create("local", "th_2")
+    await store.lease("local", "th_2", "another program", 30)
+    with pytest.raises(ThreadBusy, match="is held by"):
+        await talker.run("two", thread="th_2")
     gate.set()
     await first
     assert (await talker.run("three", thread="th_1")).text == "re: three"

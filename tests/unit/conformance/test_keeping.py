@@ -15,6 +15,7 @@ from wick import Agent, Scripted, Thread, ToolCall, assistant, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.protocols import Queued
+from wick.server.ops.redaction import RedactingStore, Secrets
 from wick.stores.held_thread import hold, release_leases
 from wick.stores.in_memory import InMemory
 from wick.stores.sqlite import Sqlite
@@ -82,10 +83,84 @@ class Lossy(InMemory):
             raise StoreError("the connection was closed", "unavailable")
         return await super().append(*given, **options)
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
+    async def release(self, *given: Any, **options: Any) -> Any:
         if not self.releases:
             raise StoreError("the connection was closed", "unavailable")
-        await super().release(owner, id, fence)
+        if self.lost:
+            self.lost -= 1
+            if self.takes_effect:
+                await super().release(*given, **options)
+            raise StoreError("the connection was closed", "unavailable")
+        return await super().release(*given, **options)
+
+
+class Audited(InMemory):
+    """A store that lists what is appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audit: list[str] = []
+
+    async def append(self, owner: str, id: str, entries: Any, **options: Any) -> int:
+        last = await super().append(owner, id, entries, **options)
+        self.audit.extend(entry["kind"] for entry in entries)
+        return last
+
+
+class AuditedOlder(Audited):
+    """The same, with a release that takes no entries."""
+
+    async def release(self, owner: str, id: str, fence: int) -> Any:  # type: ignore[override]
+        return await super().release(owner, id, fence)
+
+
+class AuditedAround:
+    """The same, around any store."""
+
+    def __init__(self) -> None:
+        self._store, self.audit = InMemory(), list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, owner: str, id: str, entries: Any, **options: Any) -> int:
+        last = await self._store.append(owner, id, entries, **options)
+        self.audit.extend(entry["kind"] for entry in entries)
+        return last
+
+
+@pytest.mark.parametrize("kind", [Audited, AuditedOlder, AuditedAround])
+@pytest.mark.parametrize("is_redacted", [False, True])
+async def test_a_store_that_only_changes_append_gets_the_last_entries_by_it(kind: Any, is_redacted: bool) -> None:
+    audited = kind()
+    store: Any = RedactingStore(audited, Secrets()) if is_redacted else audited
+    thread = Thread("th_1")
+    async with hold(store, "ada", thread) as held:
+        thread.add(user("hello"))
+    assert audited.audit == ["message"]
+    assert held.released_head is not None and not held.released_head.leased and held.released_head.last == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+async def test_the_last_entries_are_released_once_although_the_connection_is_lost(takes_effect: bool) -> None:
+    store = Lossy()
+    async with hold(store, "ada", thread := Thread("th_1")) as held:
+        store.lost, store.takes_effect = 2, takes_effect
+        thread.add(user("hello"))
+    assert held.released_head is not None and not held.released_head.leased
+    assert [row["data"]["content"] async for batch in store.read("ada", "th_1") for row in batch] == ["hello"]
+    await store.close()
+
+
+async def test_entries_that_cannot_be_saved_with_the_release_fail_the_session() -> None:
+    store = Lossy()
+    with pytest.raises(StoreError, match="its lease has expired"):
+        async with hold(store, "ada", thread := Thread("th_1")) as held:
+            await store.release("ada", "th_1", held.lease.fence)
+            thread.add(user("hello"))
+    assert held.failure is not None and thread.writer is None
+    await store.close()
 
 
 @pytest.mark.parametrize("takes_effect", [True, False])

@@ -14,6 +14,7 @@ from wick import Agent, FunctionModel, Thread, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.protocols import News, Queued
+from wick.stores import held_thread
 from wick.stores.held_thread import LeaseRenewals, hold
 from wick.stores.sqlite import Sqlite
 
@@ -79,6 +80,33 @@ async def test_a_message_of_this_process_is_seen_at_once(store: Counting) -> Non
         for number in range(20):
             await store.enqueue("ada", "t", user(str(number)).to_json())
             assert [message.text for message in await held.fetch_messages()] == [str(number)]
+
+
+async def test_a_short_run_does_not_watch_its_inbox(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_thread, "WATCH_AFTER", 0.2)
+    async with hold(store, "ada", Thread("t")) as held:
+        await held.fetch_messages()
+        await held.fetch_messages()
+        assert not store._watchers
+    await asyncio.sleep(0.3)
+    assert not store._watchers
+    async with hold(store, "ada", Thread("t")) as held:
+        await held.fetch_messages()
+        await until(lambda: store._watchers)
+
+
+async def test_a_message_of_another_process_waits_until_the_watch_has_started(
+    store: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_thread, "WATCH_AFTER", 0.1)
+    other = Sqlite(tmp_path / "threads.db")
+    async with hold(store, "ada", Thread("t")) as held:
+        assert not await held.fetch_messages()
+        await other.enqueue("ada", "t", user("early").to_json())  # nothing reports it yet
+        await until(lambda: store._watchers)
+        (early,) = await held.fetch_messages()
+        assert early.text == "early"
+    await other.close()
 
 
 async def test_without_a_watch_every_call_reads(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:

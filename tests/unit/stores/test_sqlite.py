@@ -30,6 +30,8 @@ from store_fixtures import (
     read_entries,
     text_entry,
 )
+from wick import Agent, Scripted, ToolCall, assistant, tool
+from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite, sqlite_file, sqlite_search, sqlite_writer
@@ -110,6 +112,43 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
         other.execute("ROLLBACK")
         assert await asyncio.gather(*waiting) == [1] * 50
     assert sum(transactions) == 50 and len(transactions) <= 2
+    await store.close()
+
+
+async def test_entries_of_one_moment_share_a_transaction(path: Path, transactions: list[int]) -> None:
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "worked"
+
+    model = Scripted(assistant("", ToolCall("c1", "work", {})), "done")
+    result = await Agent(model, tools=[work], hooks=[Sessions(path.parent)]).run("go", thread="t1")
+    # not found; created; leased; input and start; reply and intent; result; reply, end and release
+    assert result.text == "done" and len(transactions) == 7
+    store = Sqlite(path)
+    kinds = [entry["kind"] for entry in await read_entries(store, "t1", owner="local")]
+    assert kinds == ["message", "run_start", "message", "intent", "done", "message", "message", "run_end"]
+    await store.close()
+
+
+async def test_a_row_is_read_in_a_thread_if_the_event_loop_would_have_to_wait(path: Path) -> None:
+    store = Sqlite(path)
+    await store.create("ada", "t")
+    readers, threads = store._readers, list[threading.Thread]()
+    await store.head("ada", "t")  # leaves an idle connection
+
+    def work(db: sqlite3.Connection) -> int:
+        threads.append(threading.current_thread())
+        if len(threads) == 2:
+            raise sqlite3.OperationalError("database is locked")
+        return int(db.execute("SELECT count(*) FROM threads").fetchone()[0])
+
+    assert [await readers.read_row(work), await readers.read_row(work)] == [1, 1]
+    assert threads[:2] == [threading.main_thread()] * 2 and threads[2] is not threading.main_thread()
+    kept = [*store._readers.idle]
+    with assert_refused("not_found"):
+        await store.head("ada", "other")
+    assert [*store._readers.idle] == kept  # a thread that does not exist costs no connection
     await store.close()
 
 
