@@ -15,7 +15,7 @@ from wick.backends.local import Local
 from wick.capabilities.permissions import PLAN, Permissions, PermissionVerdict
 from wick.capabilities.sessions import Sessions
 from wick.constants import SHELL_INLINE_CHARS
-from wick.errors import ConfigError
+from wick.errors import ConfigError, StoreError
 from wick.permissions import rules, shell
 from wick.replay import replay
 from wick.stores.in_memory import InMemory
@@ -88,7 +88,7 @@ async def test_calls_without_a_rule_are_asked() -> None:
     assert user.question.question == ("May execute be used: ls $HOME (it uses a variable, so no rule can allow it)")
     user = ScriptedUser(False)
     assert "the user said no" in await call_result(Permissions(), tool_call("pay", amount=5), ask=user)
-    assert user.question.question == 'May pay be used: {"amount":5}'
+    assert user.question.question == 'May pay be used: {"amount": 5}'
 
 
 async def test_without_a_user_an_ask_is_denied() -> None:
@@ -136,7 +136,7 @@ async def test_a_question_shows_its_subject_without_deceptive_text() -> None:
 
 async def test_a_question_counts_hidden_arguments() -> None:
     asked = Permissions().explain("mine", {"text": "x" * 5_000}).reason
-    assert asked.endswith("… (3,011 of 5,011 characters are not shown)")
+    assert asked.endswith("… (3,012 of 5,012 characters are not shown)")
     assert Permissions().explain("Write", {"path": "a\nb\u200bc"}).reason == "May write_file be used: a⏎\nb<U+200B>c"
 
 
@@ -289,6 +289,37 @@ async def test_an_answer_for_once_is_no_grant(choice: Any) -> None:
     store, permissions = InMemory(), Permissions()
     await answer_question(store, permissions, choice, PAY)
     assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
+
+
+async def test_a_grant_of_rules_covers_similar_commands_in_its_thread() -> None:
+    store, permissions = InMemory(), Permissions(deny=["Bash(cp * secret)"], ask=["Bash(cp * shared)"])
+    rules = ["execute(cp *)"]
+    sessions = await answer_question(store, permissions, "allow_session", runs("cp a b"), rules=rules)
+    assert await again(store, permissions, runs("cp c d", "c2")) == "completed"
+    assert await again(store, permissions, runs("cp c d && rm c", "c3")) == "interrupted"
+    assert await again(store, permissions, runs("cp c d", "c4"), thread="another") == "interrupted"
+    thread = await sessions.load("t")
+    assert permissions.explain("Bash", {"command": "cp c d"}, thread=thread) == PermissionVerdict(
+        "allow", "grant", "execute(cp *)"
+    )
+    assert permissions.explain("Bash", {"command": "cp c secret"}, thread=thread).decision == "deny"
+    assert permissions.explain("Bash", {"command": "cp c shared"}, thread=thread).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    ("choice", "answer"),
+    [
+        ("allow_session", {"rules": ["execute(*)"]}),
+        ("allow_session", {"rules": ["execute(cp *)", "execute"]}),
+        ("allow_session", {"rules": ["execute(cp *)"], "args": {"command": "cp a c"}}),
+        ("allow_always", {"rules": ["execute(cp *)"]}),
+        ("allow", {"rules": ["execute(cp *)"]}),
+    ],
+)
+async def test_rules_that_a_question_does_not_propose_are_refused(choice: Any, answer: dict[str, Any]) -> None:
+    with pytest.raises(StoreError, match="rule") as caught:
+        await answer_question(InMemory(), Permissions(), choice, runs("cp a b"), **answer)
+    assert caught.value.code == "invalid"
 
 
 async def test_a_grant_covers_the_approved_call() -> None:
@@ -483,7 +514,7 @@ async def test_the_policy() -> None:
         ),
         ("Edit", {"file_path": "src/a"}, PermissionVerdict("allow", "allow", "Edit(src/**)")),
         ("Edit", {"path": "b"}, PermissionVerdict("ask", "mode", "", "May edit_file be used: b")),
-        ("mine", {"x": 1}, PermissionVerdict("ask", "mode", "", 'May mine be used: {"x":1}')),
+        ("mine", {"x": 1}, PermissionVerdict("ask", "mode", "", 'May mine be used: {"x": 1}')),
     ],
 )
 def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: PermissionVerdict) -> None:

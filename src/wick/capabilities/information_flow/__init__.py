@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from posixpath import basename, normpath
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from wick._internal.data_flow import CONTROL
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick._internal.tool_flow import RESULT_FLOW, ToolFlow
+from wick._internal.tool_flow import EFFECTS, RESULT_FLOW, ToolFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
+from wick.capabilities.information_flow.handles import (
+    LOOK,
+    LOOK_SYSTEM,
+    describe_answer,
+    describe_data,
+    format_value,
+    has_reference,
+    parse_json,
+    resolve_references,
+    store_handle,
+)
 from wick.capabilities.information_flow.labels import Label, list_values
-from wick.capabilities.information_flow.questions import describe_content, describe_target, describe_voucher
-from wick.capabilities.information_flow.sources import CHILD, Passage, Sources, get_flow
+from wick.capabilities.information_flow.questions import TargetValue, ask_about_targets, describe_voucher
+from wick.capabilities.information_flow.sources import (
+    CHILD,
+    Passage,
+    Sources,
+    contains_value,
+    find_sources,
+    get_flow,
+)
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
 from wick.decisions import Ask
-from wick.errors import ToolError
-from wick.hooks import after, before, guard
+from wick.errors import InvalidArgs, ToolError
+from wick.hooks import Hook, after, before, guard
+from wick.messages import Message, ToolCall, ToolResult, user
 from wick.operations import ModelCall, Run, ToolUse
+from wick.run_log import LABEL
+from wick.threads import Thread
 from wick.tools import Tool, tool
 from wick.why import PASS_REASON
 
 # Files and folders that later runs read as instructions, besides those of the agent's capabilities
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", "agents.yaml")
+LINK = "a link to"
 MOST_VOUCHERS = 5  # in the reason of a call that passes
+OUTERMOST = 90.0  # after hooks around those of other capabilities, so that nothing is added to a hidden result
+HIDDEN = "hidden"  # in the notes of a tool use, the label of its hidden result
+_OF_HANDLES = ("hide_result", "resolve_reply")
+HANDLES_HINT = """\
+Texts of others (mails, web pages, files, search results) reach you as references such as {{h1}} or {{h2.0.body}}, \
+with their type and size. Use a reference as an argument of a tool, inside of a longer text, or in your answer to the \
+user; it is replaced by the data. To learn something from the data, ask `look`; it shows you booleans and choices of \
+an enum, and gives a reference for anything else."""
 HINT = """\
 Before you read text of others (mails, web pages, files, search results), call `plan` once with every tool that you \
 will use to send, pay or change something, or to read private data, and with the arguments that you know already. The \
@@ -42,31 +74,36 @@ class InformationFlow(Capability):
     calls are questions. See the guide, "Information flow".
     """
 
-    def __init__(self, *, instructions: Iterable[str] = INSTRUCTIONS) -> None:
+    def __init__(self, *, instructions: Iterable[str] = INSTRUCTIONS, handles: bool = False) -> None:
         self.instructions = frozenset(name.casefold() for name in instructions)
+        self.handles = handles
+
+    def hooks(self) -> list[Hook]:
+        hooks = super().hooks()
+        return hooks if self.handles else [hook for hook in hooks if hook.fn.__name__ not in _OF_HANDLES]
+
+    def tools(self) -> list[Tool]:
+        return [tool for tool in super().tools() if self.handles or tool.name != LOOK]
 
     # -- labels -------------------------------------------------------------------------------------------------------
 
-    @after(ToolUse, inherit=True)
-    def label_result(self, use: ToolUse) -> None:
-        """Store the label of a result with it."""
-        state = self._get_state(use.run)
-        if use.prevented is not None or use.invalid:
-            use.notes["label"] = _REFUSED
-        else:
-            use.notes["label"] = state.find_label(use.bound, use.notes.get(RESULT_FLOW) or get_flow(use.bound))
-            self._use_grant(use)
-        for one in self._list_states(use.run):
-            one.claims.pop(use.key, None)
-        if use.run.parent is not None and not use.notes["label"]["trusted"]:
-            self._taint_parents(use.run)
+    def label_result(self, use: ToolUse) -> FrozenDict:
+        """Return the label of a result, and note the grant that its call has used."""
+        run = use.run
+        state = self._find_state(run)
+        label = REFUSED if use.prevented is not None or use.invalid else use.notes.get(HIDDEN) or state.find_label(use)
+        if run.parent is not None or state.claims:
+            self._settle_claims(use, has_run=label is not REFUSED)
+            if not label["trusted"]:
+                self._taint_parents(run)
+        return label
 
-    @after(ModelCall, inherit=True)
-    def label_reply(self, call: ModelCall) -> None:
-        """Store the label of a reply: that of everything the model has seen."""
-        if not call.purpose:
-            own, *above = self._list_states(call.run)
-            call.notes["label"] = reduce(Label.join, (state.label for state in above), own.sources.label).to_json()
+    def label_reply(self, call: ModelCall) -> FrozenDict:
+        """Return the label of a reply: that of everything the model has seen."""
+        sources = self._get_state(call.run).sources
+        parent = call.run.parent
+        label = sources.label_reply([state.sources for state in self._list_states(parent)] if parent else ())
+        return FrozenDict({**label, "trusted": False}) if call.notes.get(HIDDEN) else label
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
@@ -81,14 +118,91 @@ class InformationFlow(Capability):
             state = self._get_state(parent)
             if not state.child_tainted:
                 state.child_tainted = True
+                state.labels.clear()  # those of the answers of children
                 parent.thread.values.put(CHILD, run.thread.id, True)
             parent = parent.parent
+
+    # -- handles ------------------------------------------------------------------------------------------------------
+
+    @after(ToolUse, priority=OUTERMOST)
+    def hide_result(self, use: ToolUse) -> None:
+        """Store a result that others wrote under a handle, and show the model a description of it."""
+        result = use.result
+        if use.error is not None or result.parts:
+            return
+        is_resolved = use.args != use.call.args  # an unknown reference is an error before that
+        refers = is_resolved and _accepts_references(use.tool) and has_reference(use.call.args)
+        if use.prevented is not None or use.invalid:
+            if refers:  # the reason may quote the data
+                id = store_handle(use.run.thread, use.bound.name, result.text, {"*": "untrusted"})
+                use.result = ToolResult(error=f"it was refused: {describe_data(result.text, {}, id)}")
+            return
+        flow = use.notes.get(RESULT_FLOW) or get_flow(use.bound)
+        label = Label.from_flow(use.bound.name, flow, child_trusted=not self._find_state(use.run).child_tainted)
+        if (label.trusted and not refers) or label.returns is None:
+            return
+        authors = label.returns if not result.error else {"*": "untrusted"}
+        id = store_handle(use.run.thread, use.bound.name, result.text, authors)
+        shown = describe_data(parse_json(result.text), {} if refers else authors, id)  # it may repeat the data
+        text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+        use.result = ToolResult(error=f"the tool failed: {text}") if result.error else ToolResult(text)
+        use.notes[HIDDEN] = freeze(Label(True, label.private, {"*": "own"}).to_json())
+        if LABEL in use.notes:  # a hook inside of this one has read it
+            use.notes[LABEL] = use.notes[HIDDEN]
+
+    @after(ModelCall, priority=OUTERMOST)
+    def resolve_reply(self, call: ModelCall) -> None:
+        """Replace the references in an answer to the user."""
+        reply = call.result
+        if call.purpose or call.error is not None or reply.tool_calls or not has_reference(reply.text):
+            return
+        with suppress(InvalidArgs):  # an unknown reference stays as it is
+            text = format_value(resolve_references(reply.text, self._list_threads(call.run)))
+            call.result = Message("assistant", text, reasoning=reply.reasoning)
+            call.notes[HIDDEN] = True
+
+    @tool(effect="read", returns="own", idempotent=True)
+    async def look(self, reference: list[str] | str, question: str, schema: dict[str, Any], run: Run) -> str:
+        """Ask a reader, who has no tools, about the data of references. Its answer fits the JSON Schema.
+
+        You see booleans and choices of an enum; texts and numbers are references to use in arguments and answers.
+        """
+        references, threads = [reference] if isinstance(reference, str) else reference, self._list_threads(run)
+        answered = Tool(
+            "answer", "", _NO_CALL, {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
+        )
+        try:
+            data = "\n\n".join(format_value(resolve_references(text, threads)) for text in references)
+        except InvalidArgs as error:
+            raise ToolError(str(error)) from None
+        asked = f"Question: {question}\nSchema: {json.dumps(schema)}\nData:\n{data}"
+        reply = await run.call_model([user(asked)], purpose="look", system=LOOK_SYSTEM)
+        try:
+            answer = answered.validate({"answer": json.loads(reply.text)})["answer"]
+        except (InvalidArgs, ValueError, RecursionError):
+            raise ToolError("the answer of the reader does not fit the schema; ask in another way") from None
+        id = store_handle(run.thread, LOOK, json.dumps(answer), {"*": "untrusted"})
+        shown = describe_answer(answer, schema, id)
+        return shown if isinstance(shown, str) else json.dumps(shown)
+
+    def _resolve_arguments(self, run: Run, call: ToolCall) -> dict[str, Any]:
+        if not _accepts_references(run.tools.get(call.name)) or not has_reference(call.args):
+            return {**call.args}
+        resolved: dict[str, Any] = resolve_references(call.args, self._list_threads(run))
+        return resolved
+
+    def _list_threads(self, run: Run) -> list[Thread]:
+        return [one.thread for one in self._list_runs(run)]
 
     # -- grants -------------------------------------------------------------------------------------------------------
 
     @before(Run)
-    def explain_plan(self, run: Run) -> None:
-        run.system = "\n\n".join(filter(None, (run.system, HINT)))
+    def start_labels(self, run: Run) -> None:
+        """Label the messages of a run, and explain the plan to its model."""
+        run.progress.extensions.labelers.append(self)
+        if self.handles:
+            run.progress.extensions.resolvers.append(self._resolve_arguments)
+        run.system = "\n\n".join(filter(None, (run.system, HANDLES_HINT if self.handles else HINT)))
 
     @tool(effect="read", returns="own", idempotent=True)
     def plan(self, steps: Annotated[list[PlannedStep], Field(max_length=MOST_STEPS)], run: Run) -> str:
@@ -106,20 +220,34 @@ class InformationFlow(Capability):
 
     # -- the guard ----------------------------------------------------------------------------------------------------
 
-    @guard(ToolUse)
+    @guard(ToolUse, match=["private:?*", *(f"effect:{effect}" for effect in sorted(EFFECTS - {"read"}))])
     def check_targets(self, use: ToolUse) -> Ask | None:
         """Ask about a call whose target has no voucher, once the run has read untrusted text."""
-        if not self._is_tainted(use.run):
+        is_tainted = self._is_tainted(use.run)
+        if not is_tainted and not (self.handles and has_reference(use.call.args)):
             return None
         flow, args = get_flow(use.tool), thaw(use.args)
+        if not is_tainted and flow.effect not in ("read", "write"):
+            return self._check_references(use, flow, args)
+        clean = self._find_clean(use)
         if flow.effect == "read":
-            source = flow.name_source(use.bound.name)
-            if not source or self._may_read(use.run, source):
+            if not is_tainted or CONTROL in clean or self._may_read(use.run, use.private):
                 return None
+            source = use.private
             return Ask(f"{use.bound.name} reads private data ({source}), not planned before text of others was read.")
         if flow.effect == "write":
             return self._check_written(use, flow, args)
-        return self._check_change(use, flow, args)
+        return self._check_change(use, flow, args, clean)
+
+    def _find_clean(self, use: ToolUse) -> frozenset[str]:
+        """Return the arguments of a call in a program that no text of others reached, unless they were changed.
+
+        The program must have been written before this run or one above it read text of others.
+        """
+        if not use.program or (use.run.parent is not None and self._is_tainted(use.run.parent)):
+            return frozenset()
+        changed = {name for name in use.args if name not in use.call.args or use.call.args[name] != use.args[name]}
+        return self._get_state(use.run).sources.find_clean(use.call.id) - changed
 
     def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         """Ask before a file is written that later runs read as instructions: its label would be lost there."""
@@ -142,36 +270,88 @@ class InformationFlow(Capability):
             state.instructions = above.union(named)
         return state.instructions
 
-    def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
-        targets = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
-        unvouched = {name: self._find_unvouched(use.run, list_values(args[name])) for name in targets}
+    def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any], clean: frozenset[str]) -> Ask | None:
+        states = self._list_states(use.run)
+        chosen = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
+        targets = [name for name in chosen if name not in clean]
+        values = {name: [*list_values(args[name])] for name in targets}
         if flow.effect == "send":  # a link in a message is a target, too: it says where its reader goes
-            content = [value for name in args if name not in targets for value in list_values(args[name])]
-            links = [link for text in content if isinstance(text, str) for link in find_links(text)]
-            unvouched["a link to"] = self._find_unvouched(use.run, links)
+            others = [name for name in args if name not in values and name not in clean]
+            content = [value for name in others for value in list_values(args[name])]
+            values[LINK] = [link for text in content if isinstance(text, str) for link in find_links(text)]
+        vouched, unvouched = _sort_values(values, [state.sources for state in states])
         grants = self._find_grants(use, args)
         for owner, id, known in grants:
-            if not any(values for name, values in unvouched.items() if name not in known):
-                self._get_state(owner).claims[use.key] = id
-                use.notes[PASS_REASON] = self._describe_pass(use.run, id, args, [n for n in targets if n not in known])
+            if all(name in known for name in unvouched):
+                self._find_state(owner).claims[use.key] = id
+                rows = [describe_voucher(*row) for row in vouched if row[0] not in known][:MOST_VOUCHERS]
+                use.notes[PASS_REASON] = "; ".join([f"planned as {id}", *rows])
                 return None
-        if flow.effect == "fetch" and not any(unvouched.values()):
-            use.notes[PASS_REASON] = self._describe_pass(use.run, "", args, targets)
+        if CONTROL in clean and not unvouched:
+            use.notes[PASS_REASON] = _WRITTEN_BEFORE
             return None
-        passages = [
-            describe_target(name, value, self._find_passage(use.run, value))
-            for name, values in unvouched.items()
-            for value in values[:3]
+        if flow.effect == "fetch" and not unvouched:
+            use.notes[PASS_REASON] = "; ".join([describe_voucher(*row) for row in vouched][:MOST_VOUCHERS])
+            return None
+        if unvouched and (entries := self._find_endorsed(use, unvouched)):
+            use.notes[PASS_REASON] = f"the user endorsed {', '.join(entries)} as a source of {', '.join(unvouched)}"
+            return None
+        found = [
+            TargetValue(name, value, self._find_passage(use.run, value))
+            for name, items in unvouched.items()
+            for value in items
         ]
-        planned = "" if grants or flow.effect == "fetch" else "It was not planned before text of others was read."
-        sentences = [f"{use.bound.name} ({flow.effect}):", planned, *passages, describe_content(args, targets)]
-        return Ask(" ".join(filter(None, sentences)))
+        is_planned = bool(grants) or flow.effect == "fetch"
+        return ask_about_targets(use.bound.name, flow.effect, found, args, targets, is_planned=is_planned)
+
+    def _check_references(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
+        """Ask about a target that is a reference and has no voucher. The model has chosen all others itself."""
+        referring = {name for name, value in use.call.args.items() if has_reference(value)}
+        targets = [name for name in flow.list_targets(args) if name in referring]
+        values = {name: [*list_values(args[name])] for name in targets}
+        states = self._list_states(use.run)
+        _, unvouched = _sort_values(values, [state.sources for state in states])
+        if flow.effect == "fetch":  # a whole address in a text of others has nothing of the user in it
+            unvouched = {
+                name: [value for value in items if not any(state.sources.quotes(value) for state in states)]
+                for name, items in unvouched.items()
+            }
+        if not any(unvouched.values()) or self._find_endorsed(use, unvouched):
+            return None
+        found = [
+            TargetValue(name, value, self._find_passage(use.run, value))
+            for name, items in unvouched.items()
+            for value in items
+        ]
+        return ask_about_targets(use.bound.name, flow.effect, found, args, targets, is_planned=True)
+
+    def _find_endorsed(self, use: ToolUse, unvouched: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return the entries that the user endorsed for this run, if each value without a voucher is in one of them."""
+        runs = self._list_runs(use.run)
+        endorsed = {row for run in runs for row in self._find_state(run).sources.endorsed}
+        found = dict[str, None]()
+        for name, value in ((name, value) for name, items in unvouched.items() for value in items):
+            entries = (
+                f"{author} (entry {seq})"
+                for run in runs
+                for author, seq, text in self._find_state(run).sources.passages
+                if (run.thread.id, seq, use.bound.name, name) in endorsed and contains_value(text, value)
+            )
+            entry = next(entries, "")
+            if not entry:
+                return []
+            found[entry] = None
+        return [*found]
+
+    def _list_runs(self, run: Run) -> list[Run]:
+        """Return a run and the runs above it."""
+        return [run] if run.parent is None else [run, *self._list_runs(run.parent)]
 
     def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[Run, str, Mapping[str, Any]]]:
         """Return the grants for a call that are not used up, with their runs; those with most known arguments first."""
         found, run = list[tuple[Run, str, Mapping[str, Any]]](), use.run
         while True:
-            state = self._get_state(run)
+            state = self._find_state(run)
             claims = [id for key, id in state.claims.items() if key != use.key]
             for id, grant in state.sources.grants.items():
                 if grant.matches(use.bound.name, args) and claims.count(id) < grant.times:
@@ -189,36 +369,28 @@ class InformationFlow(Capability):
             flow.name_source(name) == source for name, flow in flows.items()
         )
 
-    def _use_grant(self, use: ToolUse) -> None:
+    def _settle_claims(self, use: ToolUse, *, has_run: bool) -> None:
         """Log that a call has used a grant, so that it counts after a pause, too. The grant may be that of a parent."""
         run: Run | None = use.run
         while run is not None:
-            state = self._get_state(run)
-            id = state.claims.get(use.key)
-            if id is not None and (grant := state.sources.grants.get(id)) is not None:
+            claims = self._find_state(run).claims
+            id = claims.pop(use.key, None) if claims else None
+            if has_run and id is not None and (grant := self._get_state(run).sources.grants.get(id)) is not None:
                 run.thread.values.put(GRANTS, id, replace(grant, times=grant.times - 1).to_json())
             run = run.parent
 
-    def _find_unvouched(self, run: Run, values: Iterable[Any]) -> list[Any]:
-        states = self._list_states(run)
-        return [value for value in values if not any(state.sources.find_voucher(value) for state in states)]
-
-    def _describe_pass(self, run: Run, grant: str, args: Mapping[str, Any], targets: Iterable[str]) -> str:
-        """Return the grant of a call that passes, and the entry that vouches for each of its targets."""
-        sources = [state.sources for state in self._list_states(run)]
-        found = [(name, value, source.find_voucher(value))
-                 for name in targets for value in list_values(args[name]) for source in sources]  # fmt: skip
-        vouched = dict.fromkeys(describe_voucher(*row) for row in found if row[2])
-        return "; ".join([f"planned as {grant}"] * bool(grant) + [*vouched][:MOST_VOUCHERS])
-
     def _find_passage(self, run: Run, value: Any) -> Passage | None:
-        found = (state.sources.find_passage(value) for state in self._list_states(run))
-        return next(filter(None, found), None)
+        """Return a text of others with a value; rather one that has it as a whole word."""
+        sources = [self._find_state(one).sources.find_passage(value, one.thread.id) for one in self._list_runs(run)]
+        found = [passage for passage in sources if passage is not None]
+        return next((passage for passage in found if passage.is_whole), found[0] if found else None)
 
     # -- state --------------------------------------------------------------------------------------------------------
 
     def _is_tainted(self, run: Run) -> bool:
-        return any(state.sources.tainted or state.child_tainted for state in self._list_states(run))
+        """Return True if a run, or one above it, has text of others. A handle hides the answer of a child."""
+        states = self._list_states(run)
+        return any(state.sources.tainted or (state.child_tainted and not self.handles) for state in states)
 
     def _list_states(self, run: Run) -> list[_FlowState]:
         """Return the states of a run and of the runs above it."""
@@ -226,11 +398,18 @@ class InformationFlow(Capability):
         return states if run.parent is None else [*states, *self._list_states(run.parent)]
 
     def _get_state(self, run: Run) -> _FlowState:
-        state = run.scratch.get(self)
+        """Return the state of a run, with the sources of all its entries."""
+        state = self._find_state(run)
+        if state.sources.folded != len(run.thread.entries):
+            state.sources.update(run.thread, run.tools)
+        return state
+
+    def _find_state(self, run: Run) -> _FlowState:
+        scratch = run.progress.extensions.scratch
+        state: _FlowState | None = scratch.get(self)
         if state is None:
-            sources, child_tainted = Sources(typed_by_user=run.parent is None), CHILD in run.thread.values
-            state = run.scratch[self] = _FlowState(sources, child_tainted=child_tainted)
-        state.sources.update(run.thread, run.tools)
+            sources = find_sources(run.thread, typed_by_user=run.parent is None, hides=self.handles)
+            state = scratch[self] = _FlowState(sources, child_tainted=CHILD in run.thread.values)
         return state
 
 
@@ -242,23 +421,48 @@ class _FlowState:
     claims: dict[str, str] = field(default_factory=dict)  # ids of its grants, by the key of a tool use, also of a child
     child_tainted: bool = False
     instructions: frozenset[str] | None = None  # names of files and folders
-    labels: dict[tuple[str, str, bool], FrozenDict] = field(default_factory=dict)  # by tool, computed once
+    labels: dict[int, tuple[Tool, FrozenDict]] = field(default_factory=dict)  # by the id of the tool
 
-    @property
-    def label(self) -> Label:
-        """The label of this run's entries for a run below it: entries of another thread are no sources there."""
-        return replace(self.sources.label, sources=())
-
-    def find_label(self, tool: Tool, flow: ToolFlow) -> FrozenDict:
-        """Return the label of a tool's result, as JSON data."""
-        key = tool.name, repr(flow), self.child_tainted
-        if key not in self.labels:
-            label = Label.from_flow(tool.name, flow, child_trusted=not self.child_tainted)
-            self.labels[key] = freeze(label.to_json())
-        return self.labels[key]
+    def find_label(self, use: ToolUse) -> FrozenDict:
+        """Return the label of a tool's result, as JSON data. That of a declaration is computed once."""
+        tool, own = use.bound, use.notes.get(RESULT_FLOW)
+        found = self.labels.get(id(tool)) if own is None else None
+        if found is None:
+            label = Label.from_flow(tool.name, own or get_flow(tool), child_trusted=not self.child_tainted)
+            found = tool, freeze(label.to_json())
+            if own is None:
+                self.labels[id(tool)] = found  # with the tool, so that no other one gets its id
+        return found[1]
 
 
-_REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
+_WRITTEN_BEFORE = "the program was written before text of others was read, and none of it reached a target"
+REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
+
+
+def _sort_values(
+    values: Mapping[str, Sequence[Any]], sources: Sequence[Sources]
+) -> tuple[list[tuple[str, Any, int]], dict[str, list[Any]]]:
+    """Return the values of targets with the entry that vouches for each, and those without such an entry, by target."""
+    vouched, unvouched = list[tuple[str, Any, int]](), dict[str, list[Any]]()
+    for name, value in ((target, item) for target, items in values.items() for item in items):
+        seq = next(filter(None, (source.find_voucher(value) for source in sources)), 0)
+        if seq:
+            vouched.append((name, value, seq))
+        else:
+            unvouched.setdefault(name, []).append(value)
+    return vouched, unvouched
+
+
+def _NO_CALL() -> None:
+    return None
+
+
+def _accepts_references(tool: Tool | None) -> bool:
+    """Return False for tools whose arguments the model, or a child, reads again: todos, notes, prompts of children."""
+    if tool is None or tool.name == LOOK:
+        return False
+    flow = get_flow(tool)
+    return (flow.effect != "write" or tool.kind == "write") and "child" not in flow.authors.values()
 
 
 def _is_default(tool: Tool, name: str, value: Any) -> bool:

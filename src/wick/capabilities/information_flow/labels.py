@@ -72,13 +72,18 @@ def _walk(data: Any, declared: str, authors: Mapping[str, str]) -> Iterator[tupl
     """Yield each value with its author: of the declared fields around it, the author that vouches for the least."""
     if isinstance(data, dict):
         for key, value in data.items():
-            around = [author for author in (declared, authors.get(key) if key != "*" else None) if author]
-            yield from _walk(value, min(around, key=_rank_author, default=""), authors)
+            yield from _walk(value, narrow_author(declared, key, authors), authors)
     elif isinstance(data, list):
         for value in data:
             yield from _walk(value, declared, authors)
     elif data is not None:
         yield declared or authors.get("*", "untrusted"), data
+
+
+def narrow_author(declared: str, key: str, authors: Mapping[str, str]) -> str:
+    """Return the author of a field inside of a declared one: of both, the one that vouches for the least."""
+    around = [author for author in (declared, authors.get(key) if key != "*" else None) if author]
+    return min(around, key=_rank_author, default="")
 
 
 def _rank_author(author: str) -> int:
@@ -87,11 +92,13 @@ def _rank_author(author: str) -> int:
 
 def list_values(argument: Any) -> Iterator[Any]:
     """Yield each value of an argument, the keys of objects too: a model can put anything there."""
-    if isinstance(argument, Mapping):
+    if isinstance(argument, str):  # most of them
+        yield argument
+    elif isinstance(argument, Mapping):
         for key, value in argument.items():
             yield key
             yield from list_values(value)
-    elif isinstance(argument, Sequence) and not isinstance(argument, str):
+    elif isinstance(argument, Sequence):
         for value in argument:
             yield from list_values(value)
     else:

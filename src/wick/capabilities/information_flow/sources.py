@@ -7,12 +7,16 @@ a summary in place of messages changes nothing. Work per step is that of the new
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
+from wick._internal.frozen import FrozenDict, FrozenList
 from wick._internal.tool_flow import UNDECLARED, ToolFlow
+from wick.approvals import SOURCE
 from wick.capabilities.information_flow.grants import GRANTS, CallGrant
+from wick.capabilities.information_flow.handles import HANDLES, LOOK
 from wick.capabilities.information_flow.labels import Label, list_leaves, list_values
 from wick.capabilities.information_flow.spans import find_words, has_span, split_quoted
 from wick.messages import Message, TextPart, ToolCall
@@ -22,16 +26,28 @@ from wick.tools import Tool
 
 CHILD = "information_flow_child"  # in thread.values: a child that has read untrusted data
 VOUCHING = frozenset(("trusted", "id", "directory"))  # authors whose values may be targets
-_FOLDED = frozenset(("value", "intent", "run_end"))  # kinds of entries besides messages
+_FOLDED = ("value", "run_end", "asked", "answered", "call")
+
+
+Endorsed = tuple[str, int, str, str]  # the thread, the entry, the tool, and its argument
+_SOURCE_KEYS = ("thread", "entry", "tool", "target")
+
+
+def contains_value(text: str, value: Any) -> bool:
+    """Return True if a text, or a value of its JSON data, has a value as a whole word."""
+    leaves = (leaf for _, leaf in list_leaves(text, {}))
+    return any(str(leaf) == str(value) or has_span(str(leaf), str(value)) for leaf in leaves)
 
 
 @dataclass(slots=True)
 class Passage:
     """An entry with text of others, to show where a value was taken from."""
 
+    thread: str
     seq: int
     author: str
     text: str
+    is_whole: bool = False  # it has the value as a whole word
 
 
 @dataclass(slots=True)
@@ -56,128 +72,220 @@ class TrustedTexts:
         return next((seq for seq, text in found if has_span(text, value)), 0)
 
 
+# The entry, the text and the authors of a result, with the calls of its reply and their changed arguments
+QueuedResult = tuple[int, str, Mapping[str, str], tuple[ToolCall, ...], Mapping[str, Any]]
+
+
 @dataclass(slots=True)
-class Sources:
-    """The vouched values of one thread, and its first entry with untrusted text."""
+class VouchedValues:
+    """The texts and values of a thread that the user or a trusted tool vouches for.
 
-    typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
+    Results are queued, and read when a value is looked up: most steps look up none.
+    """
+
     texts: TrustedTexts = field(default_factory=TrustedTexts)
-    values: dict[str, int] = field(default_factory=dict)  # ids and members of directories, by entry
-    passages: list[Passage] = field(default_factory=list)
-    grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
-    tainted: int = 0  # the first entry with text of others; 0 without one
-    private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
-    recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
-    calls: dict[str, ToolCall] = field(default_factory=dict)  # of the last reply
-    folded: int = 0
-
-    def update(self, thread: Thread, tools: Mapping[str, Tool]) -> None:
-        """Fold the new entries of a thread. A rewind starts over with the entries that it keeps."""
-        if self.folded == len(thread.entries):
-            return
-        entries = thread.entries[self.folded :]
-        if any(entry.kind == "rewind" for entry in entries):
-            self.__init__(self.typed_by_user)  # type: ignore[misc]
-            entries = thread.effective_entries()
-        for entry in entries:
-            if entry.kind == "message":
-                self._fold_message(entry, entry.data, tools)
-            elif entry.kind in _FOLDED:
-                self._fold(entry)
-        self.folded = len(thread.entries)
+    exact: dict[str, int] = field(default_factory=dict)  # ids and members of directories, by entry
+    queued: list[QueuedResult] = field(default_factory=list)
 
     def find_voucher(self, value: Any) -> int:
         """Return the entry that vouches for a value of an argument; 0 if none does."""
         if isinstance(value, bool) or value is None:
             return 0
-        text = str(value)
-        if text in self.values:
-            return self.values[text]
-        return self.texts.find_entry(text)
+        queued, self.queued = self.queued, []
+        for result in queued:
+            self._fold_result(*result)
+        return self._find(str(value))
 
-    def find_passage(self, value: Any) -> Passage | None:
-        """Return the first text of others that contains a value."""
-        text = str(value)
-        return next((passage for passage in self.passages if text and text in passage.text), None)
+    def _find(self, text: str) -> int:
+        return self.exact.get(text) or self.texts.find_entry(text)
 
-    @property
-    def label(self) -> Label:
-        """The label of a reply to these entries."""
-        return Label(not self.tainted, tuple(self.private), None, tuple(self.recent))
-
-    def _fold(self, entry: Entry) -> None:
-        if entry.kind == "value" and entry.data["key"] == GRANTS and "item" in entry.data:
-            self.grants[entry.data["item"]] = CallGrant.from_json(entry.data["value"])
-        elif entry.kind == "value" and entry.data["key"] == CHILD:
-            self._taint(entry.seq)
-        elif entry.kind == "intent" and (call := self.calls.get(entry.data["call"])) is not None:
-            changed = entry.data.get("args", {})
-            self.calls[call.id] = ToolCall(call.id, call.name, {**call.args, **changed})
-        elif entry.kind == "run_end" and entry.data["outcome"] != "interrupted":
-            self.grants = {}
-
-    def _fold_message(self, entry: Entry, message: Message, tools: Mapping[str, Tool]) -> None:
-        if message.role == "assistant":
-            self.recent, self.calls = [entry.seq], {call.id: call for call in message.tool_calls}
-            return
-        self.recent.append(entry.seq)
-        if message.role == "tool":
-            self._fold_result(entry, message, tools)
-        elif message.role == "user" and not (entry.about and "hook" in entry.about):
-            if message.name:
-                self._taint(entry.seq, f"a message of {message.name}", message.text)
-            elif self.typed_by_user:
-                self._fold_typed(entry.seq, message)
-
-    def _fold_typed(self, seq: int, message: Message) -> None:
-        parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
-        texts = [part.text for part in parts if isinstance(part, TextPart)]
-        for typed, has_quotes in map(split_quoted, texts):
-            self.texts.add(seq, typed)
-            if has_quotes:
-                self._taint(seq, "a text that the user quoted", message.text)
-        if len(texts) < len(parts):
-            self._taint(seq, "an attachment", message.text)
-
-    def _fold_result(self, entry: Entry, message: Message, tools: Mapping[str, Tool]) -> None:
-        stored = entry.about and entry.about.get("label")
-        if stored:
-            label = Label.from_json(stored)
-        else:  # recorded without this capability
-            label = Label.from_flow(message.name, get_flow(tools.get(message.name)), child_trusted=False)
-        for source in label.private:
-            self.private.setdefault(source, entry.seq)
-        if not label.trusted:
-            self._taint(entry.seq, message.name, message.text)
-        if message.failed or label.returns is None:
-            return
-        if VOUCHING.isdisjoint(label.returns.values()):
-            return
+    def _fold_result(
+        self, seq: int, text: str, authors: Mapping[str, str], calls: Iterable[ToolCall], sealed: Mapping[str, Any]
+    ) -> None:
+        """Add the values of a result, unless they repeat arguments without a voucher."""
         echoes = {
             value if isinstance(value, str) else json.dumps(value)
-            for call in self.calls.values()
-            for value in list_values(call.args)
-            if value and not self.find_voucher(value)
+            for call in calls
+            for value in list_values({**call.args, **sealed.get(call.id, {})})
+            if value and not self._find(str(value))
         }
-        for author, value in list_leaves(message.text, label.returns):
-            self._fold_value(entry.seq, author, value, echoes)
+        for author, value in list_leaves(text, authors):
+            self._fold_value(seq, author, value, echoes)
 
     def _fold_value(self, seq: int, author: str, value: Any, echoes: set[str]) -> None:
-        """Add a value of a result, unless it only repeats an argument without a voucher."""
         text = str(value)
         if author in ("directory", "id") and text not in echoes:
-            self.values.setdefault(text, seq)
+            self.exact.setdefault(text, seq)
         elif author == "trusted" and isinstance(value, str):
             folded = text.casefold()
             if not any(echo.casefold() in folded for echo in echoes):
                 self.texts.add(seq, text)
         elif author == "trusted" and not isinstance(value, bool) and text not in echoes:
-            self.values.setdefault(text, seq)
+            self.exact.setdefault(text, seq)
 
-    def _taint(self, seq: int, author: str = "", text: str = "") -> None:
-        self.tainted = self.tainted or seq
-        if text:
-            self.passages.append(Passage(seq, author, text))
+
+@dataclass(slots=True)
+class Sources:
+    """The vouched values of one thread, and its first entry with untrusted text."""
+
+    typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
+    hides: bool = False  # results of others are hidden from the model
+    vouched: VouchedValues = field(default_factory=VouchedValues)
+    passages: list[tuple[str, int, str]] = field(default_factory=list)  # author, entry and text of others
+    grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
+    tainted: int = 0  # the first entry with text of others; 0 without one
+    private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
+    recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
+    calls: tuple[ToolCall, ...] = ()  # of the last reply
+    sealed: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # their arguments that hooks changed, by call
+    programs: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
+    # for each call in a program: the arguments that no text of others reached, and the entry that has the program
+    offered: dict[str, frozenset[Endorsed]] = field(default_factory=dict)  # sources of the questions, by id
+    endorsed: frozenset[Endorsed] = frozenset()  # by the user, for the current run
+    assumed: bool = False  # a result had no label
+    folded: int = 0
+
+    def update(self, thread: Thread, tools: Mapping[str, Tool]) -> None:
+        """Fold the new entries of a thread. A rewind starts over with the entries that it keeps."""
+        for entry in thread.entries[self.folded :]:
+            if entry.kind == "message":
+                message: Message = entry.data
+                if message.role == "assistant":
+                    self.recent, self.calls, self.sealed = [entry.seq], message.tool_calls, _NOTHING
+                    if self.hides and entry.about and not entry.about.get("label", _TRUSTED)["trusted"]:
+                        self.tainted = self.tainted or entry.seq  # an answer with the data of references
+                elif message.role == "tool":
+                    self.recent.append(entry.seq)
+                    self._fold_result(entry.seq, message, entry.about and entry.about.get("label"), tools)
+                elif message.role == "user":
+                    self.recent.append(entry.seq)
+                    self._fold_user(entry, message)
+            elif entry.kind == "intent":
+                if "args" in entry.data:
+                    self.sealed = {**self.sealed, entry.data["call"]: entry.data["args"]}
+            elif entry.kind == "result":  # of a call in a program
+                row = entry.data
+                text, failed = row.get("error") or row["output"], "error" in row
+                message = Message("tool", text, name=row["name"], tool_call_id=row["call"], failed=failed)
+                self._fold_result(entry.seq, message, row.get("label"), tools)
+            elif entry.kind == "rewind":
+                return self._start_over(thread, tools)
+            elif entry.kind in _FOLDED:
+                self._fold(entry)
+        self.folded = len(thread.entries)
+
+    def _start_over(self, thread: Thread, tools: Mapping[str, Tool]) -> None:
+        """Fold the entries that a rewind keeps."""
+        kept = Thread()
+        kept.entries = thread.effective_entries()
+        self.__init__(self.typed_by_user, self.hides)  # type: ignore[misc]
+        self.update(kept, tools)
+        self.folded = len(thread.entries)
+
+    def find_voucher(self, value: Any) -> int:
+        """Return the entry that vouches for a value of an argument; 0 if none does."""
+        return self.vouched.find_voucher(value)
+
+    def find_clean(self, call: str) -> frozenset[str]:
+        """Return the arguments of a call in a program that come from the program itself or from trusted results.
+
+        The program must have been written before text of others was read. "" stands for the conditions of the call.
+        """
+        clean, written = self.programs.get(call, (frozenset(), 0))
+        return clean if written and (not self.tainted or written < self.tainted) else frozenset()
+
+    def find_passage(self, value: Any, thread: str) -> Passage | None:
+        """Return the first text of others that contains a value, if possible as a whole word."""
+        text, first = str(value), None
+        for author, seq, body in self.passages:
+            if not text or text not in body:
+                continue
+            if contains_value(body, value):
+                return Passage(thread, seq, author, body, is_whole=True)
+            first = first or Passage(thread, seq, author, body)
+        return first
+
+    def quotes(self, value: Any) -> bool:
+        """Return True if a value is a whole word of a text of others, and not of an answer of `look` alone."""
+        return any(author != LOOK and contains_value(text, value) for author, _, text in self.passages)
+
+    def label_reply(self, above: Iterable[Sources] = ()) -> FrozenDict:
+        """Return the label of a reply to these entries, as JSON data. `above` are the sources of parent runs."""
+        trusted, private = not self.tainted, self.private
+        for other in above:
+            trusted, private = trusted and not other.tainted, {**private, **other.private}
+        return FrozenDict({"trusted": trusted, "private": FrozenList(private), "from": FrozenList(self.recent)})
+
+    def _fold(self, entry: Entry) -> None:
+        data = entry.data
+        if entry.kind == "run_end":
+            if data["outcome"] != "interrupted":
+                self.grants, self.offered, self.endorsed = {}, {}, frozenset()
+        elif entry.kind == "asked":
+            if data.get("sources"):
+                self.offered[data["id"]] = frozenset(map(itemgetter(*_SOURCE_KEYS), data["sources"]))
+        elif entry.kind == "answered":
+            if data["allowed"] and data.get("scope") == SOURCE:
+                self.endorsed |= self.offered.get(data["id"], frozenset())
+        elif entry.kind == "call":  # in a program
+            self.calls += (ToolCall(data["call"], data["name"], data["args"]),)
+            self.programs[data["call"]] = frozenset(data.get("clean", ())), self.recent[0]
+        elif data["key"] == GRANTS and "item" in data:
+            self.grants[data["item"]] = CallGrant.from_json(data["value"])
+        elif data["key"] == HANDLES and "item" in data:
+            row = data["value"]  # the model has only a reference: it vouches, and is quoted, but does not taint the run
+            self.passages.append((row["tool"], entry.seq, row["text"]))
+            if not VOUCHING.isdisjoint(row["authors"].values()):
+                self.vouched.queued.append((entry.seq, row["text"], row["authors"], self.calls, self.sealed))
+        elif data["key"] == CHILD and not self.hides:
+            self.tainted = self.tainted or entry.seq
+
+    def _fold_user(self, entry: Entry, message: Message) -> None:
+        if entry.about and "hook" in entry.about:
+            return
+        if message.name:
+            self._taint(entry, f"a message of {message.name}")
+        elif self.typed_by_user:
+            self._fold_typed(entry, message.content)
+
+    def _fold_typed(self, entry: Entry, content: str | Sequence[Any]) -> None:
+        texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
+        for text in texts:
+            typed, has_quotes = split_quoted(text)
+            self.vouched.texts.add(entry.seq, typed)
+            if has_quotes:
+                self._taint(entry, "a text that the user quoted")
+        if not isinstance(content, str) and len(texts) < len(content):
+            self._taint(entry, "an attachment")
+
+    def _fold_result(self, seq: int, message: Message, label: Any, tools: Mapping[str, Tool]) -> None:
+        if not label:  # recorded without this capability
+            self.assumed = True
+            label = Label.from_flow(message.name, get_flow(tools.get(message.name)), child_trusted=False).to_json()
+        for source in label["private"]:
+            self.private.setdefault(source, seq)
+        if label["trusted"] is not True:
+            self.tainted = self.tainted or seq
+            self.passages.append((message.name, seq, message.text))
+        authors = label.get("returns")
+        if authors and not message.failed and not VOUCHING.isdisjoint(authors.values()):
+            self.vouched.queued.append((seq, message.text, authors, self.calls, self.sealed))
+
+    def _taint(self, entry: Entry, author: str) -> None:
+        self.tainted = self.tainted or entry.seq
+        self.passages.append((author, entry.seq, entry.data.text))
+
+
+_TRUSTED = {"trusted": True}
+_NOTHING: dict[str, Any] = {}  # never changed
+
+
+def find_sources(thread: Thread, *, typed_by_user: bool, hides: bool = False) -> Sources:
+    """Return the sources of a thread, with the entries that earlier runs of it have folded in this process."""
+    sources = thread.folds.get((Sources, typed_by_user, hides))
+    if sources is None or sources.assumed:  # assumptions depend on the tools of a run
+        sources = thread.folds[Sources, typed_by_user, hides] = Sources(typed_by_user, hides)
+    return sources
 
 
 def get_flow(tool: Tool | None) -> ToolFlow:

@@ -1,0 +1,767 @@
+"""A program calls tools as functions. Each call is a tool use of its own, and passes every hook and guard."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from interpreter_runtime import start_runtime
+from kit import collect_events, thread_entries, tool_calls_reply
+from wick import (
+    Agent,
+    Ask,
+    Block,
+    Message,
+    Result,
+    Scripted,
+    Stop,
+    Thread,
+    Tool,
+    ToolCall,
+    ToolUse,
+    after,
+    before,
+    guard,
+    tool,
+)
+from wick.capabilities import CodeMode, InformationFlow, Permissions, Recorder, Sessions, Subagent, Subagents
+from wick.capabilities.code_mode import stubs
+from wick.capabilities.recorder import VALUE
+from wick.errors import ConfigError, StoreError
+from wick.evals.transcript import collect_calls
+from wick.protocols import NewThread
+from wick.server.runs.call_history import explain_call
+from wick.server.runs.frames import FrameBuilder
+from wick.server.runs.history import ThreadHistory
+from wick.stores import InMemory
+
+start_runtime()
+
+
+@tool(effect="read", returns="trusted")
+async def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def find(name: str) -> dict[str, Any]:
+    """Find a record."""
+    return {"name": name, "items": [1, 2, 3]}
+
+
+@tool
+async def fail(text: str) -> str:
+    """Fail."""
+    raise RuntimeError(text)
+
+
+@guard(ToolUse, match="add")
+def no_big(use: ToolUse) -> Block | None:
+    return Block("numbers up to 100 only") if use.args["a"] > 100 else None
+
+
+def write(code: str, id: str = "p") -> Message:
+    return tool_calls_reply(ToolCall(id, "run_code", {"code": code}))
+
+
+def make_agent(code: str, *hooks: Any, tools: Any = (add, find, fail), **options: Any) -> Agent:
+    return Agent(Scripted(write(code), "done", spare=True), tools=tools, hooks=[CodeMode(**options), *hooks])
+
+
+async def run_program(code: str, *hooks: Any, tools: Any = (add, find, fail), **options: Any) -> Result:
+    return await make_agent(code, *hooks, tools=tools, **options).run("go")
+
+
+async def output(code: str, *hooks: Any, **options: Any) -> str:
+    result = await run_program(code, *hooks, **options)
+    assert result.outcome == "completed", result.reason
+    return result.thread.messages[2].text
+
+
+def calls_of(thread: Thread | None) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(row["name"], dict(row["args"])) for row in thread_entries(thread, "call")]
+
+
+# -- what programs can do ---------------------------------------------------------------------------------------------
+
+
+async def test_a_program_calls_tools_and_only_its_output_reaches_the_model() -> None:
+    code = (
+        "record = await find(name='x')\ntotal = 0\nfor item in record['items']:\n    total = await add(total, item)\n"
+    )
+    result = await run_program(code + "print('total', total)\ntotal")
+    assert [message.role for message in result.thread.messages] == ["user", "assistant", "tool", "assistant"]
+    assert result.thread.messages[2].text == "total 6\n6"
+    assert calls_of(result.thread) == [
+        ("find", {"name": "x"}),
+        ("add", {"a": 0, "b": 1}),
+        ("add", {"a": 1, "b": 2}),
+        ("add", {"a": 3, "b": 3}),
+    ]
+    assert [row["lines"] for row in thread_entries(result.thread, "call")] == [[1, 1], [4, 4], [4, 4], [4, 4]]
+
+
+async def test_calls_run_in_parallel() -> None:
+    running, most = 0, 0
+
+    @tool
+    async def slow(number: int) -> int:
+        """Wait."""
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return number
+
+    code = "import asyncio\nprint(await asyncio.gather(*[slow(n) for n in range(5)]))"
+    assert await output(code, tools=[slow]) == "[0, 1, 2, 3, 4]"
+    assert most == 5
+
+
+async def test_a_tool_that_runs_alone_runs_alone() -> None:
+    running: list[str] = []
+
+    @tool(alone=True)
+    async def exclusive() -> str:
+        """Run alone."""
+        running.append("exclusive")
+        assert running.count("shared") == 2
+        await asyncio.sleep(0.01)
+        assert running.count("shared") == 2
+        return "ok"
+
+    @tool
+    async def shared() -> str:
+        """Run with others."""
+        await asyncio.sleep(0)
+        running.append("shared")
+        return "ok"
+
+    code = "import asyncio\nprint(await asyncio.gather(shared(), shared(), exclusive(), shared()))"
+    assert await output(code, tools=[exclusive, shared]) == "['ok', 'ok', 'ok', 'ok']"
+
+
+async def test_refused_and_failed_calls_raise_in_the_program() -> None:
+    code = """\
+for work in ('refused', 'failed', 'invalid'):
+    try:
+        if work == 'refused':
+            await add(1000)
+        elif work == 'failed':
+            await fail(text='no power')
+        else:
+            f = find
+            await f(*[], **dict([('wrong', 1)]))
+    except PermissionError as error:
+        print('refused:', error)
+    except RuntimeError as error:
+        print('failed:', error)
+"""
+    lines = (await output(code, no_big)).splitlines()
+    assert lines[0] == "refused: numbers up to 100 only"
+    assert lines[1] == "failed: fail: RuntimeError: no power"
+    assert lines[2].startswith("failed: find: ") and "name" in lines[2] and len(lines) == 3
+
+
+async def test_an_uncaught_error_says_what_has_happened() -> None:
+    text = await output("print('hello')\nawait add(1)\nawait add(1000)", no_big)
+    assert "line 3" in text and "PermissionError: numbers up to 100 only" in text
+    assert "2 of its tool calls had ended before; they are not undone" in text
+    assert text.endswith("It had printed:\nhello\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("x = 1 +", "nothing ran: line 1: invalid syntax"),
+        ("await add('x')", 'Expected `int`, found `Literal["x"]`'),
+        ("await nope()", "Name `nope` used when not defined"),
+        ("import os", "line 1: 'os' cannot be imported; programs can import asyncio, "),
+        ("from . import x", "cannot be imported"),
+        ("from json import *", "import names instead of *"),
+        ("add(1)", "write `await add(…)`"),
+        ("eval('1')", "programs have no eval"),
+        ("().__class__", "programs have no attribute __class__"),
+        ("open('/etc/passwd')", "programs have no open"),
+        ("x = " + "(" * 300 + ")" * 300, "nothing ran"),
+        ("#" * 20_001, "a program has at most 20,000 characters"),
+        ("x = '\0'", "nothing ran"),
+        ("return 1", "`return` statement outside of a function"),
+    ],
+)
+async def test_errors_are_reported_before_anything_runs(code: str, words: str) -> None:
+    result = await run_program(f"{code}\nawait add(1)\n" if not code.startswith(("x = 1", "#")) else code)
+    assert words in result.thread.messages[2].text
+    assert calls_of(result.thread) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "words"),
+    [
+        ("while True: pass", {"seconds": 0.3}, "the program computed for more than 0.3 s; do less in one program"),
+        ("try:\n    while True: pass\nexcept BaseException: pass", {"seconds": 0.3}, "more than 0.3 s"),
+        ("x = [0]\nwhile True: x = x + x", {"memory_mb": 5}, "needs more than 5 MB of memory; process the data"),
+        ("for n in range(9): await add(n)", {"calls": 5}, "at most 5 tool calls; continue in another program"),
+        ("x = [add(n) for n in range(9)]", {"calls": 5}, "at most 5 tool calls"),
+        ("def f(n): return f(n + 1)\nf(0)", {"depth": 20}, "nests more than 20 function calls; use a loop"),
+        ("print('x' * 500)", {"output": 100}, "… 401 more characters are left out; print only what you need"),
+        ("'x' * 500", {"output": 100}, "… 400 more characters are left out"),
+    ],
+)
+async def test_limits_are_errors_that_say_what_to_do(code: str, limits: dict[str, Any], words: str) -> None:
+    text = await output(code, **limits)
+    assert words in text and len(text) < 1_000
+
+
+async def test_a_program_has_nothing_of_the_host() -> None:
+    for attempt in ("import re\nre.compile.x", "add.fn", "[add][0].fn", "f = add\nf.x", "print(asyncio.os)"):
+        assert "rror" in await output(attempt)
+    same = "import datetime\nprint(datetime.datetime.now().year >= 2024)"
+    assert await output(same) == "True"
+
+
+async def test_arguments_are_json_data() -> None:
+    @tool
+    async def keep(value: Any) -> str:
+        """Keep a value."""
+        return "kept"
+
+    assert "a set is not JSON data" in await output("await keep(value={1})", tools=[keep])
+    assert "takes 2 arguments, and 3 were given" in await output("await add(*[1, 2, 3])")
+    assert "got several values for a" in await output("await add(1, **{'a': 2})")
+    assert await output("f = add\nawait f(2, b=3)") == "5"
+
+
+# -- every rule holds inside ------------------------------------------------------------------------------------------
+
+
+async def test_hooks_see_each_call() -> None:
+    seen: list[str] = []
+
+    @before(ToolUse, match="find")
+    def rename(use: ToolUse) -> None:
+        seen.append(use.call.id)
+        use.args["name"] = "changed"
+
+    @after(ToolUse, match="find")
+    def redact(use: ToolUse) -> None:
+        use.result.output = use.result.output.replace("changed", "[hidden]")
+
+    assert await output("print(await find(name='x'))", rename, redact) == '{"name": "[hidden]", "items": [1, 2, 3]}'
+    assert seen == ["p.1"]
+
+
+async def test_guards_of_parents_hold_in_programs_of_children() -> None:
+    child = Subagent(
+        "child", "It computes.", model=Scripted(write("await add(1000)"), "failed"), tools=[add], hooks=[CodeMode()]
+    )
+    parent = Agent(
+        Scripted(tool_calls_reply(ToolCall("1", "task", {"agent": "child", "prompt": "compute"})), "done"),
+        hooks=[Subagents([child]), no_big],
+    )
+    events = [event.to_json() for event in await collect_events(parent)]
+    ends = [event["data"] for event in events if event["event"] == "on_tool_end" and event["name"] == "add"]
+    assert [end["error"] for end in ends] == ["numbers up to 100 only"]
+
+
+async def test_a_stop_ends_the_program() -> None:
+    @guard(ToolUse, match="find")
+    def stop(use: ToolUse) -> Stop:
+        return Stop("enough")
+
+    result = await run_program("try:\n    await find(name='x')\nexcept Exception: pass\nawait add(1)", stop)
+    assert result.outcome == "stopped" and "enough" in result.reason
+    assert [name for name, _ in calls_of(result.thread)] == ["find"]
+    assert "the program ended early, because the run ends" in result.thread.messages[2].text
+
+
+async def test_a_failed_hook_fails_the_run_and_siblings_end() -> None:
+    done: list[int] = []
+
+    @tool
+    async def slow() -> str:
+        """Wait."""
+        await asyncio.sleep(0.05)
+        done.append(1)
+        return "ok"
+
+    @before(ToolUse, match="find")
+    def broken(use: ToolUse) -> None:
+        raise KeyError("broken")
+
+    agent = make_agent("import asyncio\nawait asyncio.gather(find(name='x'), slow())", broken, tools=[find, slow])
+    thread = Thread()
+    with pytest.raises(KeyError):
+        await agent.run("go", thread=thread)
+    assert done == [1] and not thread.pending
+    assert [row.get("error", "") for row in thread_entries(thread, "result")] == [
+        "find was not used: KeyError",
+        "",
+    ]
+
+
+async def test_a_cancelled_program_leaves_no_process() -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        started.set()
+        await asyncio.sleep(60)
+        return ""
+
+    for code in ("await hang()", "await add(1)\nwhile True: pass"):
+        task = asyncio.ensure_future(run_program(code, tools=[hang, add], seconds=30.0))
+        await asyncio.wait([task, asyncio.ensure_future(started.wait())], timeout=0.4, return_when="FIRST_COMPLETED")
+        begun = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - begun < 5
+    await asyncio.sleep(0.1)  # the abandoned thread ends with its process
+
+
+async def test_events_and_the_trace_show_calls_below_the_program() -> None:
+    recorder = Recorder()
+    agent = make_agent("\nawait add(1)\n", recorder)
+    events = [event.to_json() for event in await collect_events(agent)]
+    starts = [event["data"] for event in events if event["event"] == "on_tool_start"]
+    assert starts[1] == {"call_id": "p.1", "args": {"a": 1, "b": 0}, "program": "p", "lines": [2, 2]}
+    thread = (await make_agent("\nawait add(1)\n", recorder).run("go")).thread
+    (trace,) = thread.values[VALUE].values()
+    (program,) = [span for span in list_spans(trace["spans"]) if name_tool(span) == "run_code"]
+    assert [*map(name_tool, program["children"])] == ["add"]
+
+
+def name_tool(span: Any) -> str:
+    return str(span["attributes"].get("gen_ai.tool.name", ""))
+
+
+def list_spans(spans: list[Any]) -> list[Any]:
+    return [*spans, *(found for span in spans for found in list_spans(span["children"]))]
+
+
+async def test_why_frames_and_history_have_each_call() -> None:
+    thread = (await run_program("await add(1)\ntry:\n    await add(1000)\nexcept Exception: pass", no_big)).thread
+    why = explain_call(thread, "p.2")
+    assert why is not None and why.tool == "add" and why.result == "numbers up to 100 only"
+    assert [(row.hook, row.verdict) for row in why.verdicts] == [("no_big", "block")]
+    builder = FrameBuilder(thread.id, thread_entries(thread, "run_start")[0]["run"])
+    frames = [frame.event.to_json() for entry in thread.entries for frame in builder.build_frames(entry.to_json())]
+    nested = [frame["data"] for frame in frames if frame["data"].get("call_id") == "p.2"]
+    assert nested[0]["program"] == "p" and nested[0]["lines"] == [3, 3]
+    assert nested[1]["error"] == "numbers up to 100 only" and nested[1]["why"][0]["hook"] == "no_big"
+    history = ThreadHistory.from_thread(thread)
+    (call,) = history.to_json(thread.messages[1])["tool_calls"]
+    assert [(one["id"], one["failed"], one["denied_by"]) for one in call["calls"]] == [
+        ("p.1", False, ""),
+        ("p.2", True, "no_big"),
+    ]
+
+
+async def test_transcripts_of_evals_have_each_call() -> None:
+    thread = (await run_program("await add(1)\ntry:\n    await add(1000)\nexcept Exception: pass", no_big)).thread
+    calls = collect_calls(thread.entries)
+    assert [(call.tool, call.decision, call.output) for call in calls[1:]] == [
+        ("add", "ran", "1"),
+        ("add", "blocked", "numbers up to 100 only"),
+    ]
+
+
+async def test_ids_of_calls_never_collide_with_those_of_the_model() -> None:
+    model = Scripted(
+        tool_calls_reply(ToolCall("p", "run_code", {"code": "await add(1)"}), ToolCall("p.1", "add", {"a": 5})), "done"
+    )
+    result = await Agent(model, tools=[add], hooks=[CodeMode()]).run("go")
+    assert [row["call"] for row in thread_entries(result.thread, "call")] == ["p..1"]
+    assert [message.text for message in result.thread.messages[2:4]] == ["1", "5"]
+
+
+# -- questions, pauses and crashes ------------------------------------------------------------------------------------
+
+PAYMENTS = """\
+import asyncio
+first = await add(1, 2)
+results = await asyncio.gather(pay(amount=first), add(5))
+print(results)
+print(await pay(amount=7), await add(9))
+"""
+
+
+class Bank:
+    """Payments that a user approves. Each attempt is an agent of its own, as in another process."""
+
+    def __init__(self, code: str = PAYMENTS) -> None:
+        self.store, self.effects, self.code = InMemory(), list[Any](), code
+        self.sessions = Sessions(self.store, patience=0)
+
+        @tool
+        async def pay(amount: int) -> str:
+            """Pay an amount."""
+            self.effects.append(amount)
+            return f"paid {amount}"
+
+        @tool
+        async def count(a: int, b: int = 0) -> int:
+            """Add two numbers."""
+            self.effects.append((a, b))
+            return a + b
+
+        @guard(ToolUse, match="pay")
+        def ask(use: ToolUse) -> Ask:
+            return Ask(f"pay {use.args['amount']}?")
+
+        self.tools, self.hooks = [pay, count.renamed("add")], [ask]
+
+    async def run(self, *input: str, thread: Any = "th_1", **options: Any) -> Result:
+        model = Scripted(*([write(self.code)] if input else []), "done", spare=True)
+        agent = Agent(model, tools=self.tools, hooks=[CodeMode(**options), *self.hooks, self.sessions])
+        return await agent.run(*input, thread=thread)
+
+    async def answer(self, choice: Any = "allow", **options: Any) -> None:
+        (question,) = await self.sessions.questions("th_1")
+        await self.sessions.answer("th_1", question["id"], choice, **options)
+
+    async def entries(self, kind: str) -> list[Any]:
+        return thread_entries(await self.sessions.load("th_1"), kind)
+
+
+async def test_a_question_pauses_the_program_and_it_continues_elsewhere() -> None:
+    bank = Bank()
+    result = await bank.run("go")
+    assert result.outcome == "interrupted" and result.reason == "paused: waiting for an answer to: pay 3?"
+    assert bank.effects == [(1, 2), (5, 0)]
+    await bank.answer()
+    assert (await bank.run()).reason == "paused: waiting for an answer to: pay 7?"
+    await bank.answer(args={"amount": 8})
+    result = await bank.run()
+    assert result.outcome == "completed" and result.thread.messages[2].text == "['paid 3', 5]\npaid 8 9"
+    assert bank.effects == [(1, 2), (5, 0), 3, 8, (9, 0)]
+    assert [row["count"] for row in await bank.entries("suspended")] == [3, 4]
+    assert await bank.entries("event") == []
+
+
+async def test_the_log_of_a_program_is_read_as_it_was_written() -> None:
+    bank = Bank()
+    thread = (await bank.run("go")).thread
+    again = Thread.from_json(thread.to_json())
+    assert again.current == thread.current and again.current.calls.programs["p"].suspended is not None
+    rows = thread.to_json()
+    for kind, change in (("call", {"program": "q"}), ("call", {"call": "p"}), ("result", {"call": "p.9"})):
+        entries = [row | {"data": row["data"] | change} if row["kind"] == kind else row for row in rows["entries"]]
+        with pytest.raises(StoreError, match="cannot be read"):
+            Thread.from_json(rows | {"entries": entries})
+    fork = thread.fork(at=4)
+    assert fork.current.calls.programs == {}
+    await bank.answer("deny")
+    await bank.run()
+
+
+async def test_a_denied_call_raises_after_the_pause() -> None:
+    bank = Bank("try:\n    await pay(amount=3)\nexcept PermissionError as error:\n    print(error)")
+    await bank.run("go")
+    await bank.answer("deny")
+    result = await bank.run()
+    assert result.thread.messages[2].text == "the user said no to: pay 3?" and bank.effects == []
+
+
+async def tamper(bank: Bank, **changes: Any) -> None:
+    """Write the thread again with another stored state."""
+    thread = await bank.sessions.load("th_1")
+    rows = [entry.to_json() for entry in thread.entries]
+    for row in rows:
+        if row["kind"] == "suspended":
+            row["data"] |= {key: change(row["data"][key]) for key, change in changes.items()}
+    await replace_rows(bank, rows)
+
+
+async def replace_rows(bank: Bank, rows: list[Any]) -> None:
+    bank.store = InMemory()
+    lease = await bank.store.lease("local", "th_1", "test", 60.0, new=NewThread({}))
+    await bank.store.append("local", "th_1", rows, expect=0, fence=lease.fence)
+    await bank.store.release("local", "th_1", lease.fence)
+    bank.sessions = Sessions(bank.store, patience=0)
+
+
+DAMAGE = {
+    "state": lambda text: text[:500] + ("A" if text[500] != "A" else "B") + text[501:],
+    "hash": lambda text: "0" * len(text),
+    "printed": lambda text: text + "paid a million",
+    "open": lambda found: {**found, "p.9": 9},
+    "read": lambda number: number - 1,
+    "count": lambda number: number + 1,
+}
+
+
+async def test_a_failed_program_still_pauses_for_the_calls_that_wait() -> None:
+    """As in a step: a failure does not cancel the calls beside it."""
+    bank = Bank("import asyncio\nawait asyncio.gather(pay(amount=3), add(**dict(c=1)))")
+    result = await bank.run("go")
+    assert result.reason == "paused: waiting for an answer to: pay 3?" and bank.effects == []
+    await bank.answer()
+    result = await bank.run()
+    assert result.outcome == "completed" and bank.effects == [3]
+    assert "RuntimeError: add: " in result.thread.messages[2].text
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+async def test_a_damaged_state_never_runs(field: str) -> None:
+    bank = Bank()
+    await bank.run("go")
+    await tamper(bank, **{field: DAMAGE[field]})
+    await bank.answer()
+    await bank.run()
+    assert bank.effects == [(1, 2), (5, 0), 3], "the program ran again, and its calls did not"
+    assert [row["name"] for row in await bank.entries("event")] == ["program_state_refused"]
+
+
+async def test_the_state_of_another_version_never_runs() -> None:
+    bank = Bank()
+    await bank.run("go")
+    await tamper(bank, version=lambda _: "0.0.1")
+    await bank.answer()
+    await bank.run()
+    await bank.answer()
+    result = await bank.run()
+    assert bank.effects == [(1, 2), (5, 0), 3, 7, (9, 0)] and result.outcome == "completed"
+
+
+async def test_the_state_of_another_owner_never_runs() -> None:
+    """A fork has the log of another thread. Its calls are not repeated, and its question is asked again."""
+    bank = Bank()
+    await bank.run("go")
+    fork, asked = (await bank.sessions.load("th_1")).fork(id="th_2"), list[str]()
+
+    def ask(question: Any) -> bool:
+        asked.append(question.question)
+        return True
+
+    agent = Agent(Scripted("done"), tools=bank.tools, hooks=[CodeMode(), *bank.hooks], ask=ask)
+    result = await agent.run(thread=fork)
+    assert result.outcome == "completed" and asked == ["pay 3?", "pay 7?"]
+    assert bank.effects == [(1, 2), (5, 0), 3, 7, (9, 0)]
+    assert [row["name"] for row in thread_entries(fork, "event")] == ["program_state_refused"]
+
+
+async def test_an_older_state_never_runs() -> None:
+    """A state from before the last calls of the log is not loaded: the program runs again against the log."""
+    bank = Bank()
+    await bank.run("go")
+    await bank.answer()
+    await bank.run()
+    thread = await bank.sessions.load("th_1")
+    rows = [entry.to_json() for entry in thread.entries]
+    first = next(row["data"] for row in rows if row["kind"] == "suspended")
+    for row in rows:
+        if row["kind"] == "suspended":
+            row["data"] = first
+    await replace_rows(bank, rows)
+    await bank.answer()
+    result = await bank.run()
+    assert result.outcome == "completed" and bank.effects == [(1, 2), (5, 0), 3, 7, (9, 0)]
+    assert [row["name"] for row in await bank.entries("event")] == ["program_state_refused"]
+
+
+async def test_a_program_that_takes_another_course_is_stopped() -> None:
+    bank = Bank()
+    await bank.run("go")
+    await tamper(bank, version=lambda _: "0.0.1")
+    thread = await bank.sessions.load("th_1")
+    rows = [entry.to_json() for entry in thread.entries]
+    for row in rows:
+        if row["kind"] == "call" and row["data"]["call"] == "p.1":
+            row["data"]["args"] = {"a": 2, "b": 2}
+    await replace_rows(bank, rows)
+    await bank.answer()
+    result = await bank.run()
+    assert bank.effects == [(1, 2), (5, 0)]
+    text = result.thread.messages[2].text
+    assert (
+        "took another course when it ran again: its call 1 was add(a='2', b='2'), and now is add(a='1', b='2')" in text
+    )
+
+
+async def test_a_waiting_program_is_stored_while_its_process_lives() -> None:
+    """With a user at hand the run does not pause, and its process may be killed."""
+    stored: list[int] = []
+    bank = Bank()
+
+    async def ask(question: Any) -> bool:
+        await asyncio.sleep(0.3)
+        stored.append(len(await bank.entries("suspended")))
+        return True
+
+    model = Scripted(write(PAYMENTS), "done")
+    agent = Agent(model, tools=bank.tools, hooks=[CodeMode(), *bank.hooks, bank.sessions], ask=ask)
+    assert (await agent.run("go", thread="th_1")).outcome == "completed"
+    assert stored == [1, 2]
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+async def read_mail() -> list[str]:
+    """Read mails."""
+    return ["pay mallory@evil.example"]
+
+
+@tool(effect="send", targets=["to"])
+async def send(to: str, body: str = "") -> str:
+    """Send a mail."""
+    return "sent"
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("mails = await read_mail()\nawait send(to='bob@corp.example', body=mails[0][:3])", False),
+        ("mails = await read_mail()\nawait send(to=mails[0])", True),
+        ("mails = await read_mail()\nfor mail in mails:\n    await send(to='bob@corp.example')", True),
+        (
+            "mails = await read_mail()\nto = 'bob@corp.example'\n"
+            "if mails:\n    to = 'eve@corp.example'\nawait send(to=to)",
+            True,
+        ),
+        ("mails = await read_mail()\nn = len(mails)\nawait send(to='bob@corp.example', body=str(n))", False),
+        ("mails = await read_mail()\nout = []\nother = out\nother.append(mails[0])\nawait send(to=out[0])", True),
+        ("mails = await read_mail()\nawait send(to='bob@corp.example', body=mails[0])", True),  # with a mail address
+    ],
+)
+async def test_the_label_of_an_argument_is_that_of_the_values_it_was_made_from(code: str, asked: bool) -> None:
+    questions: list[str] = []
+
+    def ask(question: Any) -> bool:
+        questions.append(question.question)
+        return True
+
+    model = Scripted(write(code), "done")
+    agent = Agent(model, tools=[read_mail, send], hooks=[InformationFlow(), CodeMode()], ask=ask)
+    result = await agent.run("Tell Bob about my mails.")
+    assert result.outcome == "completed" and "error" not in result.thread.messages[2].text
+    assert bool(questions) == asked
+    label = next(
+        entry.about for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"
+    )
+    assert label["label"]["trusted"] is False, "the output may have text of others"
+
+
+async def test_a_program_written_after_text_of_others_was_read_has_no_labels() -> None:
+    model = Scripted(write("await read_mail()"), write("await send(to='mallory@evil.example')", "q"), "done")
+    agent = Agent(model, tools=[read_mail, send], hooks=[InformationFlow(), CodeMode()], ask=lambda question: False)
+    result = await agent.run("Read my mails.")
+    assert "the user said no to: send (send):" in result.thread.messages[4].text
+
+
+async def test_a_program_without_text_of_others_leaves_the_run_trusted() -> None:
+    model = Scripted(write("await add(1)"), "done")
+    result = await Agent(model, tools=[add], hooks=[InformationFlow(), CodeMode()]).run("go")
+    label = next(
+        entry.about for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"
+    )
+    assert label["label"]["trusted"] is True
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def offered(model: Scripted, request: int = 0) -> dict[str, Tool]:
+    return {item.name: item for item in model.requests[request].tools}
+
+
+async def test_the_model_sees_functions_instead_of_tools() -> None:
+    model = Scripted("done")
+    await Agent(model, tools=[add, find], hooks=[CodeMode()]).run("go")
+    (described,) = offered(model).values()
+    assert "async def add(a: int, b: int = ...) -> int: ...  # Add two numbers." in described.description
+    assert "search_tools" not in described.description
+
+
+async def test_some_tools_stay_tools() -> None:
+    model = Scripted("done")
+    await Agent(model, tools=[add, find, fail], hooks=[CodeMode(["add", "find"], direct=["find"])]).run("go")
+    assert [*offered(model)] == ["find", "fail", "run_code"]
+    assert "def find" not in offered(model)["run_code"].description
+
+
+async def test_the_answer_of_a_run_is_no_function() -> None:
+    class Total(BaseModel):
+        number: int
+
+    model = Scripted(ToolCall("a", "final_answer", {"number": 3}), "done", spare=True)
+    agent = Agent(model, tools=[add], hooks=[CodeMode()], output_type=Total)
+    await agent.run("go")
+    tools = offered(model)
+    assert "final_answer" in tools and "final_answer" not in tools["run_code"].description
+    assert tools["run_code"].description.count("async def") == 1
+
+
+async def test_many_tools_cost_no_more_context_than_a_few() -> None:
+    def make(number: int) -> Tool:
+        async def read(place: str) -> str:
+            return f"{place}: {number}"
+
+        return tool(read, name=f"sensor_{number}", description=f"Read the sensor {number} of a building.")
+
+    sizes = []
+    for count in (20, 500):
+        model = Scripted(
+            write("print(await search_tools(query='sensor 17'))"), write("await sensor_17(place='roof')", "q"), "done"
+        )
+        result = await Agent(model, tools=[make(n) for n in range(count)], hooks=[CodeMode()]).run("go")
+        sizes.append(sum(len(str(item.schema)) for item in model.requests[0].tools))
+        assert "async def sensor_17(place: str) -> str: ...  # Read the sensor 17" in result.thread.messages[2].text
+        assert result.thread.messages[4].text == "roof: 17"
+    assert sizes[1] < sizes[0] * 1.15
+
+
+async def test_names_that_python_does_not_allow() -> None:
+    async def read(**args: Any) -> Any:
+        return args
+
+    schema = {
+        "type": "object",
+        "properties": {"from": {"type": "string"}, "to": {"type": "string"}},
+        "required": ["from"],
+    }
+    odd = tool(read, name="mail.read-all", description="Read.", parameters=schema)
+    also = tool(read, name="mail_read-all", description="Read.", parameters=schema)
+    named = stubs.name_functions([odd, also])
+    assert [*named] == ["mail_read_all", "mail_read_all_"]
+    code = "print(await mail_read_all(to='x', **{'from': 'y'}))"
+    assert await output(code, tools=[odd, also]) == "{'from': 'y', 'to': 'x'}"
+
+
+async def test_rules_decide_about_each_call() -> None:
+    asked: list[str] = []
+
+    def ask(question: Any) -> bool:
+        asked.append(question.args["a"])
+        return question.args["a"] == 1
+
+    rules = Permissions(allow=["run_code"], deny=["find"])
+    code = "for call in (add(1), add(2), find(name='x')):\n    try:\n        print(await call)\n"
+    model = Scripted(write(code + "    except PermissionError as error:\n        print(error)"), "done")
+    result = await Agent(model, tools=[add, find], hooks=[CodeMode(), rules], ask=ask).run("go")
+    lines = result.thread.messages[2].text.splitlines()
+    assert asked == [1, 2] and lines[0] == "1" and lines[1].startswith("the user said no to: May add be used")
+    assert lines[2] == "the permission rule find denies this"
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    with pytest.raises(ConfigError, match=r"pip install 'wick-agent\[code\]'"):
+        CodeMode()
+
+
+def test_options_are_checked() -> None:
+    for options in ({"seconds": 0}, {"calls": 1.5}, {"listed": -1}, {"tools": "add"}, {"memory_mb": True}):
+        with pytest.raises(ConfigError, match="CodeMode"):
+            CodeMode(**options)
