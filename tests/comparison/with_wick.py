@@ -45,7 +45,7 @@ def no_rm(use: ToolUse) -> Block | None:
     return Block("nothing is deleted here") if harmful(str(use.args.get("command"))) else None
 
 
-@before(ToolUse)
+@before(ToolUse, match="execute")
 def expand(use: ToolUse) -> None:
     use.args["command"] = rewritten(use.args["command"])
 

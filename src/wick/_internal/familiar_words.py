@@ -155,6 +155,36 @@ ANSWER_OPTIONS = _spread_names(
     }
 )
 
+SESSIONS_OPTIONS = _spread_names(
+    {
+        "did you mean owner=, the same as user= of the run?": "user user_id name",
+        "the thread's id is the first argument": "thread thread_id session_id conversation_id",
+        "the message is the second argument": "text content input",
+        "a page is limit=50, and the next one cursor=page.next": "page offset size",
+        "threads with open questions are asking=True, with an open run running=True": "status state pending open",
+    }
+)
+
+SESSIONS_ATTRIBUTES = _spread_names(
+    {
+        "a thread is read with `await sessions.load(id)`": "get get_thread read get_session thread history messages",
+        'a run creates its thread: agent.run(text, thread="…"); without it, await sessions.store.create(owner, id)': (
+            "create create_thread create_session new start"
+        ),
+        "`await sessions.threads()` returns a page of threads": "list list_threads list_sessions all",
+        "it is a method of the store: `await sessions.store.delete(owner, id)`": "delete remove delete_session",
+        "it is a method of the store: `await sessions.store.search(owner, text)`": "search find",
+        "a run without input resumes a thread: agent.run(thread=id)": "resume run continue_run",
+        "questions are `await sessions.questions(id)`, or sessions.iter_questions() for all owners": (
+            "pending approvals list_questions interrupts interruptions"
+        ),
+        'an answer is `await sessions.answer(id, question["id"], "allow")`': "approve allow reject deny respond reply",
+        "a message is sent with `await sessions.send(id, text)`": "add append add_message enqueue",
+        "runs save their threads themselves": "save commit flush",
+        "files and connections are closed by `await sessions.close()`": "aclose",
+    }
+)
+
 AGENT_ATTRIBUTES = _spread_names(
     {
         _RUN_SYNC: "invoke kickoff execute chat generate query ask_sync predict",

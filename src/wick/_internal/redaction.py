@@ -66,7 +66,7 @@ class Secrets:
 
     def learn(self, known: Iterable[str]) -> None:
         """Add secrets to be redacted."""
-        pieces = {piece for text in known for piece in _split_secret(text) if len(piece) >= SECRET_LOG_CHARS}
+        pieces = {piece for text in known for piece in split_secret(text) if len(piece) >= SECRET_LOG_CHARS}
         if pieces <= self._known:
             return
         self._known |= pieces
@@ -127,7 +127,7 @@ class Secrets:
         return data
 
 
-def _split_secret(secret: str) -> Iterator[str]:
+def split_secret(secret: str) -> Iterator[str]:
     """Yield the search texts of a secret: each line, and a long line in equal parts that live text can hold back."""
     for line in map(str.strip, secret.splitlines()):
         if line and not _BANNER.fullmatch(line):

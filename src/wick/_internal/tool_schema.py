@@ -582,3 +582,34 @@ def parse_docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 def _parse_entries(form: re.Pattern[str], blocks: list[str]) -> dict[str, str]:
     return {entry[1]: " ".join(entry[2].split()) for block in blocks if (entry := form.match(block))}
+
+
+# -- types of Python from schemas --------------------------------------------------------------------------------------
+
+_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_DEEPEST = 5  # types nested deeper than this are `Any`
+_MOST_CHOICES = 20  # of an enum
+
+
+def format_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """Return the Python type of a JSON Schema, `Any` where Python has none."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return "Any"
+    if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#/$defs/"):
+        return format_type(root.get("$defs", {}).get(reference.removeprefix("#/$defs/")), root, depth + 1)
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(choices, list | tuple):
+        plain = len(choices) <= _MOST_CHOICES and all(isinstance(choice, str | int | None) for choice in choices)
+        return f"Literal[{', '.join(map(repr, choices))}]" if plain and choices else "Any"
+    kinds: Any = schema.get("anyOf") or schema.get("oneOf")
+    if kinds:
+        return " | ".join(dict.fromkeys(format_type(kind, root, depth + 1) for kind in kinds))
+    kinds = schema.get("type")
+    if isinstance(kinds, list | tuple):
+        return " | ".join(dict.fromkeys(format_type({**schema, "type": kind}, root, depth + 1) for kind in kinds))
+    if kinds == "array":
+        return f"list[{format_type(schema.get('items'), root, depth + 1)}]"
+    if kinds == "object":
+        more = schema.get("additionalProperties")
+        return f"dict[str, {format_type(more, root, depth + 1) if isinstance(more, Mapping) else 'Any'}]"
+    return _TYPES.get(kinds, "Any") if isinstance(kinds, str) else "Any"

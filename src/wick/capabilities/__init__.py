@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wick.capabilities.ask_user import AskUser, Inquiry, Terminal
     from wick.capabilities.budget import Budget
     from wick.capabilities.builtins import Builtins
+    from wick.capabilities.code_mode import CodeMode
     from wick.capabilities.context import Context
     from wick.capabilities.critique import Critique
     from wick.capabilities.executables import Executables
@@ -41,14 +42,15 @@ if TYPE_CHECKING:
     from wick.capabilities.usage_log import UsageLog
 
 __all__ = [
-    "AskUser", "Budget", "Builtins", "Context", "Critique", "Executables", "Fallback", "Filesystem", "InformationFlow",
-    "Inquiry", "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry", "SelfDescription",
-    "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagent", "Subagents", "Summarization", "Terminal",
-    "Todos", "ToolSearch", "Tracing", "UsageLog",
+    "AskUser", "Budget", "Builtins", "CodeMode", "Context", "Critique", "Executables", "Fallback", "Filesystem",
+    "InformationFlow", "Inquiry", "Limits", "MCP", "Memory", "Metadata", "Permissions", "Recipes", "Recorder", "Retry",
+    "SelfDescription", "Sessions", "Skills", "Snapshots", "StructuredOutput", "Subagent", "Subagents", "Summarization",
+    "Terminal", "Todos", "ToolSearch", "Tracing", "UsageLog",
 ]  # fmt: skip
 
 _MODULES = {
-    "AskUser": "ask_user", "Budget": "budget", "Builtins": "builtins", "Context": "context",
+    "AskUser": "ask_user", "Budget": "budget", "Builtins": "builtins",
+    "CodeMode": "code_mode", "Context": "context",
     "Critique": "critique", "Executables": "executables", "Fallback": "fallback", "Filesystem": "filesystem",
     "InformationFlow": "information_flow",
     "Inquiry": "ask_user", "Limits": "limits", "MCP": "mcp", "Memory": "memory", "Metadata": "metadata",

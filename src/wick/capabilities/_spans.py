@@ -16,6 +16,7 @@ from wick._internal.frozen import canonical_json
 from wick.constants import PREVIEW_CHARS
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.protocols import Usage
+from wick.run_log import label_result
 
 _NAMES = {
     "run": ("run", "invoke_agent"),
@@ -70,6 +71,8 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
             "output_length": len(result.output),
             "output_preview": result.output[:PREVIEW_CHARS],
         }
+        if label := label_result(op):
+            attributes |= {"wick.trusted": label["trusted"], "wick.private": [*label["private"]]}
         return attributes | ({"error": result.error[:PREVIEW_CHARS]} if result.error else {})
     return {"verdict": type(result).__name__.lower()}
 

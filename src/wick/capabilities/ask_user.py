@@ -74,13 +74,13 @@ class AskUser(Capability):
 
     An `interactor` asks immediately: `Terminal()`, or your own async function. Without one, the question goes to the
     agent's `ask=`, or into the log. There the run pauses until the question is answered, from any program. A question
-    expires after `seconds`.
+    expires after `seconds`, by default after `answer_within` of `Sessions`, which is a day.
     """
 
-    def __init__(self, interactor: Interactor | None = None, *, seconds: float = constants.ASK_SECONDS) -> None:
+    def __init__(self, interactor: Interactor | None = None, *, seconds: float | None = None) -> None:
         if interactor is not None and not callable(interactor):
             raise ConfigError(f"AskUser({interactor!r}): an interactor is an async function of the question")
-        if type(seconds) not in (int, float) or not seconds > 0:
+        if seconds is not None and (type(seconds) not in (int, float) or not seconds > 0):
             raise ConfigError(f"AskUser(seconds={seconds!r}): give a number of seconds above 0")
         self.interactor, self.seconds = interactor, seconds
 
@@ -112,20 +112,21 @@ class AskUser(Capability):
 
         In the log, each retry is a new question with its own hash.
         """
+        root = use.run.root
+        seconds = self.seconds or root.progress.resumption.answer_within
         if self.interactor:
             try:
-                return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
+                return await run_with_timeout(seconds, self.interactor(inquiry), "asking the user")
             except TimeoutError:
                 raise ToolError(f"the question lapsed without an answer: {inquiry.question}") from None
             except Exception as error:
                 raise ToolError(f"the user could not be asked: {error}") from None
-        root = use.run.root
         if root.asker is None and root.thread.writer is None:
             raise ToolError("there is no user to ask; decide by yourself, and say so in your answer")
         hash = digest(f"{use.hash} asks {number}".encode())
         text = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
         about = {**use.to_json(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
-        about["expires"] = time() + self.seconds
+        about["expires"] = time() + seconds
         answer = await ask_user(use.run, Question(text, new_question_id(), hash, about, use))
         if isinstance(answer, Allow):
             args = {} if answer.args is None else answer.args

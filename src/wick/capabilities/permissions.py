@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
@@ -18,6 +19,7 @@ from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.hooks import Hook, guard
 from wick.operations import Run, ToolUse
+from wick.permissions.proposals import parse_grants
 from wick.permissions.rules import (
     POLICIES,
     Rule,
@@ -52,6 +54,18 @@ class PermissionVerdict:
     by: Literal["deny", "ask", "allow", "grant", "mode"]
     rule: str = ""
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGrants:
+    """Grants in the answers of a thread: uses with exactly these arguments, and allow rules."""
+
+    uses: frozenset[tuple[str, bytes]] = frozenset()
+    rules: tuple[Rule, ...] = ()
+
+    def join(self, others: SessionGrants) -> SessionGrants:
+        rules = (*self.rules, *(rule for rule in others.rules if rule not in self.rules))
+        return SessionGrants(self.uses | others.uses, rules)
 
 
 class Permissions(Capability):
@@ -123,15 +137,14 @@ class Permissions(Capability):
         if has_plain_path and any(rule.names_tool(subject) for rule in self._file_rules):
             # Rules match the path by its names, so the tool refuses it if a part of it becomes a link.
             use.state.grants.unlinked.add(use.args.get("path", ""))
-        granted = (use.bound.name, canonical_json(use.args)) in (
-            self.grants | self._load_session_grants(use.run) | use.grants
-        )
+        session = self._load_session_grants(use.run)
+        granted = (use.bound.name, canonical_json(use.args)) in (self.grants | session.uses | use.grants)
         if is_long:
             verdict = await _run_in_thread(
-                lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules"
+                lambda: self._decide(subject, use.bound.read_only, granted, session.rules), "comparing rules"
             )
         else:
-            verdict = self._decide(subject, use.bound.read_only, granted)
+            verdict = self._decide(subject, use.bound.read_only, granted, session.rules)
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
@@ -148,14 +161,17 @@ class Permissions(Capability):
             args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
             kind = KINDS.get(name, "")
             subject, read_only = RuleSubject(name, names, names, kind, args, workdir), kind == "read"
-        granted = self.grants | (
-            _collect_grants(thread, thread.effective_entries(), self._are_stored) if thread is not None else frozenset()
+        entries = thread.effective_entries() if thread is not None else ()
+        session = _collect_grants(thread.id if thread is not None else "", entries, self._are_stored)
+        return self._decide(
+            subject, read_only, (name, canonical_json(args)) in self.grants | session.uses, session.rules
         )
-        return self._decide(subject, read_only, (name, canonical_json(args)) in granted)
 
-    def _decide(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
+    def _decide(
+        self, subject: RuleSubject, read_only: bool, granted: bool, granted_rules: tuple[Rule, ...]
+    ) -> PermissionVerdict:
         """Return the verdict; in the mode `dontAsk`, a question becomes a denial."""
-        verdict = self._apply_rules(subject, read_only, granted)
+        verdict = self._apply_rules(subject, read_only, granted, granted_rules)
         if verdict.decision == "ask" and self.mode == "dontAsk":
             return replace(
                 verdict,
@@ -164,7 +180,9 @@ class Permissions(Capability):
             )
         return verdict
 
-    def _apply_rules(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
+    def _apply_rules(
+        self, subject: RuleSubject, read_only: bool, granted: bool, granted_rules: tuple[Rule, ...]
+    ) -> PermissionVerdict:
         matches = self._index.match(subject)
         for rule, answer in matches:
             if rule.type == "deny" and answer == "yes":
@@ -179,6 +197,8 @@ class Permissions(Capability):
             return PermissionVerdict("allow", "grant")
         if rules := find_allowing_rules(self.rules, subject):
             return PermissionVerdict("allow", "allow", ", ".join(rule.text for rule in rules))
+        if granted_rules and (rules := find_allowing_rules((*self.rules, *granted_rules), subject)):
+            return PermissionVerdict("allow", "grant", ", ".join(rule.text for rule in rules))
         is_edit = subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
         if self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and is_edit):
             return PermissionVerdict("allow", "mode")
@@ -188,13 +208,14 @@ class Permissions(Capability):
         unread = opaque[0] if opaque else ""
         return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=unread))
 
-    def _load_session_grants(self, run: Run) -> frozenset[tuple[str, bytes]]:
+    def _load_session_grants(self, run: Run) -> SessionGrants:
         """Return the grants in the root run's thread. Each entry is read once per run."""
         thread, scratch = run.root.thread, run.root.scratch
-        seen, granted = scratch.get(self, (0, frozenset()))
+        seen, granted = scratch.get(self, (0, SessionGrants()))
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
-        scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
-        return scratch[self][1]  # type: ignore[no-any-return]
+        granted = granted.join(_collect_grants(thread.id, fresh, self._are_stored))
+        scratch[self] = len(thread.entries), granted
+        return granted  # type: ignore[no-any-return]
 
 
 async def _leads_over_link(backend: Backend, path: str) -> bool:
@@ -235,22 +256,24 @@ def _parse_grant(grant: Any) -> tuple[str, bytes]:
     return grant["tool"], canonical_json(grant["args"])
 
 
-def _collect_grants(thread: Thread, entries: Iterable[Any], are_stored: bool) -> frozenset[tuple[str, bytes]]:
+def _collect_grants(thread: str, entries: Iterable[Any], are_stored: bool) -> SessionGrants:
     """Return the grants for more than one use in a thread's answers.
 
     A grant is valid in the thread where it was given; a fork asks again. If grants are stored elsewhere, an `always`
     grant in the log counts only for its own run: it may have been revoked since.
     """
     grants: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
+    rules: list[Rule] = []
     for entry in entries:
         if are_stored and entry.kind == "run_start":
             grants["always"].clear()
-        answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
+        answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread else {}
         proposed = answer.get("rule", {})
         if answer.get("allowed") and answer.get("scope") in grants and proposed.get("operation") == "tool_use":
             use = (proposed["tool"], canonical_json(answer.get("args", proposed["args"])))  # as the user changed them
             grants[answer["scope"]].add(use)
-    return frozenset(grants["session"] | grants["always"])
+            rules += parse_grants(proposed.get("rules", ()))
+    return SessionGrants(frozenset(grants["session"] | grants["always"]), tuple(rules))
 
 
 def _format_question(subject: RuleSubject, rule: Rule | None = None, unread: str = "") -> str:
@@ -258,7 +281,8 @@ def _format_question(subject: RuleSubject, rule: Rule | None = None, unread: str
         return rule.message
     # The whole command, path or URL is shown; other arguments are cut, with a count.
     target = subject.command or subject.path or subject.url
-    shown = make_visible(target) if target else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
+    args = json.dumps(subject.args, ensure_ascii=False)  # in the order of the call, as everywhere else
+    shown = make_visible(target) if target else cut_visible(args, QUESTION_CHARS)
     words = f"May {subject.name} be used: {shown}"
     if rule is not None and rule.type == "deny":
         return f"{words} (it may be what the rule {rule.text} denies)"

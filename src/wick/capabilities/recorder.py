@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from math import inf
 from time import perf_counter, time
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
-from wick._internal.frozen import canonical_json, thaw
+from wick._internal.frozen import canonical_json, digest, freeze, thaw
 from wick.capabilities._spans import describe_attempts, describe_result, describe_start, list_record_events
 from wick.capability import Capability
 from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
 from wick.errors import ConfigError, Paused
 from wick.hooks import Next, after, before, wrap
-from wick.operations import Operation, Result, Run, ToolUse
+from wick.messages import Message
+from wick.operations import ModelCall, Operation, Result, Run, ToolUse
 from wick.threads import Thread
 
 VALUE = "traces"  # key of `thread.values`: traces by run id
@@ -90,7 +91,9 @@ class Recorder(Capability):
         values = run.thread.values
         before: list[Any] = thaw(values.get(VALUE, {}).get(run.id, {}).get("spans", [])) if run.resumed else []
         spans = [*before, *(span.to_json() for span in recording.roots)]
+        texts = thaw(values.get(VALUE, {}).get(run.id, {}).get("texts", {})) if run.resumed else {}
         trace = {"run": run.id, "agent": run.agent, "spans": spans, "left_out": recording.left_out}
+        trace["texts"] = texts | recording.texts
         values.put(VALUE, run.id, trace)
         for old in [*values[VALUE]][: -self.runs]:
             values.drop(VALUE, old)
@@ -112,11 +115,12 @@ class _Span:
     error: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
     why: list[dict[str, Any]] = field(default_factory=list)
+    request: dict[str, Any] = field(default_factory=dict)  # of a model call
     children: list[_Span] = field(default_factory=list)
 
     def to_row(self) -> dict[str, Any]:
         row = {"name": self.name, "start": self.start, "ms": self.ms, "attributes": self.attributes}
-        more = {"error": self.error, "events": self.events, "why": self.why}
+        more = {"error": self.error, "events": self.events, "why": self.why, "request": self.request}
         return row | {key: value for key, value in more.items() if value}
 
     def to_json(self) -> dict[str, Any]:
@@ -149,6 +153,7 @@ class _Recording:
     roots: list[_Span] = field(default_factory=list)
     count: int = 0
     left_out: int = 0
+    texts: dict[str, str] = field(default_factory=dict)  # system prompts, by their hash: each is stored once
 
     def open_span(self, op: Operation[Any]) -> _Span:
         above = _current_spans.get().get(self.recorder)
@@ -180,12 +185,27 @@ class _Recording:
         span.why = [row.to_json() for row in op.why if not row.hook.startswith(f"{own}.")][:WHYS]
         events = [*list_record_events(op)][:EVENTS] if isinstance(op, Run) else []
         span.events = [{"name": name, "attributes": data} for name, data in events]
+        if isinstance(op, ModelCall):
+            span.request = self._describe_request(op)
         size = len(canonical_json(span.to_row()))
         if size > self.bytes_left:
-            span.attributes, span.why, span.events = short, [], []
+            span.attributes, span.why, span.events, span.request = short, [], [], {}
             self.left_out += 1
         else:
             self.bytes_left -= size
+
+    def _describe_request(self, op: ModelCall) -> dict[str, Any]:
+        """Return the request and the reply of a model call. Messages of the thread's log are entry numbers."""
+        system, entries = op.last_sealed("system"), op.run.thread.entries
+        name = digest(system.encode("utf-8", "surrogatepass"))[:16] if system else ""
+        if name and name not in self.texts and len(system) <= self.bytes_left:
+            self.texts[name] = system
+            self.bytes_left -= len(system)
+        known = {id(entry.data): entry.seq for entry in entries if entry.kind == "message"}
+        messages = [known.get(id(message)) or message.to_json() for message in op.last_sealed("messages")]
+        request = {"system": name, "messages": messages, "settings": thaw(freeze(op.last_sealed("settings")))}
+        request["tools"], reply = [tool.name for tool in op.last_sealed("tools")], cast(Message | None, op.result)
+        return request if reply is None else request | {"reply": reply.to_json()}
 
     def end_open_spans(self, how: str) -> None:
         """Finish all open spans with this error."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.prompt_text import to_one_line
+from wick.capabilities._tool_ranking import QUERY_CHARS, rank_tools
 from wick.capability import Capability
 from wick.constants import TOOLS_LISTED, TOOLS_SHOWN
 from wick.errors import ConfigError, ToolError
@@ -17,12 +17,9 @@ from wick.operations import ModelCall, Run, ToolUse
 from wick.tools import Tool, tool
 
 RESULTS = 5
-QUERY_CHARS = 500
 LINE_CHARS = 120
 INNER = -50.0  # after other hooks have added tools to the request
 NAME = "tools"
-PART_CHARS = 3  # minimum length of a matching prefix
-SMALL = frozenset("a an and at by for from in is it of on or that the this to with".split())
 SHOWN = "tools_shown"  # key of `thread.values`: the tools found so far
 
 # Tools of other capabilities that the system prompt mentions.
@@ -35,9 +32,6 @@ ALWAYS = (
 SYSTEM = """\
 Not all of your tools are shown here: there are {count} more. Find them with `tools`: action "search" with a query, \
 "list" for the names of all, or "help" with a name. What you find there can be used from your next step on."""
-
-_WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolSearch(Capability):
@@ -90,11 +84,11 @@ class ToolSearch(Capability):
             return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
         wanted = name or query
         if action == "search":
-            chosen = _rank_tools(tools, query or name)[: self.results]
+            chosen = rank_tools(tools, query or name)[: self.results]
         else:
             chosen = [item for item in tools if item.name == wanted] or [item for item in tools if wanted in item.names]
             if not chosen:
-                close = ", ".join(item.name for item in _rank_tools(tools, wanted)[:3])
+                close = ", ".join(item.name for item in rank_tools(tools, wanted)[:3])
                 hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
                 raise ToolError(f"there is no tool named {wanted[:QUERY_CHARS]!r}{hint}")
             chosen = chosen[:1]
@@ -119,32 +113,3 @@ def _mark_shown(run: Run, tools: Iterable[Tool]) -> None:
     new = [item.name for item in tools if item.name not in shown]
     if new:
         run.thread.values[SHOWN] = [*shown, *new]
-
-
-# -- ranking ----------------------------------------------------------------------------------------------------------
-
-
-def _rank_tools(tools: Iterable[Tool], query: str) -> list[Tool]:
-    """Return the tools that match a word of the query, the best first, ties by name."""
-    wanted = _split_words(query[:QUERY_CHARS])
-    scores = [(_score_tool(item, wanted), item) for item in tools]
-    return [item for score, item in sorted(scores, key=lambda row: (-row[0], row[1].name)) if score]
-
-
-def _score_tool(item: Tool, wanted: set[str]) -> int:
-    """Return the score of a tool: matches in its name count most, a prefix, as with file and files, counts half."""
-    arguments = item.parameters.get("properties", {})
-    score = 0
-    for weight, text in ((4, " ".join(item.names)), (1, " ".join(arguments)), (1, item.description)):
-        there = _split_words(text)
-        for word in wanted:
-            prefixes = (other for other in there if min(len(word), len(other)) >= PART_CHARS)
-            if word in there:
-                score += 2 * weight
-            elif any(word.startswith(other) or other.startswith(word) for other in prefixes):
-                score += weight
-    return score
-
-
-def _split_words(text: str) -> set[str]:
-    return {*_WORD.findall(_HUMP.sub(" ", text).lower())} - SMALL

@@ -8,9 +8,9 @@ import pytest
 
 from wick import Scripted, user
 from wick._internal.redaction import KEY_FORMS
-from wick.evals.redaction import TextRedactor
 from wick.protocols import Request
 from wick.testing import Cassette
+from wick.testing.redaction import RecordingRedactor
 
 FORMS = {
     "a model provider": "sk-ant-api03-abcdefghijklmnop",
@@ -28,7 +28,7 @@ FORMS = {
 @pytest.mark.parametrize("kind", FORMS)
 async def test_evals_and_cassettes_redact_the_same_forms(kind: str, tmp_path: Path) -> None:
     secret, path = FORMS[kind], tmp_path / "cassette.yaml"
-    assert TextRedactor(environment={}).redact_text(f"x {secret} y") == "x [secret] y"
+    assert RecordingRedactor(environment={}).redact_text(f"x {secret} y") == "x [secret] y"
     model = Cassette(path, Scripted(f"I saw {secret}."), record=True)
     async for _ in model.stream(Request((user(f"x {secret} y"),))):
         pass

@@ -12,7 +12,15 @@ from contextvars import ContextVar
 import pytest
 
 from wick import constants
-from wick._internal.tasks import ToolUseOrder, cancel_and_wait, closing_stream, run_all, run_detached, run_with_timeout
+from wick._internal.tasks import (
+    ToolUseOrder,
+    cancel_and_wait,
+    closing_stream,
+    run_all,
+    run_detached,
+    run_with_timeout,
+    wait_done,
+)
 from wick.errors import Paused
 
 
@@ -366,3 +374,24 @@ async def test_detached_work_can_time_out() -> None:
 
     with pytest.raises(TimeoutError):
         await run_detached(work())
+
+
+async def test_waiting_for_a_task_leaves_its_outcome_and_its_life_alone() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        begun.set()
+        await may_end.wait()
+        raise ValueError("failed")
+
+    task = asyncio.create_task(fail())
+    waiters = [asyncio.create_task(wait_done(task)) for _ in range(2)]
+    await begun.wait()
+    waiters[0].cancel()
+    await asyncio.wait(waiters[:1])
+    assert waiters[0].cancelled() and not task.cancelled() and not waiters[1].done()
+    may_end.set()
+    await waiters[1]
+    await wait_done(task)  # it has ended
+    with pytest.raises(ValueError, match="failed"):
+        await task

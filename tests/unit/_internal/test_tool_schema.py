@@ -15,7 +15,14 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
 from wick._internal.frozen import canonical_json
-from wick._internal.tool_schema import ForeignArguments, FunctionArguments, Injected, inspect_arguments, parse_docstring
+from wick._internal.tool_schema import (
+    ForeignArguments,
+    FunctionArguments,
+    Injected,
+    format_type,
+    inspect_arguments,
+    parse_docstring,
+)
 from wick.constants import ARGS_BYTES, JSON_DEPTH
 from wick.errors import ConfigError, InvalidArgs, MissingExtra
 
@@ -512,3 +519,28 @@ def test_a_docstring_with_param_lines() -> None:
 def test_no_docstring() -> None:
     assert parse_docstring(lambda: None) == ("", {})
     assert parse_docstring(partial(print)) == parse_docstring(print)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "string"}, "str"),
+        ({"type": ["integer", "null"]}, "int | None"),
+        ({"type": "array", "items": {"type": "number"}}, "list[float]"),
+        ({"type": "object", "additionalProperties": {"type": "boolean"}}, "dict[str, bool]"),
+        ({"enum": ["a", 1, None]}, "Literal['a', 1, None]"),
+        ({"const": "x"}, "Literal['x']"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "str | None"),
+        ({"$ref": "#/$defs/a"}, "list[str]"),
+        ({"$ref": "#/$defs/loop"}, "list[list[list[Any]]]"),
+        ({"enum": [[1]]}, "Any"),
+        ({}, "Any"),
+        (True, "Any"),
+    ],
+)
+def test_types_come_from_the_schema(schema: Any, text: str) -> None:
+    defs = {
+        "a": {"type": "array", "items": {"type": "string"}},
+        "loop": {"type": "array", "items": {"$ref": "#/$defs/loop"}},
+    }
+    assert format_type(schema, {"$defs": defs}) == text

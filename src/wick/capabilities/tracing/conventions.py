@@ -16,6 +16,7 @@ from wick.errors import ModelError
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.protocols import Model, Usage
+from wick.run_log import label_result
 
 Attributes = dict[str, Any]
 
@@ -101,7 +102,7 @@ def describe_result(result: Result) -> Attributes:
 def describe_tool_result(use: ToolUse, result: ToolResult) -> Attributes:
     """Return the attributes of a tool's result."""
     found: Attributes = {"wick.output_length": len(result.output)}
-    if label := use.notes.get("label"):
+    if label := label_result(use):
         found |= {"wick.trusted": label["trusted"], "wick.private": [*label["private"]]}
     if not result.error:
         return found

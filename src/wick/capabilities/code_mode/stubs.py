@@ -1,0 +1,116 @@
+"""Tools as typed Python functions: their names, stubs and arguments, from the JSON Schemas of the tools."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import json
+import keyword
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wick._internal.frozen import freeze, thaw
+from wick._internal.prompt_text import to_one_line
+from wick._internal.tool_schema import format_type
+from wick.capabilities.code_mode.syntax import IMPORTS
+from wick.tools import Tool
+
+HEADER = """\
+from typing import Any, Literal
+class PermissionError(OSError): ...
+def filter(function: Any, items: Any, /) -> list[Any]: ...
+def format(value: Any, spec: str = "", /) -> str: ...
+def hasattr(value: Any, name: str, /) -> bool: ...
+def map(function: Any, items: Any, /, *more: Any) -> list[Any]: ...
+"""
+_LINE_CHARS = 200
+
+
+def name_functions(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Return the tools by the names of their functions, which are valid and unique in Python."""
+    found: dict[str, Tool] = {}
+    for item in tools:
+        name = re.sub(r"\W", "_", item.name, flags=re.ASCII)
+        name = f"tool_{name}" if not name.isidentifier() or keyword.iskeyword(name) or name in _RESERVED else name
+        while name in found:
+            name += "_"
+        found[name] = item
+    return found
+
+
+_RESERVED = frozenset((*dir(builtins), *IMPORTS, "Any", "Literal"))
+
+
+def format_stub(name: str, item: Tool) -> str:
+    """Return the signature of a tool's function and the first lines of its description."""
+    schema, names = item.parameters, order_parameters(item.parameters)
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    parameters = [
+        f"{one}: {format_type(properties[one], schema)}{'' if one in required else ' = ...'}" for one in names
+    ]
+    if schema.get("additionalProperties", False) is not False or len(names) < len(properties):
+        parameters.append("**more: Any")
+    signature = f"async def {name}({', '.join(parameters)}) -> {_return_type(item)}: ..."
+    return f"{signature}  # {to_one_line(item.description, _LINE_CHARS)}" if item.description else signature
+
+
+def order_parameters(schema: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parameters: the required ones first. Names that Python does not allow are left out."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    names = [name for name in properties if name.isidentifier() and not keyword.iskeyword(name)]
+    return sorted(names, key=lambda name: name not in required)
+
+
+def _return_type(item: Tool) -> str:
+    """Return the type of a result from the annotation of the function, if it is a simple one."""
+    try:
+        annotation = inspect.signature(item.fn).return_annotation if item.foreign is None else None
+    except (TypeError, ValueError):
+        annotation = None
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text if text in ("int", "float", "bool", "str") else "list[Any]" if text.startswith("list") else "Any"
+
+
+def bind_arguments(item: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, as JSON data. Raise TypeError if they are not."""
+    names = order_parameters(item.parameters)
+    if len(args) > len(names):
+        raise TypeError(f"{item.name} takes {len(names)} arguments, and {len(args)} were given")
+    found = dict(zip(names, args, strict=False))
+    if twice := found.keys() & kwargs.keys():
+        raise TypeError(f"{item.name} got several values for {', '.join(sorted(twice))}")
+    try:
+        data = {name: _to_json(value) for name, value in {**found, **kwargs}.items()}
+        return dict(thaw(freeze(data)))  # checks the depth
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the arguments of {item.name} are not JSON data: {error}") from None
+
+
+def _to_json(value: Any) -> Any:
+    """Return a value of a program as JSON data: of its own types only, as a host object could have methods."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if type(value) in (list, tuple):
+        return [_to_json(item) for item in value]
+    if type(value) is dict and all(type(key) is str for key in value):
+        return {key: _to_json(item) for key, item in value.items()}
+    raise TypeError(f"a {type(value).__name__} is not JSON data; pass text, numbers, lists or dicts with text keys")
+
+
+def format_output(printed: str, value: Any, dropped: int, most: int) -> str:
+    """Return the printed text and the value of the last expression, within the limit."""
+    try:
+        text = (
+            value
+            if isinstance(value, str)
+            else ""
+            if value is None
+            else json.dumps(_to_json(value), ensure_ascii=False)
+        )
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    output = "\n".join(filter(None, (printed.rstrip("\n"), text)))
+    dropped += max(len(output) - most, 0)
+    cut = f"\n… {dropped:,} more characters are left out; print only what you need" if dropped else ""
+    return output[:most] + cut
