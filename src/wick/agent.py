@@ -15,7 +15,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, Unpack
 
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
-from wick._internal.dependencies import DepsParameter
 from wick._internal.familiar_words import (
     AGENT_ATTRIBUTES,
     AGENT_OPTIONS,
@@ -36,13 +35,13 @@ from wick.capability import Capability, check_capability
 from wick.decisions import Asker
 from wick.errors import ConfigError, MessageError, ModelError, Paused, WickError
 from wick.events import Emit, Event
-from wick.hooks import Hook, Next, is_plain_name, parse_patterns
+from wick.hooks import ATTRIBUTES, Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.models.message_dicts import read_message_dicts
 from wick.onion import compose
-from wick.operations import DepsType, Output, Result, Run, ToolUse
+from wick.operations import DepsType, Output, Result, Run, ToolUse, new_run_id
 from wick.protocols import Model, check_settings, refused_part
 from wick.resume import restore_run
 from wick.run_events import announce_last_changes, announce_run
@@ -56,7 +55,7 @@ MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
 MessageDict = Mapping[str, object]  # in the form of OpenAI's chat API, such as {"role": "user", "content": "…"}
 Input = str | Message | MessageDict | Sequence[Message | MessageDict] | Messages | None  # None and "": no input
-_INHERITED: Any = object()  # no deps were given
+_INHERITED: Any = object()  # no deps or no user was given
 
 
 class RunOptions(TypedDict, Generic[DepsType], total=False):
@@ -113,7 +112,9 @@ class Agent(Generic[DepsType, Output]):
         self.hooks = _collect_hooks(self._parts)
         self.tools = _collect_tools(self._given[0], self._parts)
         _check_matches(self.hooks, self.tools, self._parts)
-        self._deps_parameters = _list_deps_parameters(self.tools, self.hooks)
+        of_tools = [(f"the tool {tool.name}", item) for tool in self.tools for item in tool.arguments.deps]
+        of_hooks = [(f"the hook {hook.name}", item) for hook in self.hooks for item in hook.deps]
+        self._deps_parameters = of_tools + of_hooks
         self._deps_types: set[type] = set()  # types of deps that fit all of them
         if deps_type is not None:
             self._check_deps_type(deps_type)
@@ -232,7 +233,7 @@ class Agent(Generic[DepsType, Output]):
         input: Input,
         *,
         thread: Thread | str | None = None,
-        user: str = "",
+        user: Any = _INHERITED,
         parent: Run | None = None,
         emit: Emit | None = None,
         without: Iterable[str] = (),
@@ -247,6 +248,8 @@ class Agent(Generic[DepsType, Output]):
             raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
         if thread == "":
             raise ConfigError('thread="" names no thread; give its id, or leave thread= out for a new one')
+        if user is not _INHERITED and (not isinstance(user, str) or not user):
+            raise ConfigError(f'user= takes the name of a user, not {user!r}; leave it out for the owner "local"')
         if isinstance(thread, str) and not self._session_capabilities:
             raise ConfigError(f"thread={thread!r} needs a store of threads: hooks=[Sessions(…)]")
         if recipe and not any(part.name == "recipes" for part in self._parts):
@@ -260,7 +263,7 @@ class Agent(Generic[DepsType, Output]):
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
             settings=thaw(self.settings),
-            user=parent.user if parent is not None else user,
+            user=parent.user if parent is not None else "" if user is _INHERITED else user,
             parent=parent,
             loop=self._loop_under(parent),
             emitter=emit if parent is None else _child_emitter(parent, emit),
@@ -274,6 +277,8 @@ class Agent(Generic[DepsType, Output]):
         run.progress.resumption.waived_guards = frozenset(without)
         if not self._session_capabilities:
             restore_run(run)
+        elif not run.input and isinstance(thread, str):
+            run.id = ""  # the thread, which is not loaded yet, may have an open run
         return run
 
     def _select_deps(self, run: Run[Any], given: Any) -> Any:
@@ -349,12 +354,15 @@ class Agent(Generic[DepsType, Output]):
                     await sessions.enter_async_context(part.session(run))
                 if self._session_capabilities:
                     restore_run(run)
+                    run.id = run.id or new_run_id()
                     if not run.input and not run.resumed and not run.thread.busy:
                         run.input = await run.progress.inbox.fetch_initial(run.thread)
                 return await next(run)
         except Exception as error:
             record_failure(run, error)
             raise
+        finally:
+            run.id = run.id or new_run_id()  # its thread could not be opened
 
     async def _resolve_model(self, next: Next[Result], run: Run) -> Result:
         """Find the model of a run in a thread, if that would block the event loop."""
@@ -364,7 +372,10 @@ class Agent(Generic[DepsType, Output]):
 
 
 class Stream(Generic[Output]):
-    """The events of a run, an `AsyncIterable[Event]` to read once. Send messages to `run`; at the end read `result`."""
+    """The events of a run, an `AsyncIterable[Event]` to read once. Send messages to `run`; at the end read `result`.
+
+    `run.id` of a run without input is empty until the first event, as the stored thread may have an open run to resume.
+    """
 
     def __init__(self, agent: Agent[Any, Output], run: Run[Any]) -> None:
         self.run = run
@@ -409,13 +420,14 @@ class Stream(Generic[Output]):
         if self._read:
             raise ConfigError("this stream is being read; its result is there when it has ended")
         self._read, self.run.emitter = True, self._above
+        del self._events
         return self._agent._type_result(await self._agent._drive(self.run))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         if self._read:
             raise ConfigError("a stream can be read once; start another run, or read the thread")
         self._read, events = True, self._events
-        task = asyncio.create_task(self._drive(), name=self.run.id)
+        task = asyncio.create_task(self._drive(), name=self.run.id or "run")
         task.add_done_callback(events.wake)  # in case no terminal event arrives
         try:
             while events.waiting or not task.done():
@@ -484,12 +496,6 @@ def _as_capability(output_type: Any) -> StructuredOutput[Any] | None:
     if isinstance(output_type, StructuredOutput):
         return output_type
     return StructuredOutput(output_type)
-
-
-def _list_deps_parameters(tools: Iterable[Tool], hooks: Iterable[Hook]) -> list[tuple[str, DepsParameter]]:
-    """Return the parameters that depend on the deps of a run, each with its tool or hook."""
-    found = [(f"the tool {tool.name}", parameter) for tool in tools for parameter in tool.arguments.deps]
-    return found + [(f"the hook {hook.name}", parameter) for hook in hooks for parameter in hook.deps]
 
 
 def _in_event_loop() -> bool:
@@ -593,6 +599,8 @@ def _is_known_pattern(pattern: str, names: set[str], kinds: set[str], foreign: I
     """Return True if a pattern of a match fits a tool of this agent, a kind of tools, or a declared dynamic tool."""
     if pattern.startswith("kind:"):
         return any(fnmatchcase(kind, pattern.removeprefix("kind:")) for kind in kinds)
+    if pattern.partition(":")[0] in ATTRIBUTES:  # `effect` is checked already; private sources have any name
+        return True
     if any(fnmatchcase(name, pattern) for name in names):
         return True
     if is_plain_name(pattern):

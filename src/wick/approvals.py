@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from asyncio import Lock
+from asyncio import Lock, sleep
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -11,11 +11,11 @@ from dataclasses import replace
 from inspect import isawaitable
 from math import inf
 from time import perf_counter, time
+from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick.constants import ASK_SECONDS
 from wick.decisions import Allow, Ask, Asker, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
@@ -25,6 +25,7 @@ from wick.why import DispatchState, describe_answer
 
 logger = logging.getLogger(__name__)
 
+SOURCE = "source"  # the scope of an answer that endorses the sources of a question for this run
 START_AFRESH = "start afresh"  # the argument `workspace` of an answer: continue in an empty folder, without the files
 
 # The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
@@ -38,7 +39,7 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    about = sealed.to_json()
+    about = {name: value for ask in asks for name, value in ask.details.items()} | sealed.to_json()
     if text == op.state.grants.default_question:
         about["lasting"] = True  # a lasting grant skips this question
     question = Question(text, new_question_id(), sealed.hash, about, sealed.view())
@@ -66,15 +67,19 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     delegated = None
     if asked is None:
         delegated = await _answer_by_delegate(run, question)
-        about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
+        expires = time() + run.root.progress.resumption.answer_within
+        about = {"id": question.id, "question": question.question, "expires": expires}
         about |= {"run": run.id, "operation": question.op.operation_name, "hash": question.hash}
         asked = thread.append("asked", {**about, **question.about}).data
-    question = replace(question, id=asked["id"])
+    await sleep(0)  # the other tool uses of this step ask now, too
+    question = replace(question, id=asked["id"], others=tuple(list_step_questions(thread.questions, asked)))
     if delegated is not None:
         return await _log_answer(run, question, *delegated)
     await thread.saved()
     operation = question.op.operation_name
-    run.emit(ApprovalRequest(name=operation, id=question.id, question=question.question, about=question.about))
+    step = {"step": [other["id"] for other in question.others]} if question.others else {}
+    about = question.about | step
+    run.emit(ApprovalRequest(name=operation, id=question.id, question=question.question, about=about))
     answer = await _log_answer(run, question, *await _wait_for_answer(run, question, asked))
     response = ApprovalResponse(name=operation, id=question.id)
     if isinstance(answer, Allow):
@@ -83,6 +88,14 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
         response.reason = answer.reason
     run.emit(response)
     return answer
+
+
+def list_step_questions(questions: Mapping[str, FrozenDict], asked: Mapping[str, Any]) -> list[FrozenDict]:
+    """Return the other open questions of a step that one answer can include: not those with an answer of their own."""
+    run = asked["run"]
+    others = [row for row in questions.values() if row["run"] == run and row["id"] != asked["id"]]
+    uses = [row for row in others if row.get("operation") == "tool_use" and "files" not in row]
+    return [row for row in uses if row.get("tool") != "ask_user"]
 
 
 async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, object]] | None:
@@ -112,6 +125,8 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
         )  # fmt: skip
         return Block(f"no user is there to approve: {question.question}"), {}
     async with _take_turn(run.root):
+        if (row := run.root.thread.answers.get(question.hash)) is not None:  # by the answer to another one of its step
+            return _accept_stored_answer(row, question)
         return await _call_asker(asker, writer, question, expires)
 
 
@@ -170,19 +185,27 @@ def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:
-        return Allow(freeze(answer.args))
+        return replace(answer, args=freeze(answer.args))
     except (TypeError, ValueError) as problem:
         return Block(f"the arguments in the answer are not JSON data: {problem}")
 
 
 async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
-    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
+    thread = run.root.thread
+    if question.hash in thread.answers:  # logged with another one of its step
+        return answer
+    row: dict[str, Any] = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
     row["reason"] = getattr(answer, "reason", "")
-    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
-    run.root.thread.append("answered", row | changed | more)
-    await run.root.thread.saved()
+    if isinstance(answer, Allow):
+        more |= {"args": answer.args} if answer.args is not None else {}
+        more |= {"scope": SOURCE} if answer.source else {}
+    thread.append("answered", row | more)
+    if isinstance(answer, Allow) and answer.step:
+        for other in list_step_questions(thread.questions, {"id": question.id, "run": run.id}):
+            thread.append("answered", {**row, "id": other["id"], "hash": other["hash"]})
+    await thread.saved()
     return answer
 
 
 def _decode_answer(row: FrozenDict) -> Allow | Block:
-    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
+    return Allow(row.get("args"), source=row.get("scope") == SOURCE) if row["allowed"] else Block(row["reason"])

@@ -212,6 +212,17 @@ ARCHIVE_BYTES = 10_000_000  # of an uploaded archive
 ARCHIVE_UNPACKED_BYTES = 50_000_000
 ARCHIVE_ENTRIES = 2_000
 
+# programs of code mode
+PROGRAM_SECONDS = 5.0  # computing time
+PROGRAM_MEMORY_MB = 100
+PROGRAM_CALLS = 200
+PROGRAM_DEPTH = 200  # nested function calls
+PROGRAM_OUTPUT_CHARS = 20_000
+PROGRAM_CHARS = 20_000  # of the program itself
+PROGRAM_STATE_BYTES = 2_000_000  # of a stored state; a larger program runs again instead
+PROGRAM_WAIT_SECONDS = 0.05  # a program that waits longer for an answer is stored
+FUNCTIONS_LISTED = 20  # functions in the description; others are found by search
+
 # subagents
 SUBAGENT_DEPTH = 3
 SUBAGENT_BYTES = 256_000  # of a definition file
@@ -325,6 +336,12 @@ WARM_STDERR_CHARS = 500  # the last stderr output, for the error if it exits
 WARM_BACKOFF_SECONDS = (0.1, 30.0)  # first and longest delay before a restart
 WARM_PATIENCE_SECONDS = 0.5  # that a call waits for a restart; it fails if the delay is longer
 WARM_ANSWERED = 1_000  # remembered ids of answered calls, to detect a second answer
+
+# -- threads in memory ----------------------------------------------------------------------------------------------
+
+CACHED_THREADS_BYTES = 24_000_000  # of the recently used threads of a server
+CACHED_ENTRY_BYTES = 700  # of an entry beside its text, as measured
+CACHED_THREADS_SECONDS = 900.0  # after which an unused thread is dropped
 
 # -- disks ----------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class Ask:
     """Perform the operation only if the user agrees."""
 
     question: str  # the question to the user
+    details: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False, compare=False)  # more JSON data
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Stop:
 class Continue:
     """Take another step. A `message` is sent to the model first."""
 
-    message: str = ""  # a message for the model
+    message: str = ""  # a message for the model; after a final reply an empty one is sent as "Continue."
 
 
 if not TYPE_CHECKING:  # type checkers report unknown options themselves
@@ -77,16 +78,22 @@ class Allow:
     """The user agrees. With `args`, the call runs with these arguments instead."""
 
     args: Mapping[str, Any] | None = None  # the arguments to run the call with instead
+    source: bool = field(default=False, kw_only=True, repr=False)  # endorse its sources for this run
+    step: bool = field(default=False, kw_only=True, repr=False)  # also agree to the other questions of this step
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Ask):
-    """All questions about one sealed operation, joined for the user."""
+    """All questions about one sealed operation, joined for the user.
+
+    `others` are the open questions about the other tool uses of the same step. `Allow(step=True)` agrees to them, too.
+    """
 
     id: str  # the id of the question, the same after a pause
     hash: str  # the hash of the sealed operation that the answer is bound to
     about: dict[str, Any]  # the operation as JSON data: `tool`, `args` and `call_id` of a tool use
     op: Operation[object] = field(repr=False, compare=False)  # the sealed operation, read-only
+    others: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, compare=False)  # as JSON data
 
     @property
     def tool(self) -> str:

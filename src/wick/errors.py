@@ -14,6 +14,7 @@
     ├── MissingOutput     a run ended without the output that its agent promises
     ├── BackendError      an operation of the workspace failed
     ├── StoreError        a thread could not be loaded or saved
+    │   └── ThreadBusy    another run of the thread is in progress
     └── RunCrashed        a run is not resumed, because its server process crashed too often during the run
 
 A tool that fails raises nothing: the model gets a `ToolResult` with an error.
@@ -109,6 +110,13 @@ class StoreError(WickError):
     def __init__(self, message: str, code: str = "failed", public: str = "") -> None:
         super().__init__(message)
         self.code, self.public = code, public or message
+
+
+class ThreadBusy(StoreError):
+    """Another run of the thread is in progress, in this process or in another one. Its code is `conflict`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "conflict")
 
 
 class RunCrashed(WickError):

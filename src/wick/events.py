@@ -113,9 +113,12 @@ class ToolStart(Event):
 
     call_id: str = ""  # the tool call
     args: dict[str, Any] = field(default_factory=dict)  # the arguments from the model, before hooks run
+    program: str = ""  # the call of the program that makes this one; empty if the model makes it itself
+    lines: tuple[int, ...] = ()  # its first and last line in the program
 
     def data(self) -> dict[str, Any]:
-        return {"call_id": self.call_id, "args": self.args}
+        nested = {"program": self.program, "lines": [*self.lines]} if self.program else {}
+        return {"call_id": self.call_id, "args": self.args, **nested}
 
 
 @dataclass(slots=True)

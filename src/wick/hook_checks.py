@@ -6,7 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from types import UnionType
-from typing import Literal, Protocol, Union
+from typing import Any, Literal, Protocol, Union
 
 from wick._internal.dependencies import DepsParameter, read_deps_parameter
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
@@ -71,7 +71,7 @@ _POSSIBLE = {
 
 def check_hook(hook: RegisteredHook) -> None:
     """Raise a HookError if a hook cannot work."""
-    for check in (_check_options, _check_callable, _check_parameters, _check_annotation, _check_decisions):
+    for check in _CHECKS:
         if problem := check(hook):
             expected, found = _expected_signature(hook), _actual_signature(hook.fn)
             raise HookError(f"{problem}.\n  expected: {expected}\n  found:    {found}")
@@ -155,6 +155,40 @@ def _check_decisions(hook: RegisteredHook) -> str:
                 f"{_POSSIBLE[decision]}"
             )
     return ""
+
+
+def _check_other_answers(hook: RegisteredHook) -> str:
+    """Refuse a `before` hook or a guard that is annotated to return another value, such as a bool, than a decision."""
+    if hook.position not in ("before", "guard"):
+        return ""
+    possible = " or ".join(f"{kind.__name__}(…)" for kind in _BY_POINT[hook.position, hook.operation.operation_name])
+    for hint in _union_members(_resolve_hints(hook.fn).get("return")):
+        if not _may_be_decision(kind := typing.get_origin(hint) or hint):
+            name = getattr(kind, "__name__", kind)
+            return (
+                f"the hook {hook.name!r} returns a {name}, which is not a decision; "
+                f"return None to continue, or {possible}"
+            )
+    return ""
+
+
+def _may_be_decision(kind: object) -> bool:
+    """Return False for a class that has no decision among its instances. A coroutine or a protocol may give one."""
+    if not inspect.isclass(kind) or kind in (Any, type(None)) or hasattr(kind, "__await__"):
+        return True
+    if getattr(kind, "_is_protocol", False):
+        return True
+    return any(issubclass(decision, kind) or issubclass(kind, decision) for decision in DECISIONS)
+
+
+_CHECKS = (
+    _check_options,
+    _check_callable,
+    _check_parameters,
+    _check_annotation,
+    _check_decisions,
+    _check_other_answers,
+)
 
 
 def _argument_names(hook: RegisteredHook) -> list[str] | None:

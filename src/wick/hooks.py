@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Un
 
 from wick._internal.dependencies import DepsParameter
 from wick._internal.familiar_words import HOOK_OPTIONS, explain_options
+from wick._internal.tool_flow import EFFECTS
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Ask, Block, Continue, Stop
 from wick.errors import HookError
@@ -84,6 +85,11 @@ class Hook:
         if self.owner is None:
             object.__setattr__(self, "deps", find_deps(self.fn))
             check_hook(self)
+
+    @property
+    def has_patterns(self) -> bool:
+        """True if it matches by patterns, and not by a predicate."""
+        return self.match is not None and not callable(self.match)
 
     def __call__(self, *args: Any) -> Any:
         """Call the plain function, for tests."""
@@ -302,9 +308,12 @@ def parse_patterns(match: Match) -> tuple[str, ...]:
     return found
 
 
+ATTRIBUTES = ("kind", "effect", "private")  # of a tool, for patterns such as `kind:shell`
+
+
 def is_plain_name(pattern: str) -> bool:
     """Return True if a pattern is a tool name without wildcards."""
-    return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
+    return pattern.partition(":")[0] not in ATTRIBUTES and not any(sign in pattern for sign in "*?[")
 
 
 def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
@@ -313,16 +322,33 @@ def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
         return lambda op: True
     if callable(match):
         return lambda op: bool(match(op))
-    exact = frozenset(filter(is_plain_name, parse_patterns(match)))
-    kinds = [pattern.removeprefix("kind:") for pattern in parse_patterns(match) if pattern.startswith("kind:")]
-    globs = [pattern for pattern in parse_patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
+    patterns = parse_patterns(match)
+    exact = frozenset(filter(is_plain_name, patterns))
+    tests = [(name, _compile_values(patterns, f"{name}:")) for name in ATTRIBUTES]
+    about = [(name, fits) for name, fits in tests if fits is not None]
+    globs = [text for text in patterns if text not in exact and text.partition(":")[0] not in ATTRIBUTES]
 
     def test(op: Operation[object]) -> bool:
-        names, kind = op.names, op.kind
-        return (
-            not exact.isdisjoint(names)
-            or any(fnmatchcase(name, pattern) for pattern in globs for name in names)
-            or (kind != "" and any(fnmatchcase(kind, pattern) for pattern in kinds))
-        )
+        for name, fits in about:
+            if fits(getattr(op, name)):
+                return True
+        if not exact and not globs:
+            return False
+        names = op.names
+        return not exact.isdisjoint(names) or any(fnmatchcase(name, pattern) for pattern in globs for name in names)
 
     return test
+
+
+def _compile_values(patterns: Iterable[str], prefix: str) -> Callable[[str], bool] | None:
+    """Return a predicate of an attribute's value for the patterns with a prefix; None without such a pattern."""
+    values = [pattern.removeprefix(prefix) for pattern in patterns if pattern.startswith(prefix)]
+    plain = frozenset(value for value in values if not any(sign in value for sign in "*?["))
+    if prefix == "effect:" and (wrong := sorted(plain - EFFECTS)):
+        raise HookError(f"match='effect:{wrong[0]}': there is no such effect; use {', '.join(sorted(EFFECTS))}")
+    globs = [value for value in values if value not in plain]
+    if not values:
+        return None
+    if not globs:
+        return plain.__contains__
+    return lambda value: value in plain or (value != "" and any(fnmatchcase(value, pattern) for pattern in globs))

@@ -29,6 +29,7 @@ from wick.resume import count_finished_steps, find_pending_calls
 from wick.run_events import announce_model_call, announce_step, announce_tool_use, open_delta_stream
 from wick.run_log import (
     append_inbox,
+    prompt_after_reply,
     record_intent,
     record_model_call,
     record_step,
@@ -77,10 +78,12 @@ async def _step(step: Step) -> Stop | Continue:
     if run.stopping and not calls:  # a Stop ends the run after the current step, so pending calls are answered first
         return run.stopping  # it is final, also if a wrap retries the step
     if not calls:
+        prompt_after_reply(run)
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
         reply = await run.loop.call_model(call)
         if run.stopping or not reply.tool_calls:
-            return run.stopping or _stop_after_reply(call)
+            natural = call.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
+            return run.stopping or Stop("completed" if natural else f"finish reason: {call.finish}")
         calls = reply.tool_calls
     await _use_tools(run, calls)
     run.progress.continues = 0
@@ -93,14 +96,14 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     turns = ToolUseOrder([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
-            await tool.prepare(call.args)  # in a thread, before `_create_tool_use` validates them here
-    uses = [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
-    failures = await run_all([_answer_call(use) for use in uses], [call.name for call in calls])
+            await tool.prepare(call.args)  # in a thread, before `create_tool_use` validates them here
+    uses = [create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
+    failures = await run_all([answer_call(use) for use in uses], [call.name for call in calls])
     if failures:  # an error takes precedence over a pause
         raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
 
 
-async def _answer_call(use: ToolUse) -> None:
+async def answer_call(use: ToolUse) -> None:
     """Use a tool, independently of the parallel calls."""
     try:
         await use.run.loop.use_tool(use)
@@ -147,12 +150,7 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     return answer
 
 
-def _stop_after_reply(call: ModelCall) -> Stop:
-    natural = call.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
-    return Stop("completed" if natural else f"finish reason: {call.finish}")
-
-
-def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
+def create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
     """Create the tool use of a call.
 
     `state.invalid` says why a call cannot run. Such a call skips `before` and `wrap` hooks, and the gate returns an
@@ -165,6 +163,8 @@ def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int)
         use.state.invalid = call.invalid
     else:
         try:
+            for resolve in run.progress.extensions.resolvers:
+                use.args = resolve(run, call)
             use.validate()
         except InvalidArgs as error:
             use.state.invalid = str(error)

@@ -298,7 +298,8 @@ async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) 
             op.on_gate_passed()
             return op.result_rules.blocked(str(error))
         op.state.sealed = {name: getattr(sealed, name) for name in op.editable}
-        guards = op.run.guards(operation)
+        # Patterns compare names only, so they need no view.
+        guards = [hook for hook in op.run.guards(operation) if not hook.has_patterns or hook.matches(sealed)]
         refusal, asks = await consult_guards(guards, sealed) if guards else (None, [])
         op.on_gate_passed()
         if refusal is not None:
@@ -418,7 +419,10 @@ def _record_why(
         # An error of `after` or `wrap` may quote a result that is to be redacted, so only its type is recorded.
         quote = "" if hook.position in _PRIVATE else f": {answer}"
         verdict, reason = "failed", f"{type(answer).__name__}{quote}"
-        logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, reason if quote else _log_text(answer))
+        # the message of a private hook is only logged if it is about code, and not about data
+        is_loggable = answer.is_loggable if isinstance(answer, HookError) else isinstance(answer, _CODE_ERRORS)
+        logged = f"{reason}: {to_one_line(str(answer), PREVIEW_CHARS)}" if is_loggable and not quote else reason
+        logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, logged)
         logger.debug("traceback of the hook %s", hook.name, exc_info=answer)
     elif answer is not None:
         verdict = type(answer).__name__.lower()
@@ -437,12 +441,6 @@ def _record_why(
 def _fixed_fields(op: Operation[object]) -> dict[str, object]:
     """Return the fields of an operation that no hook may change."""
     return {name: getattr(op, name) for name in op.fixed}
-
-
-def _log_text(error: Exception) -> str:
-    """Return the type of an error of a private hook, and its message if it is about code and not about data."""
-    is_loggable = error.is_loggable if isinstance(error, HookError) else isinstance(error, _CODE_ERRORS)
-    return f"{type(error).__name__}: {to_one_line(str(error), PREVIEW_CHARS)}" if is_loggable else type(error).__name__
 
 
 _RAISED_DECISION = "exceptions must derive from BaseException"  # the message of Python

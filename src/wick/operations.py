@@ -112,6 +112,16 @@ class Operation(_HasRun, Generic[R]):
         return ""
 
     @property
+    def effect(self) -> str:
+        """The declared effect of the tool: read, send, pay, …; empty for other operations."""
+        return ""
+
+    @property
+    def private(self) -> str:
+        """The private source that the tool reads; empty without one, and for other operations."""
+        return ""
+
+    @property
     def hash(self) -> str:
         """The hash that an approval is bound to."""
         return digest(canonical_json([self.operation_name, self.to_json()]))
@@ -181,6 +191,10 @@ class Operation(_HasRun, Generic[R]):
         return self.state.sealed[name] if self.state.sealed else getattr(self, name)
 
 
+def new_run_id() -> str:
+    return f"run_{uuid4().hex[:12]}"
+
+
 @dataclass(eq=False, slots=True)
 class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     """One answer to one input. It gives hooks and tools access to the agent's state. `Run[T]` has deps of type T."""
@@ -197,8 +211,8 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     tools: dict[str, Tool] = field(default_factory=dict, repr=False)  # the tools by name
     settings: dict[str, Any] = field(default_factory=dict)  # the settings of its model calls
     user: str = ""  # the user, and owner of a stored thread
-    # the id of the run, the same after it is resumed
-    id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
+    # the id of the run, the same after it is resumed; empty until it is known whether a run without input resumes one
+    id: str = field(default_factory=new_run_id)
     parent: Run | None = field(default=None, repr=False)  # the run that started this child run
     loop: Loop = field(default=None, repr=False)  # type: ignore[assignment]
     emitter: Emit | None = field(default=None, repr=False)
@@ -558,6 +572,15 @@ class ToolUse(Operation[ToolResult], Injected):
         return self.tool.kind if self.tool else ""
 
     @property
+    def effect(self) -> str:
+        """The declared effect of the tool. A tool without a declaration changes something."""
+        return self.tool.effect if self.tool else ""
+
+    @property
+    def private(self) -> str:
+        return self.tool.private if self.tool else ""
+
+    @property
     def invalid(self) -> str:
         """Why the call cannot run: an unknown tool, or arguments that do not fit. Empty if it can."""
         return self.state.invalid
@@ -571,6 +594,11 @@ class ToolUse(Operation[ToolResult], Injected):
     def attempt(self) -> int:
         """The number of attempts at this call so far."""
         return self.run.thread.count_attempts(self.call.id)
+
+    @property
+    def program(self) -> str:
+        """The id of the call of the program that makes this call; empty if the model makes it itself."""
+        return self.run.thread.current.calls.parents.get(self.call.id, "")
 
     @property
     def key(self) -> str:

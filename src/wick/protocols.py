@@ -134,12 +134,15 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, int]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in _USAGE_FIELDS}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Usage:
         """Load counts from JSON. Unknown keys are ignored."""
-        return cls(**{f.name: int(data[f.name]) for f in fields(cls) if f.name in data})
+        return cls(**{name: int(data[name]) for name in _USAGE_FIELDS if name in data})
+
+
+_USAGE_FIELDS = tuple(field.name for field in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +340,7 @@ class Summary:
     updated: float
     last: int = 0  # sequence number of its last entry
     run: str = ""  # the run that has started and not ended
-    asking: int = 0  # open questions
+    asking: int = 0  # open questions that have not expired
     queued: int = 0  # messages and answers in the inbox
     leased: bool = False  # a process holds its lease
 
@@ -479,7 +482,10 @@ class Store(Protocol):
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        """List threads of an owner, newest first. With `prefix`, only threads whose id starts with it."""
+        """List threads of an owner, newest first. With `prefix`, only threads whose id starts with it.
+
+        `asking` selects threads with open questions that have not expired.
+        """
 
     async def count(self, owner: str) -> int:
         """Return the number of threads of an owner."""
@@ -523,8 +529,20 @@ class Store(Protocol):
         Return None for a lease that was not extended, for example because its thread is locked: `renew` finds out.
         """
 
-    async def release(self, owner: str, id: str, fence: int) -> Summary | None:
-        """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error."""
+    async def release(
+        self,
+        owner: str,
+        id: str,
+        fence: int,
+        *,
+        entries: Sequence[Mapping[str, Any]] = (),
+        expect: int = 0,
+        took: Sequence[int] = (),
+    ) -> Summary | None:
+        """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error.
+
+        With entries, append them in the same transaction, as `append` does. Repeating that has no effect.
+        """
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None

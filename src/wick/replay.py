@@ -127,7 +127,7 @@ def _entry_verdict(entry: Entry) -> Verdict | None:
 async def _compare_verdict(
     agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report, deps: object
 ) -> Change | None:
-    call, tools = past.current.calls.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
+    call, tools = past.current.calls.find(entry.data["call"]), {tool.name: tool for tool in agent.tools}
     name = entry.data.get("tool", call.name if call else "")
     if call is None or name not in tools:
         report.skipped.append(f"{past.id} entry {entry.seq}: the agent has no tool named {name!r}")

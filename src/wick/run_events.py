@@ -1,17 +1,18 @@
 """The announcer: the outermost rings of the operations, which emit the events of a run.
 
-An announcer wraps the recorder of `run_log`. So the content of an event is durable before it is emitted, and
-every hook has seen it. Only deltas are emitted from within, while the model replies or a tool runs: they are
-provisional. Those of a reply that is replaced are retracted.
+An announcer wraps the recorder of `run_log`, and waits until its entries are saved. So the content of an event is
+durable before it is emitted, and every hook has seen it. Only deltas are emitted from within, while the model replies
+or a tool runs: they are provisional. Those of a reply that is replaced are retracted.
 
-Without a subscriber an announcer only calls the next ring.
+Without a subscriber an announcer only calls the next ring. A subscriber may have an `Audience`, so that events which
+nobody reads are not built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from wick._internal.frozen import thaw
 from wick.decisions import Continue, Stop
@@ -23,6 +24,7 @@ from wick.events import (
     ChatModelStream,
     Done,
     Emit,
+    Event,
     Failed,
     StateChange,
     ToolEnd,
@@ -34,6 +36,28 @@ from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.run_log import build_result, error_code
 from wick.why import StreamState
+
+
+class Audience(Protocol):
+    """The readers of an emitter, which has them in its attribute `audience`."""
+
+    def needs(self, kind: type[Event]) -> bool:
+        """Return True if the run must emit events of a kind."""
+
+    def take_delta(self, model: str, text: str) -> bool:
+        """Take a delta with its text, if it is one of the reply's text; return False if its event must be emitted."""
+
+
+def _audience(run: Run) -> Audience | None:
+    return getattr(run.emitter, "audience", None)
+
+
+def _needs(run: Run, kind: type[Event]) -> bool:
+    """Return True if a subscriber needs events of a kind."""
+    if run.emitter is None:
+        return False
+    audience = _audience(run)
+    return audience is None or audience.needs(kind)
 
 
 async def announce_run(next: Next[Result], run: Run) -> Result:
@@ -76,10 +100,12 @@ async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
     if call.prevented is not None:
         _retract_deltas(call)
         return reply
+    await run.thread.wait_announceable()
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
     if reply is not stream.reply and (stream.shown or reply.text):  # a hook replaced the streamed reply
         run.emit(ChatModelRestart(name=name, content=reply.text))
-    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=stream.usage.to_json()))
+    if _needs(run, ChatModelEnd):
+        run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=stream.usage.to_json()))
     return reply
 
 
@@ -95,7 +121,7 @@ def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
         return None
     if is_first:
         run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
-    return partial(_emit_delta, call.model.name, stream, run.emit)
+    return partial(_emit_delta, call.model.name, stream, run.emit, _audience(run))
 
 
 def _retract_deltas(call: ModelCall) -> None:
@@ -104,7 +130,15 @@ def _retract_deltas(call: ModelCall) -> None:
         call.run.emit(ChatModelRestart(name=call.model.name))
 
 
-def _emit_delta(model: str, stream: StreamState, emit: Emit, delta: Delta) -> None:
+def _emit_delta(model: str, stream: StreamState, emit: Emit, audience: Audience | None, delta: Delta) -> None:
+    kind = type(delta)
+    if kind not in _SHOWN_DELTAS:
+        return
+    if audience is not None and not stream.holds:
+        text = delta.text if kind is TextDelta else ""  # type: ignore[union-attr]
+        if audience.take_delta(model, text):
+            stream.note_shown(text)
+            return
     if isinstance(delta, TextDelta):
         stream.show(ChatModelStream("", model, delta.text), emit)
     elif isinstance(delta, CallArgs):
@@ -113,12 +147,19 @@ def _emit_delta(model: str, stream: StreamState, emit: Emit, delta: Delta) -> No
         stream.show(ChatModelStream("", model, delta.text, "reasoning"), emit)
 
 
+_SHOWN_DELTAS = frozenset((TextDelta, CallArgs, ReasoningDelta))
+
+
 async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
     """Emit the start of a tool use and its saved result, also if a hook failed."""
     run = use.run
     if run.emitter is None:
         return await next(use)
-    run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
+    if _needs(run, ToolStart):
+        start = ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args), program=use.program)
+        if start.program:
+            start.lines = run.thread.current.calls.programs[start.program].calls[use.call.id]["lines"]
+        run.emit(start)
     try:
         result = await next(use)
     except Exception:
@@ -129,18 +170,20 @@ async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
 
 
 async def _emit_tool_end(use: ToolUse) -> None:
-    """Emit the result that the recorder has saved. Without one there is no event."""
+    """Emit the result that the recorder has logged, once it is saved. Without one there is no event."""
     saved: ToolResult | None = use.result
     if saved is not None:
-        why = [row.to_json() for row in use.why]
-        use.run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=saved.output, error=saved.error, why=why))
+        await use.run.thread.wait_announceable()
+        if _needs(use.run, ToolEnd):
+            name, id, why = use.call.name, use.call.id, [row.to_json() for row in use.why]
+            use.run.emit(ToolEnd(name=name, call_id=id, output=saved.output, error=saved.error, why=why))
         await _emit_state_changes(use.run)
 
 
 async def _emit_state_changes(run: Run) -> None:
     """Emit the values of the thread that have changed since the last call, once they are saved."""
     changed, run.thread.changed_values = run.thread.changed_values, {}
-    if changed and run.emitter is not None:
+    if changed and _needs(run, StateChange):
         await run.thread.saved()
         values = dict[str, Any]()
         for key, items in changed.items():  # of a map, only the changed items, with None for deleted ones

@@ -1,7 +1,8 @@
 """The recorder: durable entries in the thread, from which a run can be resumed and its history read.
 
-A recorder is a ring around the hooks of an operation: it saves the result that they return. A tool starts only
-after its intent is saved. The announcer of `wick.run_events` wraps the recorder, and emits the saved result.
+A recorder is a ring around the hooks of an operation: it logs the result that they return. A tool starts only
+after its intent is saved, and a model is called only after the thread is. The announcer of `wick.run_events` wraps the
+recorder: it waits until the result is saved, and emits it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wick._internal.frozen import FrozenDict, digest
+from wick._internal.frozen import FrozenDict, digest, freeze
 from wick.constants import UNHEARD_RUNS
 from wick.decisions import Continue, Stop
 from wick.errors import TEMPORARY, ConfigError, Paused, StoreError, public_text
@@ -29,7 +30,7 @@ from wick.resume import (
     resume_data,
     shelve_input,
 )
-from wick.run_state import CutReply, EffectObserver, unheard_messages
+from wick.run_state import CutReply, EffectObserver, Labeler, unheard_messages
 from wick.threads import Thread
 from wick.threads.state import AttemptStatus
 
@@ -54,10 +55,10 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     elif not inbox.initial:
         inbox.queue.extend(unheard_messages(thread))
     check_added_guards(run)
-    await inbox.fetch(thread)
     if messages:
-        answer_lost_calls(thread, "the user sent another message")
-    elif not thread.messages and not inbox.queue:
+        answer_lost_calls(thread, "the user sent another message")  # first: nothing is fetched while calls are pending
+    await inbox.fetch(thread)
+    if not messages and not thread.messages and not inbox.queue:
         raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older
     thread.add(*messages)  # before run_start, so that every logged run has an input
@@ -86,6 +87,18 @@ def _write_run_start(run: Run, about_input: dict[str, Any]) -> None:
 
 
 # -- steps and messages ----------------------------------------------------------------------------------------------
+
+
+def prompt_after_reply(run: Run) -> None:
+    """Ask the model to continue, if the thread ends with its reply: many providers refuse such a request."""
+    thread = run.thread
+    if thread.messages and (last := thread.messages[-1]).role == "assistant" and not last.tool_calls:
+        text = CONTINUE_CUT if _is_cut(thread, last) else CONTINUE
+        thread.append("message", Message("user", text, name="continue"), {"hook": "continue"})
+
+
+CONTINUE = "Continue."
+CONTINUE_CUT = "Your reply was interrupted before its end. Continue where it stopped."
 
 
 async def append_inbox(run: Run) -> None:
@@ -130,7 +143,7 @@ async def _screen_inbox(run: Run) -> None:
 
 
 async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
-    """Save the reply of a model call, unless the call was refused, or serves a capability."""
+    """Log the reply of a model call, unless the call was refused, or serves a capability."""
     call.run.progress.extensions.cut_reply = None
     try:
         reply = await next(call)
@@ -146,11 +159,12 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     # A reply closes the open questions of its run, but not those of background children.
     others = [question for question in thread.questions.values() if question.get("run") != call.run.id]
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
-    about = {"model": name, "usage": usage.to_json()} if usage != Usage() else {}
-    thread.append("message", reply, about | _pick_label(call) or None)
+    about: dict[str, Any] = {"model": name, "usage": usage.to_json()} if usage != Usage() else {}
+    for labeler in list_labelers(call.run):
+        about = FrozenDict({**freeze(about), "label": labeler.label_reply(call)})  # frozen already, so not copied
+    thread.append("message", reply, about or None)
     for question in others:
         thread.append("asked", question)
-    await thread.saved()
     return reply
 
 
@@ -196,37 +210,60 @@ async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcom
 
 
 async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
-    """Save the result of a tool use. If a hook failed, the saved result says whether the tool ran.
+    """Log the result of a tool use. If a hook failed, the logged result says whether the tool ran.
 
-    Afterwards `use.result` is the saved result, or None if nothing was saved.
+    Afterwards `use.result` is the logged result, or None if nothing was logged.
     """
     try:
         result = await next(use)
-        await _save_result(use, result)
+        _log_result(use, result)
         return result
     except Exception as error:
         use.result = None  # type: ignore[assignment]  # the failed hook may have been a redactor
         if use.run.thread.is_waiting_for(use.call):
             happened = _HAPPENED.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-            await _save_result(use, use.result_rules.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
+            _log_result(use, use.result_rules.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
         raise
 
 
 _HAPPENED = {"": "was not used", "unknown": "may have run, and its result is lost"}
 
 
-async def _save_result(use: ToolUse, result: ToolResult) -> None:
-    """Save a result, unless the run is over: an abandoned tool logs nothing."""
+def _log_result(use: ToolUse, result: ToolResult) -> None:
+    """Log a result, unless the run is over: an abandoned tool logs nothing."""
     use.result = None  # type: ignore[assignment]
     if not use.run.progress.over:
-        use.run.thread.append("message", result_message(use.call, result), _pick_label(use) or None)
-        await use.run.thread.saved()
+        label = label_result(use)
+        if not (program := use.program):
+            use.run.thread.append("message", result_message(use.call, result), label and FrozenDict(label=label))
+        else:  # no message: the model sees only the output of the program
+            about: dict[str, Any] = {
+                "call": use.call.id,
+                "program": program,
+                "name": use.call.name,
+                "output": result.output,
+            }
+            about |= {"error": result.error} if result.error else {"is_json": True} if result.data is not None else {}
+            about |= {"denied": True} if use.prevented is not None else {}
+            use.run.thread.append("result", about | ({"label": label} if label else {}))
         use.result = result
 
 
-def _pick_label(op: ModelCall | ToolUse) -> dict[str, Any]:
-    """Return the label that a hook left in the notes, to store it with the message."""
-    return {"label": op.notes["label"]} if "label" in op.notes else {}
+def label_result(use: ToolUse) -> FrozenDict | None:
+    """Return the label of a tool result, which is determined once; None without a labeler."""
+    if LABEL not in use.notes:
+        for labeler in list_labelers(use.run):
+            use.notes[LABEL] = labeler.label_result(use)
+    return use.notes.get(LABEL)
+
+
+def list_labelers(run: Run) -> list[Labeler]:
+    """Return the labelers of a run: those of the runs above it, then its own."""
+    own = run.progress.extensions.labelers
+    return own if run.parent is None else [*dict.fromkeys((*list_labelers(run.parent), *own))]
+
+
+LABEL = "label"  # in the notes of a tool use
 
 
 # -- the end of a run ------------------------------------------------------------------------------------------------
@@ -290,7 +327,7 @@ async def _end_run(run: Run, result: Result, paused_input: Sequence[Message] = (
     try:
         run.progress.over, run.progress.result = True, result  # abandoned tools log nothing from here on
         _write_run_end(run, result, paused_input)
-        await run.thread.saved()
+        await run.thread.save_end()
     except Exception as error:  # a run whose end cannot be saved has failed
         record_failure(run, error)
         raise

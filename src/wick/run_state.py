@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wick.constants import CRASHES_KEPT
+from wick.constants import ASK_SECONDS, CRASHES_KEPT
 from wick.decisions import Block, Stop
 from wick.messages import Message
 from wick.prices import Charge, total_price
@@ -26,8 +26,10 @@ from wick.results import Result
 from wick.threads import Thread
 
 if TYPE_CHECKING:
+    from wick._internal.frozen import FrozenDict
     from wick.hooks import Hook
-    from wick.operations import ToolUse
+    from wick.messages import ToolCall
+    from wick.operations import ModelCall, Run, ToolUse
 
 InboxScreen = Callable[[Message], Awaitable[Block | None]]
 RefuseMessage = Callable[[Message, str, str], None]  # the message, the name of the screen, the reason
@@ -141,6 +143,7 @@ class Resumption:
     resumed: bool = False  # it continues an interrupted run; `resume`
     waived_guards: frozenset[str] = frozenset()  # guards that it may lack, by an operator's decision; `agent`
     ask_before_rerun: bool = False  # ask the user before a tool with unknown outcome runs again; `Sessions`
+    answer_within: float = ASK_SECONDS  # seconds until a question expires; `Sessions`
     released: bool = False  # a cancellation leaves it open, since this process is shutting down; `server`
 
 
@@ -163,12 +166,27 @@ class EffectObserver(Protocol):
         """Observe a tool that has ended, before its end is logged."""
 
 
+ArgumentResolver = Callable[["Run", "ToolCall"], dict[str, Any]]  # returns the arguments with references replaced
+
+
+class Labeler(Protocol):
+    """An object that labels what a run saves. Unlike an `after` hook, it cannot change a result, and costs no ring."""
+
+    def label_reply(self, call: ModelCall) -> FrozenDict:
+        """Return the label of a reply that is about to be saved."""
+
+    def label_result(self, use: ToolUse) -> FrozenDict:
+        """Return the label of a tool result that is about to be saved. Called once for each use."""
+
+
 @dataclass(eq=False, slots=True)
 class Extensions:
     """Objects that hooks, capabilities and tools leave with a run. Each list is only appended to."""
 
     guards: list[Hook] = field(default_factory=list)  # added while it runs; `Run.add_guard`
     observers: list[EffectObserver] = field(default_factory=list)  # around each tool, also of children; `snapshots`
+    resolvers: list[ArgumentResolver] = field(default_factory=list)  # before arguments are checked; `information_flow`
+    labelers: list[Labeler] = field(default_factory=list)  # of saved messages, also of children; `information_flow`
     delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user; `hook_programs`
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary; `hook_programs`
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # custom events; `Run.record`

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
+from operator import is_, itemgetter
 from time import monotonic
 from types import coroutine
 from typing import Any, Concatenate, Generic, Literal, TypedDict, Unpack, overload
@@ -35,7 +36,7 @@ from wick._internal.familiar_words import TOOL_OPTIONS, explain_option
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
 from wick._internal.tasks import run_with_timeout
-from wick._internal.tool_flow import Author, Effect, ToolFlow, declare_flow
+from wick._internal.tool_flow import UNDECLARED, Author, Effect, ToolFlow, declare_flow
 from wick._internal.tool_schema import (
     BoundArguments,
     ForeignArguments,
@@ -110,7 +111,7 @@ class Tool(Generic[P, R]):
         """Return a copy that no other code refers to."""
         new, _ = (
             object.__new__(type(self)),
-            (self.names, self.is_async, self.arguments),
+            (self.names, self.is_async, self.arguments, self.effect, self.private),
         )  # compute the cached properties before copying
         new.__dict__.update(self.__dict__)
         return new
@@ -118,12 +119,22 @@ class Tool(Generic[P, R]):
     def is_same(self, other: Tool) -> bool:
         """Return True if two tools have the same names and call the same function."""
         mine, theirs = self.__dict__, other.__dict__
-        return all(mine[name] is theirs[name] for name in _IDENTITY) and mine.get("names") == theirs.get("names")
+        return all(map(is_, _identify(mine), _identify(theirs))) and mine.get("names") == theirs.get("names")
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The names that a hook's `match` is compared with."""
         return frozenset((self.name, self.origin, *self.aliases))
+
+    @cached_property
+    def effect(self) -> str:
+        """The declared effect: read, send, pay, …; a tool without a declaration changes something."""
+        return (self.flow or UNDECLARED).effect
+
+    @cached_property
+    def private(self) -> str:
+        """The name of the private source that it reads; empty without one."""
+        return (self.flow or UNDECLARED).name_source(self.name)
 
     @cached_property
     def arguments(self) -> FunctionArguments | ForeignArguments:
@@ -223,7 +234,9 @@ class Tool(Generic[P, R]):
             raise ToolError(f"{self.name} needs a {kind}, and is used where there is none")
 
 
-_IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout", "flow")
+_identify = itemgetter(
+    "name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout", "flow"
+)
 
 
 class ToolOptions(TypedDict, total=False):

@@ -280,6 +280,7 @@ def test_a_guard_for_a_tool_that_is_not_there_is_refused() -> None:
     [
         ("no such model at all", "there is no model named 'no such model at all'"),
         ("banana:x", "there is no model named 'banana:x'"),
+        ("my_models:Echo", "a model of your own is given as an object"),
         ("antropic:claude", "did you mean anthropic:claude?"),
         ({"provider": "banana"}, "there is no provider 'banana'"),
         ({"provider": "opnai", "model": "x"}, "there is no provider 'opnai'.* did you mean openai?"),

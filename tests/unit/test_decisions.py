@@ -16,7 +16,7 @@ from wick.decisions import DECISIONS, STOPS, Question
 
 @pytest.mark.parametrize("decision", [Block("a"), Ask("a"), Stop("a"), Continue("a"), Allow({"a": 1})])
 def test_a_decision_is_a_value_that_cannot_change(decision: object) -> None:
-    (field,) = decision.__slots__  # type: ignore[attr-defined]
+    field = decision.__slots__[0]  # type: ignore[attr-defined]
     with pytest.raises(FrozenInstanceError):
         setattr(decision, field, "b")
     assert not isinstance(decision, BaseException)

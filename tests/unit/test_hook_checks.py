@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Optional, Union
 
@@ -300,3 +300,23 @@ def test_tools_added_at_run_start(operation: Any) -> None:  # rule 11
     with pytest.raises(HookError, match=r"tools are brought by before\(Run\)"):
         before(operation, tools="mcp_*")(lambda op: None)
     assert before(Run, tools="mcp_*")(lambda run: None).tools == ("mcp_*",)
+
+
+@pytest.mark.parametrize("returns", [bool, str, bool | None, Block | str, list[Block], dict[str, Any]])
+@pytest.mark.parametrize("position", ["before", "guard"])
+def test_an_annotation_without_a_decision_is_refused(position: Position, returns: Any) -> None:
+    with pytest.raises(HookError, match=r"not a decision; return None to continue, or Block\(…\) or Ask\(…\)"):
+        _register(position, ToolUse, _annotated(position, returns))
+
+
+@pytest.mark.parametrize("returns", [object, Any, None, Block | None, AsyncIterator, Callable, "Unknown"])
+def test_an_annotation_that_may_be_a_decision_is_accepted(returns: Any) -> None:
+    _register("after", ToolUse, _annotated("after", returns))
+    if returns not in (AsyncIterator, Callable):
+        _register("guard", ToolUse, _annotated("guard", returns))
+
+
+def test_a_function_that_returns_an_awaitable_is_accepted() -> None:
+    def look(use: ToolUse) -> Awaitable[Block | None]: ...  # type: ignore[empty-body]
+
+    assert guard(ToolUse)(look).position == "guard"

@@ -18,8 +18,10 @@ from wick import (  # fmt: skip
     Step,
     Thread,
     Tool,
+    ToolCall,
     ToolUse,
     after,
+    assistant,
     before,
     guard,
     tool,
@@ -323,3 +325,49 @@ async def test_a_call_of_a_removed_tool_is_answered() -> None:
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread)
     assert thread.messages[2].text == "there is no tool named 'gone'; the tools are echo"
     assert result.text == "done"
+
+
+@tool(effect="pay", targets=["to"])
+def pay(to: str) -> str:
+    """Pay a bill."""
+    return f"paid {to}"
+
+
+@tool(effect="read", private="mail")
+def read_mail() -> str:
+    """Read the mail."""
+    return "mail"
+
+
+@tool
+def undeclared() -> str:
+    """Change something."""
+    return "changed"
+
+
+@pytest.mark.parametrize(
+    ("match", "refused"),
+    [
+        ("effect:pay", ["pay"]),
+        ("effect:change", ["undeclared"]),
+        ("effect:[pr]*", ["pay", "read_mail"]),
+        ("private:mail", ["read_mail"]),
+        ("private:*", ["read_mail"]),
+        ("private:calendar|effect:send", []),
+        (["private:mail", "pay"], ["pay", "read_mail"]),
+    ],
+)
+def test_a_guard_matches_tools_by_what_they_declare(match: str | list[str], refused: list[str]) -> None:
+    @guard(ToolUse, match=match)
+    def refuse(use: ToolUse) -> Block:
+        return Block("no")
+
+    calls = (ToolCall("1", "pay", {"to": "x"}), ToolCall("2", "read_mail", {}), ToolCall("3", "undeclared", {}))
+    agent = Agent(Scripted(assistant("", *calls), "Done."), tools=[pay, read_mail, undeclared], hooks=[refuse])
+    results = [message for message in agent.run_sync("Go.").messages if message.role == "tool"]
+    assert [message.name for message in results if message.failed] == refused
+
+
+def test_an_effect_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(HookError, match="there is no such effect; use account, change"):
+        guard(ToolUse, match="effect:sned")(lambda use: None)

@@ -169,9 +169,9 @@ async def test_the_message_of_a_continue_has_its_hooks_name_and_is_not_the_users
     assert said[2] == ("user", "go_on", "check it")
 
 
-async def test_a_continue_without_a_message_adds_none() -> None:
+async def test_a_continue_without_a_message_asks_to_continue() -> None:
     result = await hello_agent(once(Continue())).run("hi")
-    assert [message.text for message in result.messages] == ["hi", "hello", "hello"]
+    assert [message.text for message in result.messages] == ["hi", "hello", "Continue.", "hello"]
 
 
 async def test_every_continue_of_a_step_adds_its_message() -> None:

@@ -5,7 +5,7 @@ The routes of the server and the local host of the command line use them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -55,13 +55,18 @@ def make_thread_info(head: Summary) -> ThreadInfo:
 
 
 def make_approval(
-    head: Summary, question: Mapping[str, Any], agent: str, shell: ShellCommands | None = None
+    head: Summary,
+    question: Mapping[str, Any],
+    agent: str,
+    shell: ShellCommands | None = None,
+    rules: Sequence[str] = (),
 ) -> Approval:
     """Return a pending question of a thread."""
     known = {key: question[key] for key in QUESTION_KEYS if key in question}
     about = {key: value for key, value in question.items() if key not in QUESTION_KEYS}
     thread = {"thread_id": head.id, "agent_id": agent, "title": head.title}
-    return Approval.model_validate({**known, **thread, "run_id": known.pop("run", ""), "about": about, "shell": shell})
+    more = {"about": about, "shell": shell, "rules": [*rules]}
+    return Approval.model_validate({**known, **thread, "run_id": known.pop("run", ""), **more})
 
 
 def list_tools(agent: Agent) -> list[ToolInfo]:

@@ -26,7 +26,7 @@ JsonObject = Annotated[
     dict[str, Any], GetPydanticSchema(lambda _, handler: handler.generate_schema(dict[str, JsonValue]))
 ]
 
-Choice = Literal["allow", "deny", "allow_session", "allow_always"]
+Choice = Literal["allow", "deny", "allow_session", "allow_always", "allow_source", "allow_step", "deny_step"]
 RunStatus = Literal["queued", "running", "waiting", "interrupted", "ended"]
 UserRole = Literal["user", "operator", "admin"]
 AgentOrigin = Literal["file", "code", "created"]
@@ -98,6 +98,19 @@ class MessagePart(ResponseModel):
     name: str | None = None
 
 
+class ProgramCall(ResponseModel):
+    """A tool call that a program of the model made; `output` is null while it is pending."""
+
+    id: str
+    name: str
+    args: JsonObject
+    lines: list[int] = Field(description="the first and the last line of the call in the program")
+    output: str | None = Field(None, description="its result, or the reason why it failed; null while it is pending")
+    failed: bool = False
+    ms: float | None = None
+    denied_by: str = Field("", description="the hook or the user that denied it")
+
+
 class MessageToolCall(ResponseModel):
     """A tool call of the model; `invalid` says why its arguments could not be parsed."""
 
@@ -106,6 +119,7 @@ class MessageToolCall(ResponseModel):
     args: JsonObject
     invalid: str | None = None
     child: str = Field("", description="the thread of the subagent that ran for it")
+    calls: list[ProgramCall] = Field([], description="the tool calls that its program made")
 
 
 class MessageReasoning(ResponseModel):
@@ -272,6 +286,50 @@ class SearchHits(ResponseModel):
     hits: list[SearchHit]
 
 
+class ShareInfo(ResponseModel):
+    """A link to a thread."""
+
+    id: str = Field(description="to revoke the link")
+    created: float = Field(description="when it was created, in seconds since 1970")
+    last: int = Field(description="the number of the last entry that it shows")
+
+
+class NewShare(ShareInfo):
+    """A new link to a thread. The secret is returned once."""
+
+    secret: str = Field(description="the part of the link after `#share=`")
+    path: str = Field(description="of the link, below the address of the server")
+
+
+class ShareList(ResponseModel):
+    """The links to a thread, the latest first."""
+
+    shares: list[ShareInfo] = Field(description="the links, without their secrets")
+
+
+class SharedThread(ResponseModel):
+    """A thread as a link shows it, without reasoning, system prompts and messages of hooks."""
+
+    title: str = Field(description="the title of the thread")
+    created: float = Field(description="when the link was created; later messages are not shown")
+    messages: list[ThreadMessage] = Field(description="the messages up to then")
+
+
+class ThreadMatch(ResponseModel):
+    """A message of a thread that contains a text. A tool result counts for the message with its call."""
+
+    seq: int = Field(description="the number of its entry")
+    role: str = Field(description="of the message with the text")
+    text: str = Field(description="the text around the match")
+
+
+class ThreadMatches(ResponseModel):
+    """The messages of a thread that contain a text, in their order."""
+
+    matches: list[ThreadMatch] = Field(description="at most 1,000 messages")
+    more: bool = Field(False, description="whether there are further matches")
+
+
 class QueuedMessage(ResponseModel):
     """A stored message of a thread; `run_id` is the run that answers it, `position` its position in the queue."""
 
@@ -381,6 +439,24 @@ class RunTrace(ResponseModel):
     left_out: int = 0
 
 
+class CallMessage(ThreadMessage):
+    """A message of a model request. `seq` is 0 if it is not in the thread: a hook has added or changed it."""
+
+    is_new: bool = Field(True, description="whether the request before in this run did not have it")
+
+
+class CallContent(ResponseModel):
+    """The full request and reply of a model call."""
+
+    thread_id: str = Field(description="the thread of the run, or of the child run")
+    system: str = Field(description="the system prompt; empty if it is not stored")
+    system_changed: bool = Field(description="whether it differs from the request before")
+    settings: JsonObject = Field(description="the settings of the request, such as the temperature")
+    tools: list[str] = Field(description="names of the tools that were offered")
+    messages: list[CallMessage] = Field(description="the messages of the request, in their order")
+    reply: CallMessage | None = Field(None, description="null if the call has failed")
+
+
 class CallQuestion(ResponseModel):
     """A question to the user about a tool call, and the answer; `allowed` is null while it is pending."""
 
@@ -457,6 +533,7 @@ class Approval(ResponseModel):
     call_id: str = ""
     args: JsonObject | None = None
     shell: ShellCommands | None = Field(None, description="of a shell command, the commands that it would run")
+    rules: list[str] = Field([], description="allow rules that an answer `allow_session` may include")
     about: JsonObject = Field({}, description="further fields of the question")
     hash: str = ""
     expires: float | None = Field(None, description="when it expires, in seconds since 1970")

@@ -55,14 +55,17 @@ class Bedrock:
         if not model:
             raise ConfigError("name the model of bedrock, as in 'bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0'")
         self.model, self.cache = model, cache
-        self.region = region or _region_of(model) or find_region(profile)
+        arn = re.match(r"arn:aws[\w-]*:bedrock:([\w-]+):", model)
+        self.region = region or (arn[1] if arn else find_region(profile))
         if credentials is not None and not (callable(credentials) or hasattr(credentials, "secret_key")):
             raise ConfigError("the credentials of bedrock are AwsCredentials, or a function that returns them")
         if not self.region and (credentials or not base_url):
             raise ConfigError("Bedrock needs a region: set AWS_REGION, as in AWS_REGION=us-east-1, or give region=…")
         if self.region:
             check_host_label(self.region, "the region of Bedrock")
-        address = base_url or openai_common.read_variable("AWS_ENDPOINT_URL_BEDROCK_RUNTIME") or _home(self.region)
+        domain = "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
+        address = base_url or openai_common.read_variable("AWS_ENDPOINT_URL_BEDROCK_RUNTIME")
+        address = address or f"https://bedrock-runtime.{self.region}.{domain}"
         sent_headers = openai_common.build_headers("authorization", "", headers)
         key = api_key or ("" if base_url or credentials else openai_common.read_variable("AWS_BEARER_TOKEN_BEDROCK"))
         self._credentials: Credentials | None = None
@@ -162,17 +165,6 @@ class Bedrock:
             schema = {"schema": encode_json(wanted["schema"]).decode(), "name": wanted["name"]}
             options["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
         return options
-
-
-def _home(region: str) -> str:
-    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"https://bedrock-runtime.{region}.{domain}"
-
-
-def _region_of(model: str) -> str:
-    """Return the region in the ARN of a model, or an empty string."""
-    found = re.match(r"arn:aws[\w-]*:bedrock:([\w-]+):", model)
-    return found[1] if found else ""
 
 
 _OURS = ("messages", "system", "toolConfig")  # fields that `extra` cannot set

@@ -189,6 +189,8 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
     else:
         close = "".join(get_close_matches(word, known + plugins, n=1))
     hint = f"; did you mean {close}?" if close else ""
+    if not close and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", model):
+        hint = "; a model of your own is given as an object, as in Agent(MyModel()), or is a plugin"
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
         f"there is no {what}; use anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "

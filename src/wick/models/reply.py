@@ -40,9 +40,12 @@ class Reply:
 
     def feed(self, delta: Delta) -> None:
         kind = type(delta)
-        if kind is TextDelta:
-            self._text.append(delta.text)  # type: ignore[union-attr]
-            self._count_chars(delta.text)  # type: ignore[union-attr]
+        if kind is TextDelta:  # most deltas
+            text: str = delta.text  # type: ignore[union-attr]
+            self._text.append(text)
+            self._size += len(text) or 1
+            if self._size > REPLY_CHARS:
+                raise _too_long_error()
         elif isinstance(delta, CallArgs):
             if delta.index not in self._args:
                 problem = f"gave arguments to a tool call, number {delta.index}, that it never started"
@@ -85,7 +88,11 @@ class Reply:
         A reply that was refused or filtered has no tool calls: none of them may run.
         """
         if not self.finish:
-            raise ModelError("the model's stream broke off before it had finished", retryable=True)
+            raise ModelError(
+                "the model's stream broke off before it had finished; a model of your own ends its reply with "
+                '`yield Finish("stop")`',
+                retryable=True,
+            )
         calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
         if len({call.id for call in calls}) < len(calls):
             raise ModelError("the model gave two tool calls the same id")
@@ -102,7 +109,7 @@ class Reply:
     def _count_chars(self, text: str) -> None:
         self._size += len(text) or 1  # an endless stream of empty deltas must end, too
         if self._size > REPLY_CHARS:
-            raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
+            raise _too_long_error()
 
     def _build_call(self, index: int) -> ToolCall:
         start, raw = self._starts[index], "".join(self._args[index])
@@ -112,6 +119,10 @@ class Reply:
         elif self.finish in _CUT_OFF and not raw.strip():
             invalid = "the reply was cut off before the arguments came"
         return ToolCall(start.id or f"call_{uuid4().hex[:12]}", start.name or "unnamed", args, raw, invalid)
+
+
+def _too_long_error() -> ModelError:
+    return ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
 
 
 def parse_args(raw: str) -> tuple[dict[str, Any], str]:
