@@ -20,7 +20,6 @@ from wick._internal.safe_yaml import dump_yaml, load_yaml
 from wick.capabilities.sessions import LOCAL
 from wick.errors import ConfigError
 from wick.evals.recordings import record_call, record_reasoning
-from wick.evals.redaction import TextRedactor
 from wick.evals.suite import EvalCase
 from wick.evals.transcript import TranscriptCall, collect_calls
 from wick.messages import Message, ToolCall
@@ -28,6 +27,7 @@ from wick.protocols import Store, Summary
 from wick.stores.held_thread import iter_threads, load
 from wick.stores.registry import check_slashes, find_scheme, open_folder_or_address
 from wick.stores.sqlite import Sqlite
+from wick.testing.redaction import RecordingRedactor
 from wick.threads import Thread
 from wick.threads.state import Entry, ThreadState, fold, select_effective
 
@@ -72,12 +72,14 @@ def _find_store(place: str) -> Store:
     return Sqlite(path)
 
 
-async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedactor | None = None) -> ImportedCases:
+async def import_threads(
+    store: Store, wanted: ImportFilter, redactor: RecordingRedactor | None = None
+) -> ImportedCases:
     """Return a case for each finished run of the selected threads, oldest thread first, with secrets redacted.
 
     The limit leaves out the threads that were updated the longest time ago.
     """
-    redactor, parts, left = redactor or TextRedactor(), list[tuple[float, str, ImportedCases]](), wanted.limit
+    redactor, parts, left = redactor or RecordingRedactor(), list[tuple[float, str, ImportedCases]](), wanted.limit
     heads = [
         head
         async for head in iter_threads(store, wanted.owner, wanted.threads or None)
@@ -101,7 +103,7 @@ async def import_threads(store: Store, wanted: ImportFilter, redactor: TextRedac
 
 
 def _import_thread(
-    thread: Thread, head: Summary, wanted: ImportFilter, redactor: TextRedactor, limit: int
+    thread: Thread, head: Summary, wanted: ImportFilter, redactor: RecordingRedactor, limit: int
 ) -> ImportedCases:
     """Return the cases of the latest runs of a thread, at most as many as a limit, in the order of the runs."""
     found, log = ImportedCases(), select_effective(thread.entries, len(thread.entries))
@@ -126,7 +128,7 @@ def _import_thread(
         case = _describe_case(id, thread.id, [*state.messages], run)
         if wanted.inputs_only:
             del case["replies"]
-        found.cases.append(EvalCase.model_validate(redactor.redact_json(case)))
+        found.cases.append(EvalCase.model_validate(redactor.redact_case(case)))
     return found
 
 
@@ -189,7 +191,7 @@ def _describe_case(id: str, thread: str, given: Sequence[Message], run: Recorded
     results = [
         {"tool": call.tool, "args": call.args, "error" if call.failed else "output": call.output}
         for call in calls
-        if call.decision == "ran"
+        if call.decision == "ran" and not call.is_answer
     ]
     case |= {"results": results} if results else {}
     if approvals := {call.tool: "allow" if call.decision == "ran" else "deny" for call in calls if call.asked}:
@@ -224,7 +226,7 @@ def _describe_call(call: ToolCall) -> dict[str, Any]:
 
 def _propose_expectations(run: RecordedRun, calls: Sequence[TranscriptCall]) -> dict[str, Any]:
     """Return expectations that the recorded run meets: its calls, their order, and the decisions about them."""
-    names = [call.tool for call in calls]
+    names = [call.tool for call in calls if not call.is_answer]
     expect: dict[str, Any] = {"calls": names}
     if len(names) > 1:
         expect["order"] = names

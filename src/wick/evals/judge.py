@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from wick._internal.prompt_text import defuse_tags, fence_text
 from wick.agent import Agent
+from wick.config.builder import load_python_name
+from wick.config.process_files import find_module
 from wick.constants import CRITIQUE_CHARS
+from wick.errors import ConfigError
 from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.report import EvalCheck
 from wick.evals.suite import ExpectedVerdict, JudgeOptions
 from wick.evals.transcript import EvalTranscript
 from wick.messages import Messages
+from wick.models import check_model
+from wick.protocols import Model
+from wick.testing.redaction import redact_arguments
 
 SYSTEM = """\
 You judge the answers of an assistant by a rubric. You are given the user's messages, the tool calls of the assistant \
@@ -31,13 +41,53 @@ class JudgeVerdict(BaseModel):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The model that judges answers, and the score from which an answer passes."""
+
+    model: str | dict[str, Any] | Model
+    threshold: float
+
+
+def load_judge(options: JudgeOptions, folder: Path) -> Judge:
+    """Return the judge of a suite; raise a ConfigError if there is no such model.
+
+    A model is a name, or `module:name` of a model or of a function that returns one; the module may be in a folder.
+    """
+    spec = options.model
+    try:
+        check_model(spec)
+    except ConfigError as error:
+        if not isinstance(spec, str) or not re.fullmatch(r"[\w.]+:[\w.]+", spec):
+            raise
+        module = re.split("[.:]", spec)[0]
+        if module not in sys.modules and not find_module(spec, folder):
+            raise ConfigError(f"{error}; and there is no module {module!r} beside the suite") from None
+        return Judge(_load_model(spec, folder), options.threshold)
+    return Judge(spec, options.threshold)
+
+
+def _load_model(name: str, folder: Path) -> Model:
+    model = load_python_name(name, folder)
+    if not isinstance(model, Agent | Model) and callable(model):
+        try:
+            model = model()
+        except Exception as error:  # the function of a user may raise anything
+            problem = f"{name}() failed: {type(error).__name__}: {error}"
+            hint = "a judge is a model, or a function without parameters that returns one; other functions are scorers"
+            raise ConfigError(f"{problem}; {hint}") from error
+    if isinstance(model, Agent) or not isinstance(model, Model):  # an agent has the methods of a model, too
+        raise ConfigError(f"{name} is not a model, but has the type {type(model).__name__}; a function is a scorer")
+    return model
+
+
 async def judge_transcript(
-    transcript: EvalTranscript, expected: ExpectedVerdict, options: JudgeOptions, replay: Replay
+    transcript: EvalTranscript, expected: ExpectedVerdict, judge: Judge, replay: Replay
 ) -> EvalCheck:
     """Return the check of a judge. A judge that fails, or whose reply is invalid, is a failed check."""
     recorded = not replay.live_model
     # A replay does not need the API key of the real model. `EvalSubstitution` adds the purpose, or records the replies.
-    model = RecordedModel(replay, "judge") if recorded else options.model
+    model = RecordedModel(replay, "judge") if recorded else judge.model
     agent = Agent(model, name="judge", system=SYSTEM, output_type=JudgeVerdict)
     try:
         result = await agent.with_hooks(EvalSubstitution(replay, model=True, tools=False)).run(
@@ -46,7 +96,7 @@ async def judge_transcript(
         verdict = result.output
     except Exception as error:
         return EvalCheck(name="judge", passed=False, score=0.0, detail=f"the judge failed: {error}")
-    threshold = options.threshold if expected.threshold is None else expected.threshold
+    threshold = judge.threshold if expected.threshold is None else expected.threshold
     detail = f"{verdict.reason} (score {verdict.score:g}, threshold {threshold:g})"
     return EvalCheck(name="judge", passed=verdict.score >= threshold, score=round(verdict.score, 4), detail=detail)
 
@@ -54,10 +104,11 @@ async def judge_transcript(
 def format_question(transcript: EvalTranscript, rubric: str) -> str:
     """Return the question to a judge. Long texts are cut; tags inside of them cannot close their fence."""
     asked = _cut(Messages(transcript.input).pretty())
-    calls = "\n".join(
-        f"{call.tool} {json.dumps(call.args, ensure_ascii=False, sort_keys=True)} → {call.decision}: {call.output}"
-        for call in transcript.calls
-    )
+    lines = list[str]()
+    for call in transcript.calls:
+        args = json.dumps(redact_arguments(call.args), ensure_ascii=False, sort_keys=True)
+        lines.append(f"{call.tool} {args} → {call.decision}: {call.output}")
+    calls = "\n".join(lines)
     texts = {"input": asked, "calls": _cut(calls) or "none", "answer": _cut(transcript.text)}
     parts = list[str]()
     for tag, text in texts.items():

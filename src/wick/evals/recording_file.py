@@ -13,7 +13,6 @@ from wick._internal.safe_yaml import read_text
 from wick.constants import RECORDING_BYTES
 from wick.errors import ConfigError, ModelError
 from wick.evals.recordings import AnyRequest, record_reply, reply_deltas
-from wick.evals.redaction import TextRedactor
 from wick.evals.suite import (
     EvalCase,
     EvalReply,
@@ -37,6 +36,7 @@ from wick.testing.cassette_format import (
     load_yaml,
     read_reply,
 )
+from wick.testing.redaction import RecordingRedactor, redact_arguments
 
 _HEADER = """\
 # Model replies and tool results, recorded by wick. Record again with `wick eval run SUITE --record`.
@@ -78,7 +78,7 @@ def read_recordings(path: Path) -> Recordings:
         rows = data.get("recordings") if isinstance(data, dict) and data.get("version") == VERSION else None
         if not isinstance(rows, list):
             raise ConfigError(f"{path} has no recordings of this version; record the suite again with --record")
-        reader = _RecordingReader(str(data.get("name", "")))
+        reader = _RecordingReader(str(data.get("name", "")), data.get("holds_schema", ""))
         found = [_parse_recording(f"{path}, recording {place}", reader.read, row) for place, row in enumerate(rows, 1)]
     elif (old := _old_path(path)).exists():
         lines = old.read_text(encoding="utf-8").split("\n")
@@ -112,6 +112,7 @@ class _RecordingReader:
     """Reads the recordings of a file in order. A request may refer to an earlier one, also of another case."""
 
     model: str  # of replies that do not name another one
+    holds_schema: Any  # of that model
     earlier: dict[int, RecordedReply] = field(default_factory=dict)
 
     def read(self, row: Any) -> Recording:
@@ -122,27 +123,34 @@ class _RecordingReader:
     def _read_request(self, row: Any) -> AnyRequest:
         if "fingerprint" in row:
             return RequestFingerprint.model_validate(row["fingerprint"])
-        return RecordedRequest.model_validate(read_reply({**row, "reply": []}, self.earlier).request)
+        return _parse_request(read_reply({**row, "reply": []}, self.earlier))
 
     def _read_reply(self, row: Any) -> EvalReply:
         request: AnyRequest | None
         if "request" in row:
             recorded = read_reply(row, self.earlier)
-            request, events = RecordedRequest.model_validate(recorded.request), recorded.events
+            request, events = _parse_request(recorded), recorded.events
         else:
             hashes = row.get("fingerprint")
             request, events = hashes and RequestFingerprint.model_validate(hashes), row["reply"]
         reply = Reply()
         for delta in decode_events(events):
             reply.feed(delta)
-        return record_reply(reply, request, row.get("purpose", ""), row.get("model", self.model))
+        read = record_reply(reply, request, row.get("purpose", ""), row.get("model", self.model))
+        schema = row.get("holds_schema", "") if "model" in row else self.holds_schema
+        return EvalReply.model_validate({**dict(read), "holds_schema": schema})
+
+
+def _parse_request(row: RecordedReply) -> RecordedRequest:
+    """Return the request of a row. Earlier versions did not redact secret arguments."""
+    return RecordedRequest.model_validate(redact_arguments(row.request))
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
 def write_recordings(
-    path: Path, recordings: Recordings, suite: EvalSuite, redactor: TextRedactor | None = None
+    path: Path, recordings: Recordings, suite: EvalSuite, redactor: RecordingRedactor | None = None
 ) -> None:
     """Write recordings with secrets redacted, in the order of the suite; those of other cases follow.
 
@@ -151,10 +159,11 @@ def write_recordings(
     """
     first = [(case.id, variant) for case in suite.cases for variant in suite.variants]
     keys = dict.fromkeys([*(key for key in first if key in recordings), *recordings])
-    writer = _RecordingWriter(redactor or TextRedactor())
+    writer = _RecordingWriter(redactor or RecordingRedactor())
     rows = [writer.write(recordings[key]) for key in keys]
     temporary = path.with_name(f".{path.name}.tmp")
-    head = {"version": VERSION, **({"name": writer.model} if writer.model else {})}
+    about = {"name": writer.model, "holds_schema": writer.holds_schema}  # as in the head of a cassette
+    head = {"version": VERSION, **{key: text for key, text in about.items() if text}}
     temporary.write_text(f"{_HEADER}{dump_yaml({**head, 'recordings': rows})}", encoding="utf-8")
     temporary.replace(path)
     _old_path(path).unlink(missing_ok=True)
@@ -164,33 +173,40 @@ def write_recordings(
 class _RecordingWriter:
     """Writes recordings in order, with requests that refer to earlier ones."""
 
-    redactor: TextRedactor
+    redactor: RecordingRedactor
     model: str = ""  # of the first reply
+    holds_schema: str = ""  # of that model
     number: int = 0  # of the last row
     contexts: dict[bytes, RecordedReply] = field(default_factory=dict)  # the first row of each prompt and its tools
 
     def write(self, recording: Recording) -> Json:
         names = {"case": recording.case, "variant": recording.variant}  # not redacted: they find the recording again
-        data = recording.model_dump(mode="json", exclude_defaults=True, include={"replies", "results", "judge"})
-        clean = Recording.model_validate({**names, **self.redactor.redact_json(data)})
+        data = recording.model_dump(mode="json", exclude_defaults=True, exclude={"case", "variant"})
+        clean = Recording.model_validate({**names, **self.redactor.redact_case(data)})
         earlier: list[RecordedReply] = []
         row: Json = {
             **names,
             "replies": [self._write_reply(reply, earlier) for reply in clean.replies],
-            "requests": [self._write_row([], request, earlier) for request in recording.requests],
+            "requests": [self._write_row([], request, earlier) for request in clean.requests],
             "results": [result.model_dump(mode="json", exclude_defaults=True) for result in clean.results],
             "judge": [self._write_reply(reply, earlier) for reply in clean.judge],
         }
         return {key: value for key, value in row.items() if value}
 
     def _write_reply(self, reply: EvalReply, earlier: list[RecordedReply]) -> Json:
-        self.model = self.model or reply.model
+        if not self.model:
+            self.model, self.holds_schema = reply.model, reply.holds_schema
+        is_other = (reply.model, reply.holds_schema) != (self.model, self.holds_schema)
         events = [
             {key: value for key, value in event.items() if key != "chunks"}
             for event in encode_deltas(reply_deltas(reply, Usage.from_json(reply.usage)))
             if event != {"usage": {}}
         ]
-        about = {"purpose": reply.purpose, "model": "" if reply.model == self.model else reply.model}
+        about = {
+            "purpose": reply.purpose,
+            "model": reply.model if is_other else "",
+            "holds_schema": reply.holds_schema if is_other else "",
+        }
         row = self._write_row(events, reply.request, earlier)
         return {**row, **{key: text for key, text in about.items() if text}, "reply": events}
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest, thaw
+from wick.capabilities.structured_output import ANSWER
 from wick.capability import Capability
 from wick.decisions import Block
 from wick.errors import ModelError, ToolError
-from wick.evals.redaction import TextRedactor
 from wick.evals.suite import (
     EvalReply,
     RecordedCall,
@@ -30,17 +30,25 @@ from wick.messages import Message, ToolCall, ToolResult
 from wick.models.reply import UNNAMED, Reply
 from wick.operations import ModelCall, ToolUse
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
-from wick.testing.cassette_format import summarize_message, summarize_request
+from wick.testing.cassette_format import (
+    describe_text_change,
+    describe_tool_change,
+    is_same_tool,
+    matches_request,
+    summarize_message,
+    summarize_request,
+)
+from wick.testing.redaction import RecordingRedactor, matches_redacted
 from wick.tools import Tool, run_tool
 
 _HASH_CHARS = 16
 NO_RECORDING = "add it to the `results` of the case, or set `tools: real`"
 
 
-def record_request(request: Request, redactor: TextRedactor) -> RecordedRequest:
+def record_request(request: Request, redactor: RecordingRedactor) -> RecordedRequest:
     """Return the summary of a request for a recording, as a cassette has it.
 
-    Secrets are redacted. Otherwise a replay, whose replies and results are redacted, would differ.
+    Secrets are redacted: in a recording all of them, and in a replay those that every machine knows.
     """
     rest = redactor.redact_json(summarize_request(replace(request, messages=())))
     messages = [_record_message(message, redactor) for message in request.messages]
@@ -52,7 +60,7 @@ def record_request(request: Request, redactor: TextRedactor) -> RecordedRequest:
     )
 
 
-def _record_message(message: Message, redactor: TextRedactor) -> dict[str, Any]:
+def _record_message(message: Message, redactor: RecordingRedactor) -> dict[str, Any]:
     """Return the redacted summary of a message. It is computed once: later requests repeat the message."""
     known = message.cache.get("redacted_summary")
     if known is None or known[0] is not redactor:
@@ -61,9 +69,9 @@ def _record_message(message: Message, redactor: TextRedactor) -> dict[str, Any]:
     return summary
 
 
-def fingerprint_request(request: Request, redactor: TextRedactor) -> RequestFingerprint:
+def fingerprint_request(request: Request, redactor: RecordingRedactor) -> RequestFingerprint:
     """Return the hashes of a redacted request, to compare it with a recording of an earlier version."""
-    redact = redactor.redact_json
+    redact = redactor.redact_texts  # earlier versions did not know the names of arguments
     return RequestFingerprint(
         system=_hash_json(redact(request.system)),
         tools={tool.name: _hash_json(redact(thaw(tool.schema))) for tool in request.tools},
@@ -80,13 +88,16 @@ AnyRequest = RecordedRequest | RequestFingerprint
 
 def describe_difference(recorded: AnyRequest, sent: AnyRequest, parts: Iterable[RequestPart]) -> list[str]:
     """Return what differs between two requests, in words."""
-    found, wanted = list[str](), {*parts}
-    if "system" in wanted and recorded.system != sent.system:
-        found.append("the system prompt")
+    found, wanted, is_text = list[str](), {*parts}, isinstance(recorded, RecordedRequest)
+    if "system" in wanted and not matches_redacted(recorded.system, sent.system):
+        change = f" ({describe_text_change(recorded.system, sent.system)})" if is_text else ""
+        found.append(f"the system prompt{change}")
     if "tools" in wanted:
-        names = [*recorded.tools, *(name for name in sent.tools if name not in recorded.tools)]
-        found += [f"the tool {name}" for name in names if recorded.tools.get(name) != sent.tools.get(name)]
-    if "messages" in wanted and recorded.messages != sent.messages:
+        for name in dict.fromkeys([*recorded.tools, *sent.tools]):
+            old, new = recorded.tools.get(name), sent.tools.get(name)
+            if not is_same_tool(old, new):
+                found.append(f"the tool {name}{f' ({describe_tool_change(old, new)})' if is_text else ''}")
+    if "messages" in wanted and not matches_redacted(recorded.messages, sent.messages):
         found.append("the messages")
     return found
 
@@ -103,7 +114,7 @@ class Replay:
     compared: Sequence[RequestPart] = ()
     live_model: bool = False  # call the model, and record its replies
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
-    redactor: TextRedactor = field(default_factory=TextRedactor)
+    redactor: RecordingRedactor = field(default_factory=RecordingRedactor)
     requests: list[RecordedRequest] = field(default_factory=list)
     changed: dict[str, int] = field(default_factory=dict)  # parts that differ, with the first such request
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
@@ -119,7 +130,8 @@ class Replay:
 
         A reply that was recorded for the same request comes first, because parallel runs of subagents have no order.
         """
-        sent = record_request(request, self.redactor)
+        # Requests that are recorded have no secret. Those that are compared must not depend on this machine.
+        sent = record_request(request, self.redactor if self.live_tools else self.redactor.portable)
         self.requests.append(sent)
         left = [index for index, reply in enumerate(self.replies) if reply.purpose == purpose]
         left = [index for index in left if index not in self._used_replies]
@@ -129,7 +141,14 @@ class Replay:
         is_old = any(isinstance(reply.request, RequestFingerprint) for reply in self.replies)
         old_form = fingerprint_request(request, self.redactor) if is_old else None
         forms = [old_form if isinstance(reply.request, RequestFingerprint) else sent for reply in self.replies]
-        chosen = next((index for index in left if self.replies[index].request == forms[index]), left[0])
+        equal = (index for index in left if self.replies[index].request == forms[index])
+        requests = {index: self.replies[index].request for index in left}
+        alike = (
+            index
+            for index, request in requests.items()
+            if isinstance(request, RecordedRequest) and matches_request(request.model_dump(), sent.model_dump())
+        )
+        chosen = next(equal, next(alike, left[0]))
         self._used_replies.add(chosen)
         reply, form = self.replies[chosen], forms[chosen]
         if reply.request is not None and form is not None:
@@ -141,12 +160,12 @@ class Replay:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""
         if (found := self._answered.get(id(use.call))) is not None:
             return found[1]
-        names, args = use.names, thaw(use.args)
-        redacted = self.redactor.redact_json(args)  # a hook may add a secret, which the recording does not have
+        names, args = use.names, self.redactor.portable.redact_json(thaw(use.args))  # as the recording has them
         for index, result in enumerate(self.results):
-            if index in self._used_results or result.tool not in names:
-                continue
-            if _has_args(args, result.args) or _has_args(redacted, result.args):
+            if index not in self._used_results and result.tool in names:
+                wanted = self.redactor.portable.redact_json(result.args or {})
+                if any(name not in args or not matches_redacted(value, args[name]) for name, value in wanted.items()):
+                    continue
                 self._used_results.add(index)
                 self._answered[id(use.call)] = use.call, result
                 return result
@@ -158,10 +177,6 @@ class Replay:
         return 0 if self.live_model else len(self.replies) - len(self._used_replies)
 
 
-def _has_args(args: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    return wanted is None or all(name in args and args[name] == value for name, value in wanted.items())
-
-
 # -- models and tools ------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +185,11 @@ class RecordedModel:
 
     def __init__(self, replay: Replay, name: str, purpose: str = "") -> None:
         self.replay, self.name, self.purpose = replay, name, purpose
+
+    @property
+    def holds_schema(self) -> str:
+        """That of the recorded model: it decides the form in which a structured output is requested."""
+        return next((reply.holds_schema for reply in self.replay.replies if reply.purpose == self.purpose), "")
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         reply = self.replay.next_reply(self.purpose, request)
@@ -213,7 +233,8 @@ class RecordingModel:
             reply.feed(delta)
             yield delta
         self.replay.requests.append(sent)
-        self.replay.new_replies.append(record_reply(reply, sent, self.purpose, self.name))
+        new = record_reply(reply, sent, self.purpose, self.name)
+        self.replay.new_replies.append(new.model_copy(update={"holds_schema": getattr(self.model, "holds_schema", "")}))
 
 
 def record_reply(reply: Reply, request: AnyRequest | None, purpose: str, model: str) -> EvalReply:
@@ -277,6 +298,11 @@ class RecordedTool(Tool[..., Any]):
         return result
 
 
+def _is_safe(tool: Tool | None) -> bool:
+    """Return True if a tool is recorded, or takes the structured output of the run, which has no other effect."""
+    return isinstance(tool, RecordedTool) or (tool is not None and tool.kind == ANSWER)
+
+
 class EvalSubstitution(Capability):
     """Replaces models and tools by recorded ones: where the model is called, and where the tool would be executed.
 
@@ -299,12 +325,12 @@ class EvalSubstitution(Capability):
 
     @before(ToolUse, inherit=True)
     def replace_tool(self, use: ToolUse) -> None:
-        if self.replaces_tools and use.tool is not None and not isinstance(use.tool, RecordedTool):
+        if self.replaces_tools and use.tool is not None and not _is_safe(use.tool):
             use.tool = RecordedTool.replace_tool(use.tool, self.replay)
 
     @guard(ToolUse)
     def refuse_real_tool(self, use: ToolUse) -> Block | None:
-        if self.replaces_tools and not isinstance(use.tool, RecordedTool):
+        if self.replaces_tools and not _is_safe(use.tool):
             self.replay.missing.append(f"a hook put a real tool in place of the recorded {use.call.name}")
             return Block("the tools of this eval are recorded, and a hook would execute a real one")
         return None

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
 from wick.evals.transcript import Decided, EvalTranscript
+from wick.testing.redaction import redact_arguments
 
 # They fail a case, but are not in its score: it is the same while a case is recorded and when it is replayed.
 REPLAY_CHECKS = ("recording", "requests", "judge recording", "judge requests")
@@ -164,7 +165,7 @@ def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -
         calls=[
             EvalCall(
                 tool=call.tool,
-                args={name: _shorten_argument(value) for name, value in call.args.items()},
+                args={name: _shorten_argument(value) for name, value in redact_arguments(call.args).items()},
                 decision=call.decision,
                 asked=call.asked,
                 hook=call.hook,

@@ -16,10 +16,9 @@ from wick.config.builder import load_python_name
 from wick.constants import EVAL_JOBS
 from wick.decisions import Block, Question
 from wick.errors import ConfigError
-from wick.evals.judge import judge_transcript
+from wick.evals.judge import Judge, judge_transcript, load_judge
 from wick.evals.recording_file import Recording, Recordings, find_replies
 from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
-from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     EvalCaseResult,
     EvalCaseRow,
@@ -30,10 +29,11 @@ from wick.evals.report import (
     shorten_text,
     summarize_variant,
 )
-from wick.evals.scorers import Scorer, apply_scorer, score_recording, score_transcript
+from wick.evals.scorers import Scorer, advise_recording, apply_scorer, score_recording, score_transcript
 from wick.evals.suite import Answer, EvalCase, EvalSuite, EvalVariant, Expectations
 from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
+from wick.testing.redaction import RecordingRedactor
 from wick.threads import Thread
 
 OnResult = Callable[[str, str, EvalCaseResult], None]
@@ -50,7 +50,7 @@ class EvalOptions:
     recordings: Recordings = field(default_factory=dict)  # to replay, by case and variant; `record` changes this dict
     record: bool = False  # call models and tools, and set the entries of `recordings`; `write_recordings` writes a file
     offline: bool = False  # call no model: a case without recorded replies fails
-    redactor: TextRedactor = field(default_factory=TextRedactor)  # of recordings
+    redactor: RecordingRedactor = field(default_factory=RecordingRedactor)  # of recordings
     baseline: EvalReport | None = None  # an earlier report: cases that fail in it may fail again
     on_result: OnResult | None = None  # called with the case, the variant and the result
 
@@ -76,6 +76,7 @@ class SuiteRunner:
         self.suite, self.options, self.partial = suite, options, True
         self.agents = VariantAgents(options.folder)
         self.scorers: dict[str, Scorer] = {}
+        self.judge = Judge(suite.judge.model, suite.judge.threshold)
         self.results: dict[tuple[str, str], EvalCaseResult] = {}
         self.recorded: set[tuple[str, str]] = set()  # cases and variants that this run has recorded
 
@@ -89,15 +90,28 @@ class SuiteRunner:
             await self.agents.close()
 
     def prepare(self) -> None:
-        """Build all agents and load custom scorers, so that a mistake shows before the first case."""
+        """Build all agents, and load the judge and custom scorers, so that a mistake shows before the first case."""
         for name, variant in self.suite.variants.items():
             self.agents.build(name, variant)
+        if any(self._expectations(case).judge is not None for case in self.suite.cases):
+            try:
+                self.judge = load_judge(self.suite.judge, self.agents.folder)
+            except ConfigError as error:
+                raise self.suite.error_at(("judge",), f"judge: {error}") from error
         for case in self.suite.cases:
             for name in self._expectations(case).scorers:
-                try:
-                    self.scorers[name] = load_python_name(name, self.agents.folder)
-                except ConfigError as error:
-                    raise ConfigError(f"case {case.id!r}: scorers: {error}") from error
+                if name not in self.scorers:
+                    self._load_scorer(name, case)
+
+    def _load_scorer(self, name: str, case: EvalCase) -> None:
+        try:
+            self.scorers[name] = load_python_name(name, self.agents.folder)
+            if not callable(self.scorers[name]):
+                raise ConfigError(f"{name} is not a function, but has the type {type(self.scorers[name]).__name__}")
+        except ConfigError as error:
+            if "scorers" in case.expect.model_fields_set:
+                raise self.suite.error_at(("expect", "scorers"), f"scorers: {error}", case.id) from error
+            raise self.suite.error_at(("expect", "scorers"), f"scorers: {error}") from error
 
     async def run_all(self) -> None:
         """Run the cases with a bounded number of workers."""
@@ -138,7 +152,7 @@ class SuiteRunner:
                 checks += score_recording(replay) if replay.replies or replay.missing else []
                 checks += await self._judge(case, name, transcript, expected)
                 checks += [await apply_scorer(scorer, self.scorers[scorer], transcript) for scorer in expected.scorers]
-                return build_case_result(transcript, checks)
+                return build_case_result(transcript, advise_recording(checks))
         except TimeoutError:
             return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
         except Exception as error:
@@ -183,7 +197,7 @@ class SuiteRunner:
             ]
         redactor = self.options.redactor
         replay = Replay(replies, compared=self.suite.requests, live_model=not replies, redactor=redactor)
-        checks = [await judge_transcript(transcript, expected.judge, self.suite.judge, replay)]
+        checks = [await judge_transcript(transcript, expected.judge, self.judge, replay)]
         if replies:
             checks += [check.model_copy(update={"name": f"judge {check.name}"}) for check in score_recording(replay)]
         if recording is not None and (case.id, name) in self.recorded:  # a failed run leaves the old recording

@@ -12,12 +12,14 @@ from typing import Any
 
 from wick.errors import ConfigError
 from wick.evals.recordings import Replay
-from wick.evals.report import EvalCheck
+from wick.evals.report import REQUEST_CHECKS, EvalCheck
 from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText
 from wick.evals.transcript import EvalTranscript, TranscriptCall
+from wick.testing.redaction import redact_arguments
 
 PASSING_SCORE = 0.5  # of custom scorers that return a number
 SHOWN_CHARS = 200
+RECORD_AGAIN = "if the change is intended, record again with --record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,23 @@ def score_recording(replay: Replay) -> list[EvalCheck]:
     checks = [_make_check("recording", problems)]
     if any(reply.request is not None for reply in replay.replies):
         parts = [part if first == 1 else f"{part} (from request {first})" for part, first in replay.changed.items()]
-        changed = [f"{', '.join(parts)} changed since the recording; record again with --record"] if parts else []
+        changed = [f"{', '.join(parts)} changed since the recording"] if parts else []
         checks.append(_make_check("requests", changed))
     return checks
+
+
+def advise_recording(checks: Sequence[EvalCheck]) -> list[EvalCheck]:
+    """Return checks, with the advice to record again if only requests changed.
+
+    Beside a failed expectation the advice would be dangerous: recording again may hide a regression.
+    """
+    failed = {check.name for check in checks if not check.passed}
+    if not failed or not failed <= REQUEST_CHECKS:
+        return [*checks]
+    return [
+        check if check.passed else check.model_copy(update={"detail": f"{check.detail}; {RECORD_AGAIN}"})
+        for check in checks
+    ]
 
 
 def _make_check(name: str, problems: Iterable[str]) -> EvalCheck:
@@ -75,7 +91,8 @@ def _shorten(text: str) -> str:
 
 
 def _check_calls(transcript: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
-    names = [call.tool for call in transcript.calls]
+    wanted = {*(expected.calls or ()), *(expected.order or ())}
+    names = [call.tool for call in transcript.calls if not call.is_answer or call.tool in wanted]
     if expected.calls is not None:
         wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
         yield _make_check("calls", wrong)
@@ -117,10 +134,9 @@ def _find_argument_problem(calls: Iterable[TranscriptCall], expected: ExpectedAr
 
 
 def _args_match(args: dict[str, Any], expected: ExpectedArguments) -> bool:
-    if expected.match == "exact":
-        return args == expected.args
-    if expected.match == "subset":
-        return _is_subset(expected.args, args)
+    if expected.match != "regex":
+        wanted = (expected.args, redact_arguments(expected.args))  # a replay has no secrets
+        return any(args == one if expected.match == "exact" else _is_subset(one, args) for one in wanted)
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in args.items()}
     return all(name in texts and re.search(str(pattern), texts[name]) for name, pattern in expected.args.items())
 

@@ -12,22 +12,52 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from wick._internal.factory_options import suggest_key
 from wick._internal.safe_yaml import ConfigLineError, KeyPath, YamlSource, load_yaml, read_text
 from wick.constants import EVAL_SUITE_BYTES
 from wick.errors import ConfigError, MessageError
 from wick.messages import Message, Messages, user
+from wick.protocols import HoldsSchema
 from wick.results import Outcome
 
 RequestPart = Literal["system", "tools", "messages"]
 ToolSource = Literal["recorded", "real"]
 Answer = Literal["allow", "deny"]
 _CASE_ID = re.compile(r"\w[\w.:-]{0,199}")
+_PYTHON_NAME = re.compile(r"[\w.]+:[\w.]+")
+_FAMILIAR_KEYS = {  # of other libraries
+    "rubric": "judge",
+    "judges": "judge",
+    "llm_judge": "judge",
+    "evaluators": "scorers",
+    "metrics": "scorers",
+    "assertions": "expect",
+    "expected": "expect",
+    "prompt": "input",
+    "question": "input",
+    "tools": "calls",
+    "contains": "text",
+    "output": "text",
+    "answer": "text",
+    "response": "text",
+    "agent": "variants",
+    "agents": "variants",
+}
 
 
 class StrictEvalModel(BaseModel):
@@ -57,6 +87,26 @@ def _as_list(value: Any) -> Any:
 def _as_map(key: str) -> BeforeValidator:
     """Return a validator that accepts a text or a number in place of a mapping with one key."""
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str | int | float) else value)
+
+
+def _check_rubric(rubric: str) -> str:
+    if _PYTHON_NAME.fullmatch(rubric):
+        raise ValueError(
+            f"{rubric!r} is not a rubric, which is a text such as `The answer is polite.`; name your own judge model "
+            f"in the suite, `judge: {{model: '{rubric}'}}`, or a function in `scorers: ['{rubric}']`"
+        )
+    return rubric
+
+
+def _check_scorers(value: Any) -> list[Any]:
+    """Return the names of custom scorers. A judge is not one of them."""
+    names: list[Any] = _as_list(value)
+    for name in names:
+        if name == "judge" or (isinstance(name, dict) and "judge" in name):
+            raise ValueError("a judge is not a scorer; write `judge: RUBRIC` in `expect`, beside `scorers`")
+        if not isinstance(name, str) or not _PYTHON_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not written as module:name, such as scorers:cites_order")
+    return names
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
@@ -110,6 +160,7 @@ class EvalReply(StrictEvalModel):
     reasoning: list[RecordedReasoning] = Field(default_factory=list)
     purpose: str = ""
     model: str = ""
+    holds_schema: Literal["", HoldsSchema] = ""  # of the recorded model: the form of a structured output depends on it
     usage: dict[str, int] = Field(default_factory=dict)
     finish: str = ""
     request: RecordedRequest | RequestFingerprint | None = None
@@ -163,7 +214,7 @@ class ExpectedOutput(ExpectedText):
 class ExpectedVerdict(StrictEvalModel):
     """A rubric for a judge model; a string in place of the mapping is the `rubric`."""
 
-    rubric: str
+    rubric: Annotated[str, AfterValidator(_check_rubric)]
     threshold: Annotated[float, Field(ge=0, le=1, strict=False)] | None = None
     replies: Replies = Field(default_factory=list)
 
@@ -185,7 +236,7 @@ class Expectations(StrictEvalModel):
     max_tokens: int | None = Field(default=None, ge=0)
     max_cost: Annotated[float, Field(ge=0, strict=False)] | None = None
     judge: Annotated[ExpectedVerdict | None, _as_map("rubric")] = None
-    scorers: Texts = Field(default_factory=list)
+    scorers: Annotated[list[str], BeforeValidator(_check_scorers)] = Field(default_factory=list)
 
 
 # -- suites ----------------------------------------------------------------------------------------------------------
@@ -229,6 +280,13 @@ class JudgeOptions(StrictEvalModel):
     threshold: Annotated[float, Field(ge=0, le=1, strict=False)] = 0.7
 
 
+@dataclass(slots=True)
+class _SuiteOrigin:
+    """The file of a suite, with the lines of its values. Suites of other files are equal all the same."""
+
+    source: YamlSource | None = field(default=None, compare=False)
+
+
 class EvalSuite(StrictEvalModel):
     """Cases, and the variants of an agent that are compared. The first variant is the reference of the others."""
 
@@ -241,6 +299,18 @@ class EvalSuite(StrictEvalModel):
     timeout: Annotated[float, Field(gt=0, strict=False)] = 300.0
     expect: Expectations | None = None
     cases: list[EvalCase] = Field(default_factory=list)
+    _origin: _SuiteOrigin = PrivateAttr(default_factory=_SuiteOrigin)
+
+    def error_at(self, at: Sequence[int | str], problem: str, case: str = "") -> ConfigError:
+        """Return an error with the line of a value in the file; that of a case is at a place below the case."""
+        source = self._origin.source
+        if case:
+            problem = f"case {case!r}: {problem}"
+        if source is None:
+            return ConfigError(problem)
+        rows = source.data.get("cases", [])
+        index = next((index for index, row in enumerate(rows) if row["id"] == case), None)
+        return source.error_at(tuple(at) if index is None else ("cases", index, *at), problem)
 
     def tools_of(self, case: EvalCase) -> ToolSource:
         """Return whether the tools of a case are recorded or real."""
@@ -265,7 +335,8 @@ def load_suite(path: str | Path) -> EvalSuite:
             raise ConfigLineError(str(path), 1, (), "a suite is a mapping with the keys `variants:` and `cases:`")
         source = YamlSource(str(path), data, lines)
     suite = validate_suite(source)
-    return suite if suite.name else suite.model_copy(update={"name": path.stem})
+    suite.name = suite.name or path.stem
+    return suite
 
 
 def _parse_lines(text: str, name: str) -> YamlSource:
@@ -306,6 +377,7 @@ def validate_suite(source: YamlSource) -> EvalSuite:
         if what := _find_problem(case, first):
             raise source.error_at(("cases", index), f"case {case.id!r}: {what}")
         first[case.id] = index
+    suite._origin.source = source
     return suite
 
 
@@ -332,10 +404,24 @@ def _describe_error(data: Any, at: Sequence[int | str], error: Any) -> str:
         case = f"case {row['id']!r}: " if isinstance(row, dict) and "id" in row else f"case {at[1] + 1}: "
         where = where.removeprefix("cases").lstrip(".")
     if error["type"] == "extra_forbidden":
-        return f"{case}there is no key {where!r}; {suggest_key(str(at[-1]), _known_keys(at[:-1]))}"
+        return f"{case}there is no key {where!r}; {_suggest_key(str(at[-1]), _known_keys(at[:-1]))}"
+    if error["type"] == "model_type":
+        known = ", ".join(_known_keys(at))
+        return f"{case}{where}: this is a mapping with keys such as {known}"
     if error["type"] == "missing":
         return f"{case}the key {where!r} is missing"
     return f"{case}{where}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _suggest_key(key: str, known: Sequence[str]) -> str:
+    """Return a hint for an unknown key, also if it is a key of the expectations, or of another library."""
+    if "expect" in known and key in Expectations.model_fields:
+        return f"write it below `expect:`, as `expect: {{{key}: …}}`"
+    if "rubric" in known and key == "model":
+        return "name the model in the suite: `judge: {model: …}`"
+    if _FAMILIAR_KEYS.get(key) in known:
+        return f"did you mean {_FAMILIAR_KEYS[key]!r}?"
+    return suggest_key(key, known)
 
 
 def _known_keys(at: Sequence[int | str]) -> list[str]:

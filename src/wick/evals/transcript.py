@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from wick._internal.frozen import thaw
+from wick.capabilities.structured_output import ACCEPTED, ANSWER, TOOL
 from wick.messages import Message
 from wick.operations import Result
 from wick.protocols import Usage
@@ -29,6 +30,11 @@ class TranscriptCall:
     reason: str = ""
     output: str = ""
     failed: bool = False
+
+    @property
+    def is_answer(self) -> bool:
+        """True if the call gives the structured output of the agent, which some models return as text."""
+        return self.tool == TOOL or (self.tool.startswith(f"{ANSWER}_") and self.output.startswith(ACCEPTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,18 @@ def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -
 
 
 def collect_calls(entries: Sequence[Entry]) -> list[TranscriptCall]:
-    """Return the tool calls of log entries, in the order of the model's replies."""
+    """Return the tool calls of log entries, also those of programs, in the order of the log."""
     calls, open = list[TranscriptCall](), dict[str, TranscriptCall]()
     for entry in entries:
         if entry.kind == "message" and entry.data.role == "assistant":
             open = {call.id: TranscriptCall(call.name, thaw(call.args)) for call in entry.data.tool_calls}
             calls += open.values()
+        elif entry.kind == "call":  # of a program
+            open[entry.data["call"]] = TranscriptCall(entry.data["name"], thaw(entry.data["args"]))
+            calls.append(open[entry.data["call"]])
+        elif entry.kind == "result" and entry.data["call"] in open:
+            call = open[entry.data["call"]]
+            call.output, call.failed = entry.data.get("error") or entry.data["output"], "error" in entry.data
         elif entry.kind == "message" and entry.data.tool_call_id in open:
             call = open[entry.data.tool_call_id]
             call.output, call.failed = entry.data.text, entry.data.failed

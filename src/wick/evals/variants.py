@@ -52,7 +52,10 @@ class VariantAgents:
             return self._load_configured(path, id, variant)
         agent = load_python_name(variant.agent, self.folder)
         if not isinstance(agent, Agent) and callable(agent):
-            agent = agent()
+            try:
+                agent = agent()
+            except Exception as error:  # the function of a user may raise anything
+                raise ConfigError(f"{variant.agent}() failed: {type(error).__name__}: {error}") from error
         if not isinstance(agent, Agent):
             raise ConfigError(f"{variant.agent} is not an agent, but a {type(agent).__name__}")
         if variant.permissions is None:

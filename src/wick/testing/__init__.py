@@ -1,4 +1,4 @@
-"""Tools for tests: recorded model replies, a canary for declarations, and cases for stores, backends and models.
+"""Tools for tests: recorded replies, expired questions, a canary for declarations, cases for stores and others.
 
 The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
 """
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from wick.testing.backend_cases import BackendCases
     from wick.testing.canary import Canary
     from wick.testing.model_cases import ModelCases
+    from wick.testing.questions import lapse_questions
     from wick.testing.store_cases import StoreCases
 
-__all__ = ["BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases"]
+__all__ = ["BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases", "lapse_questions"]
 
-_CASES = {  # imported when first used; cases need pytest
+_CASES = {  # imported when first used; cases need pytest, the others the whole agent
     "BackendCases": "backend_cases",
     "Canary": "canary",
     "ModelCases": "model_cases",
     "StoreCases": "store_cases",
+    "lapse_questions": "questions",
 }
 
 

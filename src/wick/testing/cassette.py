@@ -6,13 +6,12 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from wick._internal.redaction import KEY_FORMS, PLACEHOLDER, SECRET_NAMES, Secrets, named_variables
 from wick.constants import RECORDING_BYTES
 from wick.errors import ConfigError, ModelError
 from wick.messages import Part
@@ -28,14 +27,18 @@ from wick.testing.cassette_format import (
     encode_deltas,
     encode_error,
     list_rows,
+    list_unseen_changes,
     load_yaml,
+    matches_request,
     read_reply,
     summarize_request,
 )
+from wick.testing.redaction import RecordingRedactor, adopt_redacted, find_secret_values, join_arguments
 
 RecordMode = bool | Literal["all"]
 
 _DIFF_LINES, _DIFF_CHARS = 24, 160
+_SHOWN_UNUSED = 3
 _HEADER = """\
 # Model replies, recorded by wick. Texts can be edited: `chunks` counts only while it fits its text.
 # Record missing and changed replies with `pytest --wick-record`, all of them with `pytest --wick-record-all`.
@@ -58,47 +61,6 @@ class CassetteSession:
 session = CassetteSession()
 
 
-@dataclass(slots=True)
-class _Placeholders:
-    """Texts that differ from run to run, and secrets. Both are replaced in the file."""
-
-    replace: Mapping[str, str]
-    secrets: Secrets = field(  # a path is not a secret
-        default_factory=lambda: Secrets(value for _, value in named_variables() if value and not value.startswith("/"))
-    )
-
-    def hide(self, value: Any, key: str = "") -> Any:
-        """Return JSON data with placeholders in its texts, and without values whose key is named like a secret."""
-        if isinstance(value, str):
-            if SECRET_NAMES.search(key) or key.lower() == "authorization":
-                return PLACEHOLDER
-            value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as messages repair texts
-            for text in sorted(self.replace, key=len, reverse=True):
-                value = value.replace(text, self.replace[text])
-            return KEY_FORMS.sub(PLACEHOLDER, self.secrets.redact_log(value))  # weak secrets too: a file is committed
-        if isinstance(value, list):
-            return [self.hide(inner, key) for inner in value]
-        if isinstance(value, dict):
-            return {self.hide(name): self.hide(inner, name) for name, inner in value.items()}
-        return value
-
-    def hide_event(self, event: Json) -> Json:
-        """Return an event with placeholders in its texts. Its chunks do not fit a text that changed."""
-        hidden: Json = {name: self.hide(text) for name, text in event.items()}
-        changed = any(hidden.get(name) != event.get(name) for name in ("text", "reasoning", "args"))
-        return {name: text for name, text in hidden.items() if name != "chunks"} if changed else hidden
-
-    def restore(self, value: Any) -> Any:
-        """Return JSON data with the texts of this run in place of their placeholders."""
-        if isinstance(value, str):
-            for text, placeholder in self.replace.items():
-                value = value.replace(placeholder, text)
-            return value
-        if isinstance(value, list):
-            return [self.restore(inner) for inner in value]
-        return {name: self.restore(inner) for name, inner in value.items()} if isinstance(value, dict) else value
-
-
 class Cassette:
     """A model that records the replies of another model to a YAML file, and plays them back without a network.
 
@@ -118,15 +80,23 @@ class Cassette:
         replace: Mapping[str, str] | None = None,
     ) -> None:
         self.path = Path(path)
+        if record not in (False, True, "all"):
+            raise ConfigError(f"record={record!r}: use False to play, True to record what is missing, or 'all'")
+        if not isinstance(model, str | Mapping | Model | None):
+            hint = "; give FunctionModel(…) for a function" if callable(model) else ""
+            raise ConfigError(f"a cassette records a model or the name of one, not {model!r}{hint}")
         self.requests: list[Request] = []
         self.changed: list[str] = []  # why requests had no recorded reply
+        self.failures: list[tuple[Exception, str]] = []  # errors of the model, recorded or played, with the remedy
         self._record = record or (model is not None and session.record)
         self._spec, self._asked = model, _name_spec(model)
         self._model: Model | None = None if isinstance(model, str | Mapping) else model
-        self._texts = _Placeholders(replace or {})
+        self._redactor = RecordingRedactor(replace=replace)
+        self._secrets: set[str] = set()  # values of secret arguments, which are redacted in all recorded texts
         self._head: Json = {"version": VERSION}
         self._replies: list[RecordedReply] = []
         self._used: set[int] = set()
+        self._recorded: set[int] = set()  # numbers of the replies that were recorded now
         self._last = 0  # the highest number of a reply
         self._rows: dict[int, str] = {}  # replies as YAML, by number
         if self._record and model is None:
@@ -173,19 +143,23 @@ class Cassette:
             return
         if not self.unused:
             return
-        last = [str(reply.request["messages"][-1:])[:_DIFF_CHARS] for reply in self.unused[:1]]
+        shown = [f"reply {reply.number}, to {_describe_last(reply.request)}" for reply in self.unused[:_SHOWN_UNUSED]]
+        more = [f"{len(self.unused) - len(shown)} more"] if len(self.unused) > len(shown) else []
         raise AssertionError(
-            f"{len(self.unused)} of the {len(self._replies)} replies in {self.path} were not used; the first answers "
-            f"{''.join(last)}; record again with: {session.command()}"
+            f"{len(self.unused)} of the {len(self._replies)} replies in {self.path} were not used: "
+            f"{'; '.join([*shown, *more])}. The test sent fewer requests than when they were recorded. "
+            f"If that is intended, record again with: {session.command()}"
         )
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Yield the deltas of the recorded reply, or those of the model while they are recorded."""
         self.requests.append(request)
-        reply = RecordedReply(0, self._texts.hide(summarize_request(request)), [])
-        found = next((other for other in self.unused if other.key == reply.key), None)
+        summary = summarize_request(request)
+        found = self._find_reply(self._redactor.portable.redact_json(summary))
+        reply = RecordedReply(0, self._redactor.redact_json(summary, self._secrets), []) if found is None else found
         if found is None and self._record:
             self._last = reply.number = self._last + 1
+            self._learn_secrets(summary)
             async with aclosing(self._record_reply(request, reply)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -197,18 +171,42 @@ class Cassette:
         self._used.add(found.number)
         is_complete = False
         try:
-            for number, delta in enumerate(decode_events(self._texts.restore(found.events))):
+            for number, delta in enumerate(decode_events(self._redactor.restore(found.events))):
                 if number % scripted.TURN == 0:
                     await asyncio.sleep(0)  # yield to other tasks
                 is_complete = is_complete or isinstance(delta, Finish)
                 yield delta
             is_complete = True
-        except Exception:
+        except Exception as error:
             is_complete = True
-            raise
+            again = session.command("--wick-record-all")
+            remedy = (
+                f"this error is reply {found.number} of {self.path}, as the model failed; record again with: {again}"
+            )
+            self.failures.append((error, remedy))
+            raise error from ModelError(remedy)  # the error itself is equal to the recorded one
         finally:
             if not is_complete:  # a reply that is cancelled is not stored either
                 self._used.discard(found.number)
+
+    def _find_reply(self, sent: Json) -> RecordedReply | None:
+        """Return the first unused reply to a request: to an equal one, or to one whose secrets are redacted."""
+        key = RecordedReply(0, sent, []).key
+        equal = next((other for other in self.unused if other.key == key), None)
+        return equal or next((other for other in self.unused if matches_request(other.request, sent)), None)
+
+    def _learn_secrets(self, data: Any) -> None:
+        """Redact the secret arguments of a request or a reply in the texts of all replies."""
+        values = {*find_secret_values(data)} - self._secrets
+        if not values:
+            return
+        self._secrets |= values
+        self._rows.clear()
+        self._replies = [self._redact_reply(reply) for reply in self._replies]
+
+    def _redact_reply(self, reply: RecordedReply) -> RecordedReply:
+        request = self._redactor.redact_json(reply.request, self._secrets)
+        return RecordedReply(reply.number, request, self._redactor.redact_events(reply.events, self._secrets))
 
     async def _record_reply(self, request: Request, reply: RecordedReply) -> AsyncGenerator[Delta, None]:
         """Yield the deltas of the model, and store them when the reply is complete or has failed."""
@@ -224,20 +222,44 @@ class Cassette:
             is_complete = True
         except Exception as error:
             failure = [encode_error(error)]
+            self.failures.append((error, self._describe_failure()))
             raise
         finally:  # a reply that was cancelled is not stored
             if is_complete or failure:
-                reply.events = [self._texts.hide_event(event) for event in (*encode_deltas(deltas), *failure)]
+                reply.events = [*encode_deltas(deltas), *failure]
+                self._learn_secrets([{"args": text} for text in join_arguments(reply.events).values()])
+                reply = self._redact_reply(reply)
                 self._used.add(reply.number)
+                self._recorded.add(reply.number)
                 self._replies = sorted((*self._replies, reply), key=lambda other: other.number)
                 self._save()
+
+    def drop_failures(self) -> None:
+        """Remove the errors that were recorded, because their test failed: the model is called again next time."""
+        failed = {reply.number for reply in self._replies if reply.number in self._recorded and reply.has_error}
+        if not failed:
+            return
+        self._replies = [reply for reply in self._replies if reply.number not in failed]
+        self._used -= failed
+        self._rows.clear()  # another reply may refer to one of them
+        if self._replies:
+            self._save()
+        else:
+            self.path.unlink(missing_ok=True)
 
     def _open_model(self) -> Model:
         if self._model is None:
             if self._spec is None:
                 raise ConfigError(f"{self.path} does not name its model; add a line such as `name: anthropic:…`")
-            self._model = resolve(self._spec)
+            try:
+                self._model = resolve(self._spec)
+            except ConfigError as error:  # such as a missing key
+                self.failures.append((error, self._describe_failure()))
+                raise
         return self._model
+
+    def _describe_failure(self) -> str:
+        return f"the model failed while {self.path} was recorded; when it works, record with: {session.command()}"
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
@@ -319,24 +341,35 @@ class Cassette:
     def _describe_change(self, reply: RecordedReply) -> str:
         """Return the sentence for a request without a reply, with a short diff to the closest recorded request."""
         again = f"record again with: {session.command()}"
-        count = sum(other.key == reply.key for other in self._replies)
+        count = sum(matches_request(other.request, reply.request) for other in self._replies)
         if count:
             times = "once" if count == 1 else f"{count} times"
             return f"a request that is recorded {times} in {self.path} was sent once more; {again}"
         if not self._replies:
             return f"{self.path} has no replies; {again}"
         closest = max(self.unused or self._replies, key=lambda other: _likeness(reply.request, other.request))
-        recorded, sent = (dump_yaml(request).splitlines() for request in (closest.request, reply.request))
+        shown_now = adopt_redacted(closest.request, reply.request)
+        recorded, sent = (dump_yaml(request).splitlines() for request in (closest.request, shown_now))
         lines = [line for line in [*unified_diff(recorded, sent, n=1, lineterm="")][2:] if not line.startswith("@@")]
         shown = [
             line[:_DIFF_CHARS] for line, next in pairwise([*lines, ""]) if line[0] != " " or _is_parent(line, next)
         ]
         rest = [f"… and {len(shown) - _DIFF_LINES} more lines"] if len(shown) > _DIFF_LINES else []
-        diff = "\n".join(["- recorded", "+ sent now", *shown[:_DIFF_LINES], *rest])
+        unseen = list_unseen_changes(closest.request, reply.request)
+        diff = "\n".join(["- recorded", "+ sent now", *shown[:_DIFF_LINES], *rest, *unseen])
         return (
             f"request {len(self.requests)} has no recorded reply in {self.path}; it differs from request "
             f"{closest.number} there:\n{diff}\nIf the change is intended, {again}"
         )
+
+
+def _describe_last(request: Json) -> str:
+    """Return the last message of a request in a few words."""
+    last = request["messages"][-1] if request["messages"] else {"an empty request": ""}
+    if "tool" in last:
+        return f"the result of {last['tool']}, {str(last.get('result', ''))[:_DIFF_CHARS]!r}"
+    (role, text), *_ = last.items()
+    return f"{role}: {str(text)[:_DIFF_CHARS]!r}"
 
 
 def _name_spec(model: str | Mapping[str, Any] | Model | None) -> str:

@@ -7,6 +7,7 @@ have the list `recordings`, with the `replies` of each case.
 from __future__ import annotations
 
 import builtins
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,13 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, Message, Part, TextPart
 from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.testing.redaction import matches_redacted
 from wick.tools import Tool
 
 Json = dict[str, Any]
 _DIGEST_CHARS = 8  # of a tool's definition or of a file
+_CHANGE_CHARS = 60  # of a text that changed
+_TOOL_DIGEST = re.compile(r"\) [0-9a-f]{8}")
 
 
 @dataclass(slots=True)
@@ -38,6 +42,11 @@ class RecordedReply:
 
     def __post_init__(self) -> None:
         self.key = canonical_json(self.request)
+
+    @property
+    def has_error(self) -> bool:
+        """Return True if the model failed."""
+        return any("error" in event for event in self.events)
 
 
 # -- requests -------------------------------------------------------------------------------------------------------
@@ -57,10 +66,75 @@ def summarize_request(request: Request) -> Json:
 
 
 def _summarize_tool(tool: Tool) -> str:
-    """Return the parameters of a tool, and the digest of its whole definition."""
-    schema = tool.parameters
-    parameters = [f"{name}: {part.get('type', 'any')}" for name, part in schema.get("properties", {}).items()]
-    return f"({', '.join(parameters)}) {digest(canonical_json(tool.schema))[:_DIGEST_CHARS]}"
+    """Return the parameters of a tool, the digest of its whole definition, and its descriptions.
+
+    Earlier versions wrote the text up to the digest. So a summary that begins with an earlier one is equal to it.
+    """
+    properties = tool.parameters.get("properties", {})
+    types = [f"{name}: {part.get('type', 'any')}" for name, part in properties.items()]
+    details = [f"- {name}: {text}" for name, part in properties.items() if (text := _describe_parameter(part))]
+    head = f"({', '.join(types)}) {digest(canonical_json(tool.schema))[:_DIGEST_CHARS]} {tool.description.strip()}"
+    return "\n".join([head.strip(), *details])
+
+
+def _describe_parameter(schema: Json) -> str:
+    """Return the description of a parameter, and the rest of its schema."""
+    rest = {key: thaw(value) for key, value in schema.items() if key not in ("type", "title", "description")}
+    shown = json.dumps(rest, ensure_ascii=False, sort_keys=True, default=str) if rest else ""
+    return " ".join(filter(None, (str(schema.get("description", "")).strip(), shown)))
+
+
+def is_same_tool(recorded: str | None, sent: str | None) -> bool:
+    """Return True if the summary of a tool is as recorded, also by an earlier version."""
+    if recorded is None or sent is None:
+        return recorded is sent
+    return (
+        sent.startswith(f"{recorded} ") or f"{sent}\n".startswith(f"{recorded}\n") or matches_redacted(recorded, sent)
+    )
+
+
+def matches_request(recorded: Json, sent: Json) -> bool:
+    """Return True if a request in short is as recorded. A recorded `[secret]` matches any word."""
+    tools, others = recorded.get("tools", {}), sent.get("tools", {})
+    if tools.keys() != others.keys() or not all(is_same_tool(tools[name], others[name]) for name in tools):
+        return False
+    return matches_redacted({**recorded, "tools": {}}, {**sent, "tools": {}})
+
+
+def describe_text_change(recorded: str, sent: str) -> str:
+    """Return the words between the first and the last difference of two texts."""
+    pairs = [*zip(recorded, sent, strict=False)]
+    start = next((at for at, (old, new) in enumerate(pairs) if old != new), len(pairs))
+    backward = zip(reversed(recorded[start:]), reversed(sent[start:]), strict=False)
+    end = next((at for at, (old, new) in enumerate(backward) if old != new), len(pairs) - start)
+    start = max(recorded.rfind(" ", 0, start), recorded.rfind("\n", 0, start), start - _CHANGE_CHARS) + 1
+    rest = re.match(r"\S*", recorded[len(recorded) - end :])  # up to the end of the word
+    end -= len(rest[0]) if rest else 0
+    parts = (text[start : len(text) - end] for text in (recorded, sent))
+    old, new = (part if len(part) <= _CHANGE_CHARS else f"{part[:_CHANGE_CHARS]}…" for part in parts)
+    return f"{old!r} is now {new!r}"
+
+
+def describe_tool_change(recorded: str | None, sent: str | None) -> str:
+    """Return what changed in a tool in a few words."""
+    if recorded is None or sent is None:
+        return "new" if recorded is None else "removed"
+    old, new = (_TOOL_DIGEST.sub(")", text, count=1) for text in (recorded, sent))
+    if old == new:
+        return "its schema"
+    return "its definition" if new.startswith(old) else describe_text_change(old, new)
+
+
+def list_unseen_changes(recorded: Json, sent: Json) -> list[str]:
+    """Return a sentence for each tool of two requests whose change only its digest shows."""
+    tools, others = recorded.get("tools", {}), sent.get("tools", {})
+    both = [(name, tools[name], others[name]) for name in tools if name in others]
+    reason = "the digest of the tool {} shows a change that its summary does not, as in a nested type or an option"
+    return [
+        reason.format(name)
+        for name, old, new in both
+        if not is_same_tool(old, new) and describe_tool_change(old, new).startswith("its ")
+    ]
 
 
 def summarize_message(message: Message) -> Json:

@@ -45,6 +45,23 @@ class LeaseCases(LeasedThreadCases):
         await store.release("ada", "t", writer.lease.fence)  # nothing to release
         assert await read_entries(store) == []
 
+    async def test_the_last_entries_are_appended_with_the_release(self, store: Store) -> None:
+        own_rows = await hold_thread(store)
+        await store.enqueue("ada", "t", {"n": 1})
+        await own_rows.append(make_entry(1))
+        last: Any = {"entries": [make_entry(2)], "expect": 1, "took": [1]}
+        with self.assert_refused("fenced"):
+            await store.release("ada", "t", own_rows.lease.fence + 1, **last)
+        with self.assert_refused("conflict"):
+            await store.release("ada", "t", own_rows.lease.fence, entries=[make_entry(1)], expect=0)
+        assert (await store.head("ada", "t")).leased
+        for _ in range(2):  # a retry after a lost connection
+            await store.release("ada", "t", own_rows.lease.fence, **last)
+            head = await store.head("ada", "t")
+            assert (head.last, head.queued, head.leased) == (2, 0, False)
+        with self.assert_refused("fenced"):
+            await store.release("ada", "t", own_rows.lease.fence, entries=[make_entry(3)], expect=2)
+
     async def test_writing_needs_a_lease(self, store: Store) -> None:
         await store.create("ada", "t")
         for fence in (0, 1, 2**40):

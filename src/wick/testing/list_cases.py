@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -183,3 +184,16 @@ class ListCases(LeasedThreadCases):
         await writer.say("user", "x " * 5000 + "needle" + " y" * 5000)
         (hit,) = await store.search("ada", "needle")
         assert "x needle y" in hit.text and len(hit.text) < 200 and hit.text[0] == hit.text[-1] == "…"
+
+    async def test_an_expired_question_is_not_pending(self, store: Store) -> None:
+        lapsed, mixed = await hold_thread(store, "lapsed"), await hold_thread(store, "mixed")
+        await (await hold_thread(store, "open")).log("asked", id="q")
+        for thread in (lapsed, mixed):
+            await thread.log("asked", id="first", expires=1.0)
+        await mixed.log("asked", id="second", expires=time.time() + 1000)
+
+        async def ids(asking: bool) -> set[str]:
+            return {thread.id for thread in (await store.list("ada", asking=asking)).threads}
+
+        assert (await ids(asking=True), await ids(asking=False)) == ({"open", "mixed"}, {"lapsed"})
+        assert [(await store.head("ada", id)).asking for id in ("lapsed", "mixed", "open")] == [0, 1, 1]

@@ -53,14 +53,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a test with one sentence, without a traceback, if a request had no recorded reply or a reply is unused."""
+    """Fail a test with a sentence, without a traceback, if a reply is missing, unused, or an error of the model.
+
+    The errors that a failed test has recorded are not stored, so that `--wick-record` calls the model again.
+    """
     try:
         result = yield
     except Exception as error:
-        changed = [problem for cassette in session.cassettes or () for problem in cassette.changed]
-        if isinstance(error, ModelError) and str(error) in changed:
+        cassettes = session.cassettes or []
+        for cassette in cassettes:
+            cassette.drop_failures()
+        problems = [*(problem for cassette in cassettes for problem in cassette.changed)]
+        if isinstance(error, ModelError) and str(error) in problems:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
-        for problem in changed[:1]:
+        for failure, remedy in (pair for cassette in cassettes for pair in cassette.failures):
+            problems.append(f"{type(failure).__name__}: {failure}\n{remedy}")
+            is_same = type(error) is type(failure) and str(error) == str(failure)
+            if is_same and isinstance(error, ModelError | ConfigError):
+                raise pytest.fail.Exception(problems[-1], pytrace=False) from None
+        for problem in problems[:1]:
             error.add_note(problem)
         raise
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable
-from typing import ClassVar
+from collections.abc import Awaitable, Collection
+from typing import Any, ClassVar
 
 import pytest
 
@@ -54,10 +54,21 @@ async def assert_refused(code: str, doing: Awaitable[object]) -> BackendError:
     return caught.value
 
 
+OPTIONAL_OPERATIONS = ("execute", "background", "terminal", "glob", "grep")
+
+
 class WorkspaceCases(AsyncCases):
     """A base of test cases for backends, with the fixture `files` and the operations that are not supported."""
 
-    unsupported: ClassVar[frozenset[str]] = frozenset()
+    unsupported: ClassVar[Collection[str]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        names = [cls.unsupported] if isinstance(cls.unsupported, str) else [*cls.unsupported]
+        unknown = [name for name in names if name not in OPTIONAL_OPERATIONS]
+        if unknown or isinstance(cls.unsupported, str):
+            known = ", ".join(OPTIONAL_OPERATIONS)
+            raise TypeError(f"{cls.__name__}.unsupported is a set or a tuple of names among {known}; not {names}")
 
     @pytest.fixture
     def files(self, backend: Backend) -> WorkspaceFiles:
@@ -69,7 +80,8 @@ class WorkspaceCases(AsyncCases):
         """Skip a case that needs an unsupported operation."""
         for mark in request.node.iter_markers("wick_needs"):
             if missing := [operation for operation in mark.args if not self.supports(operation)]:
-                pytest.skip(f"the backend does not support {', '.join(missing)}")
+                names = ", ".join(missing)
+                pytest.skip(f"the backend does not support {names}: `unsupported` of {type(self).__name__}")
 
     def supports(self, operation: str) -> bool:
         """Return True if the backend supports an operation."""

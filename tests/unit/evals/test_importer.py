@@ -20,12 +20,12 @@ from wick.constants import YAML_VALUES
 from wick.errors import ConfigError, ModelError, StoreError
 from wick.evals import importer
 from wick.evals.importer import ImportFilter, format_suite, import_threads, open_store
-from wick.evals.redaction import TextRedactor
 from wick.evals.runner import EvalOptions, run_suite
 from wick.evals.suite import EvalCase, load_suite
 from wick.messages import Reasoning, assistant
 from wick.models.scripted import Reply
 from wick.stores.in_memory import InMemory
+from wick.testing.redaction import RecordingRedactor
 from wick.threads.state import Entry, ThreadState
 
 FOLDER = Path(eval_shop.__file__).parent
@@ -111,7 +111,7 @@ def load_variants(spec: str) -> Any:
 
 async def test_secrets_are_redacted(sessions: Sessions) -> None:
     await record_threads(sessions)
-    redactor = TextRedactor(["order \\d"], {"SHOP_TOKEN": "letmein-12345", "PLAIN": "Refund order"})
+    redactor = RecordingRedactor(["order \\d"], {"SHOP_TOKEN": "letmein-12345", "PLAIN": "Refund order"})
     await converse(sessions, "th_secret", "Use letmein-12345.", "Yes: letmein-12345.")
     found = await import_threads(sessions.store, ImportFilter(), redactor)
     text = format_suite(found.cases, ".jsonl")
@@ -131,16 +131,16 @@ async def test_secrets_are_redacted(sessions: Sessions) -> None:
     ],
 )
 def test_known_forms_of_secrets_are_redacted(secret: str) -> None:
-    assert TextRedactor(environment={}).redact_json({"a": [f"x {secret} y"]}) == {"a": ["x [secret] y"]}
+    assert RecordingRedactor(environment={}).redact_json({"a": [f"x {secret} y"]}) == {"a": ["x [secret] y"]}
 
 
 def test_tokens_in_headers_and_urls_are_redacted() -> None:
-    redact = TextRedactor(environment={}).redact_text
+    redact = RecordingRedactor(environment={}).redact_text
     assert redact("Authorization: Bearer abcdefghijklmnop123") == "Authorization: Bearer [secret]"
     assert redact("postgresql://ada:hunter2@db/x") == "postgresql://[secret]@db/x"
     assert redact("https://example.com:8080/a@b") == "https://example.com:8080/a@b"
     with pytest.raises(ConfigError, match="--redact is not a regular expression"):
-        TextRedactor(["("])
+        RecordingRedactor(["("])
 
 
 async def test_inputs_only_leaves_out_replies(sessions: Sessions) -> None:
@@ -281,3 +281,28 @@ def test_any_text_survives_a_yaml_file(tmp_path_factory: Any, text: str, args: d
     path.write_text(format_suite([case], ".yaml"), encoding="utf-8", newline="")
     assert load_suite(path).cases == [case]
     assert yaml.safe_load(path.read_text("utf-8"))["cases"][0]["id"] == json.loads(json.dumps("a"))
+
+
+async def test_a_secret_argument_is_not_imported(sessions: Sessions) -> None:
+    """Neither in the replies and results, nor where the user and the tool repeat it; the case passes offline."""
+
+    @tool
+    def sign_in(user: str, password: str) -> str:
+        """Sign in."""
+        return f"{user} signed in with {password}"
+
+    call = ToolCall("c1", "sign_in", {"user": "ada", "password": "hunter2-and-more"})
+    model = Scripted(call, "Signed in with hunter2-and-more.", "You did.")
+    eval_shop.signing = Agent(model, tools=[sign_in])  # type: ignore[attr-defined]
+    signing: Agent = eval_shop.signing.with_hooks(sessions)  # type: ignore[attr-defined]
+    await signing.run("Sign in with hunter2-and-more.", thread="th_signs")
+    await signing.run("Did I?", thread="th_signs")
+    found = await import_threads(sessions.store, ImportFilter())
+    for suffix in (".yaml", ".jsonl"):
+        assert "hunter2" not in format_suite(found.cases, suffix)
+    first, second = found.cases
+    assert first.input == "Sign in with [secret]." and first.replies[0].calls[0].args["password"] == "[secret]"
+    assert len(second.messages) > 3  # the history has the call, too
+    suite = eval_shop.make_suite(variants={"base": "eval_shop:signing"}).model_copy(update={"cases": found.cases})
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, offline=True))
+    assert report.failed == 0, report.to_json()

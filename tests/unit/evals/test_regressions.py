@@ -114,10 +114,13 @@ async def test_a_failure_says_what_changed() -> None:
     assert "the system prompt" in (await find_failures(change_prompt(Random(1)), recordings))["requests"]
     described = replace(lookup, description="Look up.")
     changed = (await find_failures(_with_lookup(described), recordings))["requests"]
-    assert changed.split("; ") == ["the tool lookup changed since the recording", "record again with --record"] * 2
+    advice = "if the change is intended, record again with --record"
+    assert (
+        changed.split("; ") == ["the tool lookup ('up an order.' is now 'up.') changed since the recording", advice] * 2
+    )
     failures = await find_failures(agent.without_hooks("check_amount"), recordings)
     assert failures["blocked"] == "refund was not blocked" and (
-        failures["requests"] == "the messages (from request 2) changed since the recording; record again with --record"
+        failures["requests"] == "the messages (from request 2) changed since the recording"
     )
 
 

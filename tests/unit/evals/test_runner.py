@@ -342,7 +342,7 @@ async def test_requests_of_recorded_replies_are_recorded(tmp_path: Path) -> None
     assert [len(one.requests) for one in recordings.values()] == [3, 2]
     changed = make_suite(variants={"base": {"agent": "eval_shop:agent", "system_prompt": "You are rude."}})
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
-    assert failed_checks(report)["requests"].startswith("the system prompt changed since")
+    assert failed_checks(report)["requests"].startswith("the system prompt ('support.' is now 'rude.') changed since")
     changed.requests = ["tools", "messages"]
     report = await run_suite(changed, EvalOptions(folder=FOLDER, recordings=recordings))
     assert not report.failed

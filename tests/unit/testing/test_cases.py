@@ -89,14 +89,22 @@ class TestCassette(ModelCases):
 
 
 class TestState(BackendCases):
-    unsupported = frozenset({"execute", "background", "terminal"})
+    unsupported = ("execute", "background", "terminal")
 
     @pytest.fixture
     def backend(self) -> Backend:
         return State({})
 
 
+def test_operations_that_do_not_exist_are_refused() -> None:
+    for names in (("execute", "executes"), "execute"):
+        with pytest.raises(TypeError, match=r"unsupported is a set or a tuple of names among execute, background"):
+            type("TestWrong", (BackendCases,), {"unsupported": names})
+
+
 def test_cases_are_imported_when_first_used() -> None:
-    assert {*wick.testing.__all__} == {"BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases"}
+    assert {*wick.testing.__all__} == {
+        *("BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases", "lapse_questions"),
+    }
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         wick.testing.Nothing  # noqa: B018

@@ -255,7 +255,7 @@ replies:
       Be brief.
       Be kind.
     tools:
-      add: '(a: integer, b: integer) DIGEST'
+      add: '(a: integer, b: integer) DIGEST Add two numbers.'
     messages:
     - user: What is 2 + 3?
   reply:
@@ -448,7 +448,7 @@ def test_unused_replies_fail(tmp_path: Path) -> None:
     agent.run_sync("first"), agent.run_sync("second")
     played = Cassette(tmp_path / "it.yaml")
     Agent(played).run_sync("first")
-    with pytest.raises(AssertionError, match=r"1 of the 2 replies in .* first answers \[{'user': 'second'}\]; record"):
+    with pytest.raises(AssertionError, match=r"1 of the 2 replies in .* reply 2, to user: 'second'\. The test"):
         played.check()
 
 
@@ -470,6 +470,15 @@ def test_a_test_without_requests_has_an_empty_cassette(tmp_path: Path) -> None:
     played.check()
     with pytest.raises(ModelError, match="it.yaml has no replies; record again with: pytest"):
         Agent(played).run_sync("Hi.")
+
+
+def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"record": "once"}
+    with pytest.raises(ConfigError, match="record='once': use False to play, True to record what is missing, or 'all'"):
+        Cassette(tmp_path / "it.yaml", Scripted(), **options)
+    model: Any = lambda request: "Hi."  # noqa: E731
+    with pytest.raises(ConfigError, match=r"a cassette records a model .*; give FunctionModel\(…\) for a function"):
+        Cassette(tmp_path / "it.yaml", model, record=True)
 
 
 def test_recording_needs_a_model(tmp_path: Path) -> None:
@@ -516,6 +525,32 @@ def test_everything_is_recorded_again(tmp_path: Path) -> None:
     asks(record(path, "one"), "a")
     assert asks(Cassette(path, Scripted("new", name="acme:one"), record="all"), "a") == ["new"]
     assert asks(Cassette(path), "a") == ["new"]
+
+
+async def test_dropped_failures_leave_a_file_that_can_be_played(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    recorded = record(path, ModelError("overloaded", status=529), "Hello.")
+    request = model_request(user("hi"), system="Be brief.")
+    with pytest.raises(ModelError):
+        await stream_deltas(recorded, request)
+    await stream_deltas(recorded, request)
+    assert "continues: 1" in path.read_text()  # the request of the failure
+    recorded.drop_failures()
+    played = Cassette(path)
+    assert TextDelta("Hello.") in await stream_deltas(played, request)
+    played.check()
+
+
+async def test_only_failures_of_this_recording_are_dropped(tmp_path: Path) -> None:
+    path, request = tmp_path / "it.yaml", model_request(user("hi"))
+    with pytest.raises(ModelError):
+        await stream_deltas(record(path, ModelError("overloaded")), request)
+    again = record(path, "Hello.")  # plays the error, which a test may expect
+    with pytest.raises(ModelError, match="overloaded") as played:
+        await stream_deltas(again, request)
+    assert f"reply 1 of {path}" in str(played.value.__cause__) and "--wick-record-all" in str(played.value.__cause__)
+    again.drop_failures()
+    assert "overloaded" in path.read_text()
 
 
 def test_replies_of_another_model_are_recorded_again(tmp_path: Path) -> None:

@@ -7,10 +7,23 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import Field, create_model
 
+from wick import tool, user
 from wick.errors import ConfigError
-from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
-from wick.testing.cassette_format import decode_events, dump_yaml, encode_deltas, load_yaml
+from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
+from wick.testing.cassette_format import (
+    decode_events,
+    describe_text_change,
+    describe_tool_change,
+    dump_yaml,
+    encode_deltas,
+    is_same_tool,
+    list_unseen_changes,
+    load_yaml,
+    matches_request,
+    summarize_request,
+)
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 LINES = st.lists(st.sampled_from(["", " ", "a", "  b ", "# c", "- d", "e: f", "…", "😀", "---", "\t"]), max_size=6)
@@ -73,3 +86,45 @@ def test_deltas_survive_a_file(deltas: list[Delta]) -> None:
 def test_successive_pieces_are_joined() -> None:
     deltas = [TextDelta("a"), TextDelta("b"), TextDelta("cde"), Finish()]
     assert encode_deltas(deltas) == [{"text": "abcde", "chunks": "1*2 3"}, {"finish": "stop"}]
+
+
+def summarize_nested(description: str) -> Any:
+    """Return a request with a tool that has a nested type."""
+    address = create_model("Address", street=(str, Field(description=description)))
+
+    def deliver(to: Any) -> str:
+        """Deliver."""
+        return str(to)
+
+    deliver.__annotations__["to"] = address
+    return summarize_request(Request((user("Hi."),), tools=(tool(deliver),)))
+
+
+def test_a_change_of_a_nested_type_is_a_change_of_the_digest() -> None:
+    recorded, sent = summarize_nested("The street."), summarize_nested("The street and the number.")
+    assert recorded["tools"] != sent["tools"] and not matches_request(recorded, sent)
+    assert list_unseen_changes(recorded, sent) == [
+        "the digest of the tool deliver shows a change that its summary does not, as in a nested type or an option"
+    ]
+    assert describe_tool_change(recorded["tools"]["deliver"], sent["tools"]["deliver"]) == "its schema"
+
+
+def test_a_tool_of_an_earlier_version_is_the_same() -> None:
+    sent = "(a: integer) 94806ee2 Add.\n- a: The number."
+    for recorded in ("(a: integer) 94806ee2", "(a: integer) 94806ee2 Add.", sent):
+        assert is_same_tool(recorded, sent)
+    for recorded in ("(a: integer) 94806ee3", "(a: string) 94806ee2", None):
+        assert not is_same_tool(recorded, sent)
+    assert is_same_tool("(key: string) 94806ee2 Use [secret].", "(key: string) 94806ee2 Use abc.")
+
+
+def test_changes_in_a_few_words() -> None:
+    assert describe_text_change("You are kind.", "You are rude.") == "'kind.' is now 'rude.'"
+    assert describe_text_change("a\nBe brief.", "a\nBe brief. Be kind.") == "'brief.' is now 'brief. Be kind.'"
+    assert describe_text_change("The support of a shop.\n\nMore.", "The rude support of a shop.\n\nMore.") == (
+        "'support' is now 'rude support'"
+    )
+    assert describe_text_change("a a", "a a a") == "'a' is now 'a a'"
+    assert describe_text_change("", "New.") == "'' is now 'New.'"
+    assert len(describe_text_change("x" * 999 + "a" * 200, "x" * 999 + "b" * 200)) < 150
+    assert (describe_tool_change(None, "()"), describe_tool_change("()", None)) == ("new", "removed")
