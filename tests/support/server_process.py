@@ -54,6 +54,7 @@ def server_settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
         for name, token in TOKENS.items()
     ]
     said: dict[str, Any] = {"tokens": listed, "grace": 5.0, "quotas": {"requests_per_second": 0}}
+    said["titles"] = False  # tests count the requests to their models
     if store == "postgres":
         said |= {"store": postgres_server().conninfo, "store_schema": postgres_server().schema()}
     if store == "memory":

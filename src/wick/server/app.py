@@ -23,10 +23,12 @@ from wick.server.auth.middleware import AuthMiddleware
 from wick.server.errors import ApiError, handle_error, handle_http, handle_invalid
 from wick.server.forwarding import ForwardMiddleware
 from wick.server.http.admission import AdmissionMiddleware
+from wick.server.http.compression import CompressionMiddleware
 from wick.server.http.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestIdMiddleware
 from wick.server.http.spooling import SpoolingMiddleware
 from wick.server.openapi import build_document
 from wick.server.routes import ROUTERS
+from wick.server.routes.invoke import DirectRuns
 from wick.server.service import Service
 from wick.server.static_files import page_routes
 
@@ -35,10 +37,11 @@ def create_app(service: Service) -> ASGIApp:
     """Return the ASGI app of a service, with its middleware."""
     api = create_api(service)
     settings, access = service.settings, AccessTable(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
-    app: ASGIApp = SpoolingMiddleware(ErrorMiddleware(api))
+    app: ASGIApp = SpoolingMiddleware(ErrorMiddleware(DirectRuns(api)))
     if service.registry.locality.is_shared:
         app = ForwardMiddleware(app, service)
     app = BodyLimitMiddleware(app)
+    app = CompressionMiddleware(app)
     app = AuthMiddleware(
         app, settings, service.authenticator, access, service.limits, service.metrics, service.forwards
     )

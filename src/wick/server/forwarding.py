@@ -71,13 +71,17 @@ class ForwardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route, user = scope.get("wick.route_access"), scope.get("wick.user")
-        if route is None or user is None or not _needs_files(route):
+        needs_files = route is not None and (
+            route.path in RUN_PATHS or route.path.startswith(FILE_PATHS) or (route.method, route.path) in FILE_ROUTES
+        )
+        if route is None or user is None or not needs_files:
             await self._app(scope, receive, send)
             return
         try:
             agent = await self._find_agent(scope, route, user)
             home = await self._locality.find_home(user.id, agent) if agent else None
-            if home is not None and self._is_lost(route, home):
+            is_lost = home is not None and home.place != self._locality.place and not home.alive
+            if is_lost and route.path not in (*RUN_PATHS, AGENT_PATH):  # a run brings its files; a deletion needs none
                 home = await self._bring_files(user, agent)
             if home is not None and self._is_elsewhere(scope, route, home):
                 await self._forward(scope, receive, send, user, home)
@@ -94,11 +98,6 @@ class ForwardMiddleware:
             await self._serve_change(scope, receive, send, user, agent)
 
     # -- workspaces of this server ------------------------------------------------------------------------------------
-
-    def _is_lost(self, route: RouteAccess, home: WorkspaceHome) -> bool:
-        """Return True if a request needs files of a dead server. A run brings them itself; a deletion needs none."""
-        is_away = home.place != self._locality.place and not home.alive
-        return is_away and route.path not in (*RUN_PATHS, AGENT_PATH)
 
     async def _bring_files(self, user: User, agent: str) -> WorkspaceHome:
         """Move the workspace of a dead server here, and return where it is; raise a 503 if that is not possible."""
@@ -217,7 +216,12 @@ class ForwardMiddleware:
             if not is_started:
                 is_unread = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
                 is_safe = is_unread or request_method(scope) in ("GET", "HEAD", "WS")
-                raise _away_error(home, "does not answer") if is_safe else _broken_error(home) from error
+                if is_safe:
+                    raise _away_error(home, "does not answer") from error
+                name = _server_name(home)
+                problem = f"{name} broke off while it handled the request, so it may or may not have been done"
+                remedy = "look at the result before you repeat it, or repeat a message with the same Idempotency-Key"
+                raise ApiError(502, "forward_broken", f"{problem}; {remedy}") from error
             logger.warning("a forwarded response of %s broke off: %r", home.address, error)
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": RESTARTED, "reason": "the server of the files is away"})
@@ -292,10 +296,6 @@ class ForwardMiddleware:
         return self._session
 
 
-def _needs_files(route: RouteAccess) -> bool:
-    return route.path in RUN_PATHS or route.path.startswith(FILE_PATHS) or (route.method, route.path) in FILE_ROUTES
-
-
 def _can_change(scope: Scope, route: RouteAccess) -> bool:
     """Return True if a request can change files by itself. The snapshots of runs are taken by the runs."""
     return route.path not in (*RUN_PATHS, AGENT_PATH) and request_method(scope) != "GET"
@@ -308,13 +308,6 @@ def _moved_error() -> ApiError:
 def _away_error(home: WorkspaceHome, what: str, remedy: str = "try again in a few seconds") -> ApiError:
     message = f"the files of this workspace are on {_server_name(home)}, which {what}; {remedy}"
     return ApiError(503, "workspace_away", message, RETRY)
-
-
-def _broken_error(home: WorkspaceHome) -> ApiError:
-    """Return the error for a request that the other server has read: it must not be repeated blindly."""
-    problem = f"{_server_name(home)} broke off while it handled the request, so it may or may not have been done"
-    remedy = "look at the result before you repeat it, or repeat a message with the same Idempotency-Key"
-    return ApiError(502, "forward_broken", f"{problem}; {remedy}")
 
 
 def _server_name(home: WorkspaceHome) -> str:

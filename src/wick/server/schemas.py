@@ -88,6 +88,7 @@ def parse_messages(words: MessageRequest, *, systems: bool) -> list[Message]:
 
 _MESSAGES = TypeAdapter(list[ThreadMessage], config=ConfigDict(defer_build=True))
 MESSAGES_PER_BATCH = 100
+SHORT_CHARS = 50_000  # of a thread that is serialized on the event loop
 
 
 def thread_content(thread: Thread) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def _thread_values(thread: Thread, history: ThreadHistory) -> dict[str, Any]:
 
 
 async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> Response:
-    """Return a thread as a JSON response, serialized in a worker thread since it may be long."""
+    """Return a thread as a JSON response; a long one is serialized in a worker thread."""
 
     def encode() -> bytes:
         history = ThreadHistory.from_thread(thread)
@@ -117,7 +118,9 @@ async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], t
             pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(rows))[1:-1])
         return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
-    return Response(await run_in_thread(encode, "a thread"), media_type="application/json")
+    is_short = len(thread.messages) <= MESSAGES_PER_BATCH and sum(len(m.text) for m in thread.messages) <= SHORT_CHARS
+    body = encode() if is_short else await run_in_thread(encode, "a thread")
+    return Response(body, media_type="application/json")
 
 
 # -- runs and threads -------------------------------------------------------------------------------------------------

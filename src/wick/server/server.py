@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -28,6 +28,7 @@ from starlette.types import ASGIApp
 from wick.agent import Agent
 from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
+from wick.protocols import Store
 from wick.server.app import create_app
 from wick.server.auth.identity import User
 from wick.server.ops.files_limit import raise_files_limit
@@ -65,7 +66,7 @@ class ServerOptions(TypedDict, total=False):
     cors_origins: Sequence[str]
     hosts: Sequence[str]
     allow_system_messages: bool
-    store: str
+    store: str | Store
     store_schema: str
     capacity: int
     live: str
@@ -80,8 +81,11 @@ class ServerOptions(TypedDict, total=False):
     encryption_key: str
     models: Sequence[str]
     agent_editors: Literal["user", "operator", "admin"]
+    shares: bool
+    titles: bool
     enforced: Mapping[str, Any]
     static: str | os.PathLike[str] | None
+    answer_within: float
     grace: float
     drain_delay: float
 
@@ -92,10 +96,13 @@ class Server:
     def __init__(
         self, settings: Settings | str | os.PathLike[str] | None = None, **options: Unpack[ServerOptions]
     ) -> None:
+        store = options.get("store")
+        self._store = None if store is None or isinstance(store, str) else _check_store(store)
         if isinstance(settings, Settings):
             self.settings = settings
         else:
-            self.settings = load_settings(options, file=None if settings is None else Path(settings))
+            named = {key: value for key, value in options.items() if key != "store" or self._store is None}
+            self.settings = load_settings(named, file=None if settings is None else Path(settings))
         self._agents: dict[str, Any] = {}
         self._tools: list[Tool] = []
         self._running: _Uvicorn | None = None
@@ -122,7 +129,7 @@ class Server:
     @cached_property
     def service(self) -> Service:
         """The service behind the app, for programs that start and stop it themselves."""
-        return Service(self.settings, agents=self._agents, tools=self._tools)
+        return Service(self.settings, agents=self._agents, tools=self._tools, store=self._store)
 
     def start(self, *, tell: Callable[[str], None] | None = _print_line, listener: socket.socket | None = None) -> None:
         """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message.
@@ -185,6 +192,20 @@ class Server:
     def _check_not_started(self) -> None:
         if self._app is not None:
             raise ConfigError("register agents and tools before the server is started")
+
+
+def _check_store(given: object) -> Store:
+    """Return a store object; raise a ConfigError if it is none, or if servers share it by its address."""
+    methods = ("create", "append", "read", "lease", "enqueue", "answer", "watch")
+    if not all(callable(getattr(given, method, None)) for method in methods):
+        known = "'sqlite', 'memory', an address such as 'postgresql://…', or a Store"
+        raise ConfigError(f"store= takes {known}, not {given!r}")
+    if type(given).__module__ == "wick.stores.postgres":
+        raise ConfigError(
+            "a server on Postgres also has its users and records there: give it the address, "
+            "store='postgresql://…', and store_schema=… in place of a Postgres object"
+        )
+    return cast(Store, given)
 
 
 class _Uvicorn(uvicorn.Server):

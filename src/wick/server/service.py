@@ -28,14 +28,17 @@ from wick.server.auth.forwards import ForwardSigner
 from wick.server.auth.identity import LOCAL_USER, User
 from wick.server.auth.issued_tokens import IssuedTokens
 from wick.server.auth.middleware import Authenticator
+from wick.server.auth.shares import Shares
 from wick.server.auth.tickets import Tickets
 from wick.server.auth.tokens import TokenVerifier
 from wick.server.auth.users import Users
 from wick.server.errors import ApiError
 from wick.server.live.selection import open_live
 from wick.server.ops.event_bus import EventBus
+from wick.server.ops.file_changes import FileChanges
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.process_stats import LoopMonitor
+from wick.server.ops.publishing_store import PublishingStore
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.ops.readiness import StoreProbe
 from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
@@ -78,6 +81,7 @@ class Service:
         *,
         agents: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] = (),
+        store: Store | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings, self.clock = settings, clock
@@ -91,15 +95,18 @@ class Service:
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
         self.issued_tokens = IssuedTokens(self.records)
+        self.shares = Shares(self.records, clock)
         verifier = TokenVerifier(settings, self.users, self.issued_tokens)
         self.secrets = Secrets(known_secrets(settings, verifier.local_token))
-        self.store = cast(Store, RedactingStore(open_store(settings), self.secrets))
+        self.bus = EventBus()
+        self.file_changes = FileChanges(self.bus)
+        redacting = cast(Store, RedactingStore(store or open_store(settings), self.secrets))
+        self.store = cast(Store, PublishingStore(redacting, self.bus))
         self.thread_loader = ThreadLoader(self.store)
         self.authenticator = Authenticator(verifier, BrowserSessions(self.records, clock), self.tickets)
         self.forwards = ForwardSigner(clock)
         self.forward_session: ClosableSession | None = None
         self.live = open_live(settings)
-        self.bus = EventBus()
         self.usage = UsageLedger(self.records)
         self.registry = AgentRegistry(settings, self.records, self.store, self.bus, self.secrets)
         for tool in tools:

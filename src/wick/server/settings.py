@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -128,9 +129,12 @@ class Settings(_SettingsModel):
     models: tuple[str, ...] = ()  # models that users may choose for a run, beside those of stored and set provider keys
     # the least role that changes agents of all users that were created over HTTP; users change their own
     agent_editors: Literal["user", "operator", "admin"] = "admin"
+    shares: bool = True  # users may create links with which anyone reads a thread
+    titles: bool = True  # the model of a new thread writes its title, with one short call after the first reply
     # options as in agents.yaml that every agent has, whatever its own say: rules are added, other values replaced
     enforced: dict[str, Any] = Field(default_factory=dict)
     static: Path | None = None  # a folder of pages, in place of the web interface
+    answer_within: float = Field(default=constants.ASK_SECONDS, gt=0)  # seconds until an open question expires
     grace: float = Field(default=20.0, ge=0, le=3600)  # seconds for runs to end when the server stops
     drain_delay: float = Field(default=0.0, ge=0, le=300)  # seconds before that in which it is not ready, but works
     _file: Path | None = PrivateAttr(default=None)
@@ -208,6 +212,18 @@ class Settings(_SettingsModel):
             )
 
 
+_GROUPS: dict[str, type[BaseModel]] = {"tokens": StaticToken, "jwt": Jwt, "quotas": Quotas, "retention": Retention}
+
+
+def _explain_unknown(place: tuple[int | str, ...]) -> str:
+    """Return the sentence about a setting that does not exist, with the closest one or all of its group."""
+    group = _GROUPS.get(str(place[0]), Settings) if len(place) > 1 else Settings
+    known = [*group.model_fields]
+    close = get_close_matches(str(place[-1]), known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"the settings are {', '.join(known)}"
+    return f"there is no such setting; {hint}"
+
+
 def is_loopback(host: str) -> bool:
     if host.lower() == "localhost":
         return True
@@ -236,7 +252,7 @@ def load_settings(
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = (*first["loc"],)
-        what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        what = _explain_unknown(place) if first["type"] == "extra_forbidden" else first["msg"]
         message = f"{'.'.join(map(str, place)) or 'the settings'}: {what}"
         if source is not None and place and place[0] not in given:
             raise source.error_at(place, message) from None

@@ -12,10 +12,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 from wick.errors import ConfigError
 from wick.server.server import Server, bind_socket
@@ -37,9 +38,10 @@ class Worker:
     started: float = field(default_factory=monotonic)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def wait_ready(self) -> bool:
-        """Wait until the worker serves requests; return False if it ended before."""
-        tasks = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.process.wait())]
+    async def wait_ready(self, stopping: asyncio.Event) -> bool:
+        """Wait until the worker serves requests; return False if it ended before, or if all workers are to stop."""
+        waits = (self.ready.wait(), self.process.wait(), stopping.wait())
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(wait) for wait in waits]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
@@ -80,16 +82,18 @@ class WorkerSupervisor:
         try:
             async with self._locks[0]:
                 first = await self._start_worker(0, self._tell)
-                if not await first.wait_ready():  # the settings are wrong, and a retry would not help
-                    return await first.process.wait()
+                if not await first.wait_ready(self._stopping) and not self._stopping.is_set():
+                    return await first.process.wait()  # the settings are wrong, and a retry would not help
             for slot in range(1, self._count):
-                await self._start_worker(slot)
+                if not self._stopping.is_set():
+                    await self._start_worker(slot)
             await self._handle_signals()
             return 0
         finally:
             self._stopping.set()
             await asyncio.gather(*(self._stop_worker(worker) for worker in self._workers.values()))
-            await asyncio.gather(*self._tasks)
+            while self._tasks:  # a worker that was being started adds its own
+                await asyncio.gather(*self._tasks)
 
     async def _start_worker(self, slot: int, tell: Callable[[str], object] | None = None) -> Worker:
         """Start a worker in a slot. It replaces the current worker of the slot, which is not ended."""
@@ -106,11 +110,16 @@ class WorkerSupervisor:
         finally:
             os.close(written)
         worker = self._workers[slot] = Worker(process)
-        for work in (self._read_lines(worker, lines, tell), self._replace_crashed(slot, worker)):
-            task = asyncio.create_task(work)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._create_task(self._read_lines(worker, lines, tell))
+        self._create_task(self._replace_crashed(slot, worker))
+        if self._stopping.is_set():  # since the call: the workers that are stopped do not include this one
+            self._create_task(self._stop_worker(worker))
         return worker
+
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _read_lines(self, worker: Worker, pipe: int, tell: Callable[[str], object] | None) -> None:
         reader = asyncio.StreamReader()
@@ -156,7 +165,8 @@ class WorkerSupervisor:
         for slot in range(self._count):
             async with self._locks[slot]:
                 old = self._workers[slot]
-                if not await (await self._start_worker(slot)).wait_ready():
+                is_ready = await (await self._start_worker(slot)).wait_ready(self._stopping)
+                if not is_ready and not self._stopping.is_set():
                     self._workers[slot] = old  # if it has crashed meanwhile, it is replaced now
                     logger.error("the new worker did not start, so the workers are not replaced; the log has its error")
                     return

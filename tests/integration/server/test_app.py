@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -10,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 from fastapi.exceptions import RequestValidationError
 from yarl import URL
 
 from server_process import InProcessServer, host_server
+from wick import Agent, Scripted
 from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
 from wick.server.app import create_api
 from wick.server.errors import STATUS_CODES, ApiError, as_api_error, validation_message
 from wick.server.http.middleware import SMALL_BYTES
 from wick.server.openapi import build_document
+from wick.server.server import Server
 from wick.server.static_files import page_routes
+from wick.stores.in_memory import InMemory
 
 
 @pytest.fixture
@@ -219,3 +224,23 @@ async def test_a_folder_of_ones_own_is_served_from_the_top(tmp_path: Path) -> No
 def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
     routes, rows = page_routes(tmp_path / "missing")
     assert len(routes) == 1 and rows == []
+
+
+async def test_a_server_stores_threads_in_a_given_store(tmp_path: Path) -> None:
+    store, lines = InMemory(), list[str]()
+    made = Server(store=store, data=tmp_path, port=0, token="a-secret-that-is-long-enough")
+    made.register_agent("default", Agent(Scripted("Hello.")))
+    serving = asyncio.create_task(made.serve(tell=lines.append))
+    while not any("http://" in line for line in lines):
+        await asyncio.sleep(0.01)
+    url = next(word for line in lines for word in line.split() if word.startswith("http://"))
+    headers = {"Authorization": "Bearer a-secret-that-is-long-enough"}
+    body = {"messages": [{"role": "user", "content": "Hi."}], "thread_id": "th_1"}
+    path = f"{URL(url).origin()}/agents/default/invoke"
+    async with ClientSession(headers=headers) as client, client.post(path, json=body) as response:
+        assert (await response.json())["response"] == "Hello."
+    made.shutdown()
+    await serving
+    assert [head.id for head in (await store.list("local")).threads] == ["th_1"]
+    assert not (tmp_path / "threads.db").exists()
+    await store.close()

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from postgres import new_server
 from postgres import shared_server as postgres_server
-from server_agents import Gate, get_json, list_names, sample_agents, send_answer, user_message
+from server_agents import Gate, confirm, get_json, list_names, pay, sample_agents, send_answer, user_message
 from server_process import TOKENS, InProcessServer, host_server, open_client, read_events, wait_until
+from wick import Agent, Scripted, ToolCall, assistant, tool
 from wick.cli.commands.drain import drain_server
 from wick.server.errors import ApiError
 from wick.server.service import Service
@@ -146,3 +147,49 @@ async def test_a_server_without_its_database_is_not_ready(tmp_path: Path) -> Non
         await service.stop()
     finally:
         postgres.remove()
+
+
+async def test_a_run_that_waits_for_an_answer_does_not_delay_the_stop(tmp_path: Path) -> None:
+    """It is answered after the restart. Its stream has no end, so that clients follow it again."""
+    options = {"agents": sample_agents(Gate()), "grace": 3600.0}
+    async with host_server(tmp_path, **options) as server, open_client(server) as client:
+        stream = await client.post("/agents/payer/stream", json=user_message("Pay.", "th_1"))
+        run = stream.headers["X-Run-Id"]
+        asked = (await read_events(stream, until="on_approval_request"))[-1]["data"]["data"]
+        async with asyncio.timeout(60):
+            await server.service.drain()
+        assert "done" not in list_names(await read_events(stream))
+    async with host_server(tmp_path, **options) as server, open_client(server) as client:
+        (pending,) = (await get_json(client, "/approvals"))["approvals"]
+        assert (pending["id"], pending["run_id"]) == (asked["id"], run)
+        async with client.post(f"/approvals/{asked['id']}", json={"choice": "allow"}) as response:
+            assert response.status == 200
+        async with client.get(f"/runs/{run}/events") as following:
+            assert "paid 500" in (await read_events(following))[-1]["data"]["data"]["text"]
+
+
+async def test_a_tool_in_progress_ends_before_a_waiting_run_pauses(tmp_path: Path) -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        started.set()
+        await go.wait()
+        return "seen"
+
+    both = assistant("", ToolCall("c1", "pay", {"amount": 5}), ToolCall("c2", "look", {}))
+    agents = {"both": Agent(Scripted(both), tools=[pay, look], hooks=[confirm])}
+    async with host_server(tmp_path, agents=agents, grace=3600.0) as server, open_client(server) as client:
+        stream = await client.post("/agents/both/stream", json=user_message("Go.", "th_1"))
+        await read_events(stream, until="on_approval_request")
+        await started.wait()
+        drained = asyncio.create_task(server.service.drain())
+        await asyncio.sleep(0.1)
+        assert not drained.done()
+        go.set()
+        await drained
+        stored = await server.service.store.head((await get_json(client, "/auth/me"))["id"], "th_1")
+        assert (bool(stored.run), stored.asking) == (True, 1)
+        async with client.get("/threads/th_1") as response:
+            assert "seen" in await response.text()

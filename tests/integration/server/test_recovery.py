@@ -16,7 +16,6 @@ import pytest
 from server_agents import HELLO, Gate, get_json, list_names, sample_agents, send_answer, user_message
 from server_process import InProcessServer, host_server, open_client, read_events, wait_until
 from wick import Agent, FunctionModel, Run, assistant, before, user
-from wick import approvals as asking
 from wick.capability import Capability
 from wick.errors import StoreError
 from wick.protocols import Summary
@@ -79,9 +78,9 @@ async def test_a_run_that_waits_for_an_answer_is_left_alone(
     assert (await get_json(client, "/threads/th_1"))["queued"] == 1  # it is delivered when the question is answered
 
 
-async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
-    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
+async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate) -> None:
+    options: dict[str, Any] = {"agents": sample_agents(gate), "grace": 0, "answer_within": 0.3}
+    async with host_server(tmp_path, **options) as server, open_client(server) as client:
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
 
@@ -196,6 +195,17 @@ async def full(*given: Any, **options: Any) -> None:
     raise StoreError("the disk is full; make room, and go on", "full")
 
 
+def fill_disk(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = server.service.store.release
+
+    async def release_only(*given: Any, entries: Any = (), **options: Any) -> Any:
+        await full() if entries else None
+        return await release(*given, **options)
+
+    monkeypatch.setattr(server.service.store, "append", full)
+    monkeypatch.setattr(server.service.store, "release", release_only)
+
+
 async def stalled(server: InProcessServer) -> None:
     async def is_stalled() -> bool:
         return bool(server.service.runs.executor.stalls)
@@ -210,7 +220,7 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
     """The run continues once there is room again: the only end that a client sees is the one in the log."""
     asking = asyncio.create_task(client.post(f"/agents/gate/{route}", json=user_message("Hello.", "th_1")))
     await gate.asked.wait()
-    monkeypatch.setattr(server.service.store, "append", full)
+    fill_disk(server, monkeypatch)
     gate.answers.put_nowait("")
     await stalled(server)
     (run,) = [stall.run for stall in server.service.runs.executor.stalls.values()]
@@ -238,12 +248,12 @@ async def test_a_client_that_times_out_learns_that_the_run_is_open(
     monkeypatch.setattr(runs_module, "STALLED_SECONDS", 0.0)
     server.service.runs.followers.beat = 0.05
     if not began:
-        monkeypatch.setattr(server.service.store, "append", full)
+        fill_disk(server, monkeypatch)
     gate.answers.put_nowait("")
     asking = asyncio.create_task(client.post("/agents/gate/invoke", json=HELLO, headers={"Idempotency-Key": "k"}))
     if began:
         await gate.asked.wait()
-        monkeypatch.setattr(server.service.store, "append", full)
+        fill_disk(server, monkeypatch)
     async with await asking as response:
         told = await response.json()
         assert (response.status, told["error"]["code"]) == (503, "still_open"), told
@@ -251,7 +261,8 @@ async def test_a_client_that_times_out_learns_that_the_run_is_open(
     async with client.post("/v1/chat/completions", json={"model": "gate", **HELLO}) as response:
         gate.answers.put_nowait("")
         assert response.status == 503 and "still open" in (await response.json())["error"]["message"]
-    monkeypatch.setattr(server.service.store, "append", server.service.store._store.append)
+    for name in ("append", "release"):
+        monkeypatch.setattr(server.service.store, name, getattr(server.service.store._store, name))
     for _ in range(4):
         gate.answers.put_nowait("")
     await server.service._recovery.resume_all()
@@ -266,7 +277,7 @@ async def test_a_cancellation_that_cannot_be_written_is_written_later(
     async with client.post("/agents/gate/stream", json=user_message("Hello.", "th_1")) as response:
         await gate.asked.wait()
         run = response.headers["X-Run-Id"]
-        monkeypatch.setattr(server.service.store, "append", full)
+        fill_disk(server, monkeypatch)
         async with client.post(f"/runs/{run}/cancel") as cancelled:
             assert cancelled.status == 507, await cancelled.text()
         monkeypatch.undo()

@@ -62,6 +62,58 @@ async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) ->
     ]
 
 
+async def test_a_thread_in_memory_is_continued_with_what_others_have_appended(
+    server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reads = server.service.store, list[int]()
+    read, owner = store.read, (await get_json(client, "/auth/me"))["id"]
+
+    def count(owner: str, id: str, *, after: int = 0, limit: int | None = None) -> Any:
+        reads.append(after)
+        return read(owner, id, after=after, limit=limit)
+
+    await send_answer(client, "echo", user_message("One.", "th_1"))
+    monkeypatch.setattr(store, "read", count)
+    second = await send_answer(client, "echo", user_message("Two.", "th_1"))
+    assert len(second["messages"]) == 4 and reads == []  # no process has written since
+    lease = await store.lease(owner, "th_1", "another process", 60)
+    last = (await store.head(owner, "th_1")).last
+    entry = {"seq": last + 1, "kind": "message", "at": 1.0, "data": {"role": "user", "content": "Between."}}
+    await store.append(owner, "th_1", [entry], expect=last, fence=lease.fence)
+    await store.release(owner, "th_1", lease.fence)
+    third = await send_answer(client, "echo", user_message("Three.", "th_1"))
+    assert [message["content"] for message in third["messages"]][4:] == ["Between.", "Three.", "You said: Three."]
+    assert reads == [last - 1, last]  # the last common entry, and the new ones
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"messages": [{"role": "user", "content": "Hello."}]}', 200),
+        (b'{"messages": [{"role": "user", "content": "Hello."}], "model": 3}', 422),
+        (b'{"messages": [{"role": "user", "content": "Hello."}], "more": 1}', 422),
+        (b'{"messages": [{"role": "tool", "content": "Hello."}]}', 422),
+        (b'{"messages": [], "thread_id": "a b"}', 422),
+        (b'{"messages": [', 422),
+        (b"[1]", 422),
+        (b"", 422),
+    ],
+)
+async def test_a_usual_request_gets_the_response_of_any_other(
+    client: aiohttp.ClientSession, body: bytes, status: int
+) -> None:
+    """A request with exactly this content type skips FastAPI's resolution of arguments."""
+    found = []
+    for kind in ("application/json", "application/json; charset=utf-8"):
+        async with client.post("/agents/echo/invoke", data=body, headers={"Content-Type": kind}) as response:
+            answer = await response.json()
+            found.append((response.status, answer["response"] if status == 200 else answer["error"]))
+    assert found[0] == found[1] and found[0][0] == status
+    key = {"Idempotency-Key": "k" * 201, "Content-Type": "application/json"}
+    async with client.post("/agents/echo/invoke", data=body, headers=key) as response:
+        assert response.status == 422
+
+
 async def test_a_stream_reports_a_run_to_its_end(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/echo/stream", json=HELLO) as response:
         assert response.content_type == "text/event-stream"

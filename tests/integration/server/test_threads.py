@@ -255,3 +255,22 @@ async def test_an_idempotency_key_queues_a_message_once(client: aiohttp.ClientSe
     await call(client, "POST", "/threads/th_1/messages", 409, json=user_message("Three."), headers=key)
     said = [message["content"] for message in (await get_json(client, "/threads/th_1"))["messages"]]
     assert said == ["One.", "You said: One.", "Two.", "You said: Two."]
+
+
+async def test_a_long_thread_is_compressed_and_streams_are_not(tmp_path: Path) -> None:
+    """A thread of 1 MB is read with less than 100 kB."""
+    text = "".join(f"{number} bottles of beer on the wall, take {number % 7} down.\n" for number in range(6_000))
+    async with host_server(tmp_path, agents=sample_agents(Gate())) as server, open_client(server) as client:
+        for number in range(2):
+            await send_answer(client, "echo", user_message(f"{number} {text}", "th_long"))
+        headers = {"Accept-Encoding": "gzip"}
+        async with client.get("/threads/th_long", headers=headers) as response:
+            whole = await response.read()
+            assert response.headers["Content-Encoding"] == "gzip"
+        async with client.get("/threads/th_long", headers={"Accept-Encoding": "identity"}) as response:
+            assert await response.read() == whole and "Content-Encoding" not in response.headers
+        async with aiohttp.ClientSession(auto_decompress=False, headers=client.headers) as raw:
+            async with raw.get(f"{server.url}/threads/th_long", headers=headers) as response:
+                assert len(whole) > 1_000_000 and len(await response.read()) < 100_000
+            async with raw.get(f"{server.url}/events", headers=headers) as response:
+                assert "Content-Encoding" not in response.headers

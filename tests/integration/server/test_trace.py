@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from api_requests import send_refused, send_request
-from server_process import InProcessServer, ServerProcess, host_server
-from wick import Agent, Scripted
+from server_agents import get_json, send_answer, user_message
+from server_process import InProcessServer, ServerProcess, host_server, open_client
+from wick import Agent, FunctionModel, ModelCall, Scripted, ToolCall, assistant, before, tool, user
 from wick.capabilities.recorder import Recorder
 from wick.prices import price
 from wick.protocols import Delta, Finish, Request, TextDelta, Usage
@@ -72,3 +74,51 @@ async def test_a_run_without_a_recorder_has_no_trace(server: ServerProcess) -> N
     (told,) = (await send_request(server, "ada", "GET", f"/threads/{thread}/runs"))[1]["runs"]
     assert (told["run_id"], told["traced"]) == (run, False)
     assert await send_refused(server, "ada", "GET", f"/runs/{run}/trace") == (404, "not_found")
+
+
+async def test_a_model_call_has_its_full_request_and_reply(tmp_path: Path) -> None:
+    """Messages of the log, those that hooks add, and which of them are new since the call before."""
+
+    @tool
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return f"{word}: an animal with secret-canary-0123456789"
+
+    @before(ModelCall)
+    def add_note(call: ModelCall) -> None:
+        call.messages.append(user("a note of a hook"))
+
+    def looking(request: Request) -> Any:
+        if request.messages[-2].role == "user":
+            return assistant("I look.", ToolCall("c1", "look_up", {"word": "otter"}))
+        return "It is an animal."
+
+    hooks = [Recorder(), add_note]
+    agent = Agent(FunctionModel(looking), name="finder", system="Be brief.", tools=[look_up], hooks=hooks)
+    async with host_server(tmp_path, agents={"finder": agent}) as server, open_client(server) as client:
+        server.service.secrets.learn(["secret-canary-0123456789"])
+        run = (await send_answer(client, "finder", user_message("What is an otter?", "th_1")))["run_id"]
+        spans = (await get_json(client, f"/runs/{run}/trace"))["spans"]
+        paths = find_paths(spans, "llm.call")
+        first, second = [await get_json(client, f"/runs/{run}/spans/{path}") for path in paths]
+        assert first["system"].startswith("Be brief.") and first["system_changed"] and not second["system_changed"]
+        assert [(one["role"], one["is_new"], bool(one["seq"])) for one in first["messages"]] == [
+            ("user", True, True), ("user", True, False),
+        ]  # fmt: skip
+        assert [(one["role"], one["is_new"]) for one in second["messages"]] == [
+            ("user", False), ("assistant", True), ("tool", True), ("user", True),
+        ]  # fmt: skip
+        assert first["reply"]["tool_calls"][0]["args"] == {"word": "otter"}
+        assert second["reply"]["content"] == "It is an animal." and "secret-canary" not in str(second)
+        await get_json(client, f"/runs/{run}/spans/0", 404)
+        await get_json(client, f"/runs/{run}/spans/9.9", 404)
+        async with open_client(server, "bob") as bob:
+            await get_json(bob, f"/runs/{run}/spans/{paths[0]}", 404)
+
+
+def find_paths(spans: list[Any], name: str, above: str = "") -> list[str]:
+    found = []
+    for at, span in enumerate(spans):
+        path = f"{above}{at}"
+        found += [path] if span["name"] == name else find_paths(span["children"], name, f"{path}.")
+    return found

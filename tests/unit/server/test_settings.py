@@ -10,7 +10,7 @@ import pytest
 
 from wick._internal.paths import default_data_folder
 from wick.errors import ConfigError
-from wick.server.server import ServerOptions
+from wick.server.server import Server, ServerOptions
 from wick.server.settings import Settings, is_loopback, load_settings
 
 DIGEST = sha256(b"secret").hexdigest()
@@ -67,7 +67,10 @@ def test_loopback_needs_no_authentication(host: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("prot: 1\n", "line 1: prot: there is no such setting"),
+        ("prot: 1\n", "line 1: prot: there is no such setting; did you mean port?"),
+        ("approvals: 1\n", "approvals: there is no such setting; the settings are host, port, data, config,"),
+        ("quotas:\n  runz: 1\n", "line 2: quotas.runz: there is no such setting; did you mean runs?"),
+        ("jwt:\n  url: x\n  jwks: y\n  issuer: z\n  audience: a\n", "the settings are jwks, issuer, audience,"),
         ("host: x\nport: many\n", "line 2: port"),
         ("quotas:\n  runs: -1\n", "line 2: quotas.runs"),
         ("tokens:\n- {name: ada, sha256: short}\n", "line 2: tokens.0.sha256"),
@@ -127,3 +130,14 @@ def test_the_live_plane_follows_the_store(tmp_path: Path) -> None:
 def test_wrong_live_planes_are_refused(tmp_path: Path, given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(tmp_path, **given)
+
+
+def test_a_store_is_an_address_or_an_object(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="store= takes 'sqlite', 'memory', an address"):
+        Server(store=7, data=tmp_path)  # type: ignore[arg-type]
+
+
+def test_a_postgres_object_is_answered_with_its_address(tmp_path: Path) -> None:
+    postgres = pytest.importorskip("wick.stores.postgres")
+    with pytest.raises(ConfigError, match=r"give it the address, store='postgresql://…'"):
+        Server(store=postgres.Postgres("postgresql://localhost/x"), data=tmp_path)

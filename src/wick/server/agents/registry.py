@@ -81,7 +81,7 @@ class AgentRegistry:
     ) -> None:
         secrets = Secrets() if secrets is NO_SECRETS else secrets
         self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
-        self.sessions = RunSessions(store, patience=QUESTION_SECONDS, busy="wait")
+        self.sessions = RunSessions(store, patience=QUESTION_SECONDS, answer_within=settings.answer_within)
         jwks = settings.jwt.jwks if settings.jwt is not None else ""
         named_files = private_files(
             settings.data.absolute(),

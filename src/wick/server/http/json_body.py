@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from starlette.types import Message, Receive
 
 from wick._internal.worker_threads import run_in_thread
 from wick.constants import JSON_VALUES
@@ -46,6 +47,16 @@ class JsonRequest(Request):
             )
             await asyncio.sleep(0)  # validation follows and takes time: let other tasks run first
         return self._json
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body, which was read already, and then what follows it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
 
 
 def _parse_json(body: bytes) -> Any:

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 from fastapi import HTTPException
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wick.constants import BODY_PACE, BODY_SECONDS
@@ -72,11 +72,7 @@ class RequestIdMiddleware:
             nonlocal status
             status = 101 if message["type"] == "websocket.accept" else message.get("status", status)
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers["X-Request-Id"] = id
-                headers.setdefault("Cache-Control", "no-store")
+                message["headers"] = _complete_headers(message.get("headers", ()), id)
                 route = scope.get("wick.route_access")
                 path = route.path if route is not None else "(none)"
                 seconds = time.perf_counter() - began
@@ -88,6 +84,17 @@ class RequestIdMiddleware:
         finally:
             if access_logger.isEnabledFor(logging.INFO):
                 log_request(scope, status, time.perf_counter() - began)
+
+
+_DEFAULT_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_DEFAULT_HEADERS.append((b"cache-control", b"no-store"))
+
+
+def _complete_headers(headers: Iterable[tuple[bytes, bytes]], id: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response with its request id, and the default of each one that it lacks."""
+    own = [(name, value) for name, value in headers if name.lower() != b"x-request-id"]
+    names = {name.lower() for name, _ in own}
+    return [*own, *(row for row in _DEFAULT_HEADERS if row[0] not in names), (b"x-request-id", id.encode())]
 
 
 def log_request(scope: Scope, status: int, seconds: float) -> None:

@@ -18,15 +18,17 @@ from wick._internal.redaction import Secrets as Secrets
 from wick._internal.redaction import is_strong, named_variables
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.capability import Capability
-from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
+from wick.events import ChatModelEnd, ChatModelStream, Emit, Event, ToolEnd, ToolStream, UserMessage
 from wick.hooks import after
 from wick.messages import TextPart
 from wick.operations import ModelCall, ToolUse
-from wick.protocols import Store
+from wick.protocols import Store, Summary
+from wick.run_events import Audience
 from wick.server.media import safe_part
 from wick.server.settings import Settings
+from wick.stores.last_entries import can_append_on_release
 
-_REDACTED_KINDS = frozenset(("decision", "done", "event", "run_end"))  # kinds of log entries
+_REDACTED_KINDS = frozenset(("decision", "done", "event", "result", "run_end"))  # kinds of log entries
 
 NO_SECRETS = Secrets()
 
@@ -113,6 +115,17 @@ class RedactingStore:
     ) -> Coroutine[Any, Any, int]:
         return self._store.append(owner, id, [redact_entry(self._secrets, entry) for entry in entries], **options)
 
+    async def release(
+        self, owner: str, id: str, fence: int, *, entries: Sequence[Mapping[str, Any]] = (), **options: Any
+    ) -> Summary | None:
+        if not entries:
+            return await self._store.release(owner, id, fence)
+        if not can_append_on_release(self._store):
+            await self.append(owner, id, entries, fence=fence, **options)
+            return await self._store.release(owner, id, fence)
+        hidden = [redact_entry(self._secrets, entry) for entry in entries]
+        return await self._store.release(owner, id, fence, entries=hidden, **options)
+
 
 class RedactingEmitter:
     """Forwards events with redacted secrets: live output of tools, decisions of hooks, errors.
@@ -125,11 +138,14 @@ class RedactingEmitter:
     FIELDS = ("output", "error", "why", "reason", "message", "question")
     _fields: ClassVar[dict[type[Event], tuple[str, ...]]] = {}
 
-    def __init__(self, secrets: Secrets, emit: Emit) -> None:
-        self._secrets, self._emit = secrets, emit
+    def __init__(self, secrets: Secrets, emit: Emit, audience: Audience | None = None) -> None:
+        self._secrets, self._emit, self.audience = secrets, emit, audience
         self._pending: dict[tuple[str, str], str] = {}  # unsent ends of live output, by run and call
 
     def __call__(self, event: Event) -> None:
+        if type(event) is ChatModelStream:  # most events are deltas, and the model's text is not redacted
+            self._emit(event)
+            return
         if isinstance(event, ToolStream):
             key = event.run_id, event.call_id
             event.delta, rest = self._secrets.split_live(self._pending.pop(key, "") + event.delta)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import orjson
 
 from wick.server.records import DRAWN_SHARE, VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers, compute_draw
-from wick.stores.postgres_pool import Connection, LoopPools
+from wick.stores.postgres_pool import Connection, LoopPools, pipeline
 
 CONNECTIONS = 5
 WAIT_SECONDS = 10.0
@@ -28,6 +28,15 @@ CREATE_STATEMENTS = (
 PUT = (
     "INSERT INTO records VALUES (%s, %s, %s, %s, %s) ON CONFLICT (kind, owner, id) "
     "DO UPDATE SET data = excluded.data, until = excluded.until"
+)
+# Several records, locked until the end of the transaction; those that do not exist are created.
+LOCK = (
+    "INSERT INTO records SELECT *, '{}', 0 FROM unnest(%s::text[], %s::text[], %s::text[]) "
+    "ON CONFLICT (kind, owner, id) DO UPDATE SET kind = excluded.kind RETURNING kind, owner, id, data"
+)
+PUT_ALL = (
+    "INSERT INTO records SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::float8[]) "
+    "ON CONFLICT (kind, owner, id) DO UPDATE SET data = excluded.data, until = excluded.until"
 )
 RATE = "rate"  # kind of the token buckets of users
 FILLED = (
@@ -53,6 +62,9 @@ BUCKET = f"""
     WHERE {FILLED} >= 1 RETURNING (data::jsonb ->> 'drawn')::int"""
 
 
+Place = tuple[str, str, str]  # kind, owner and id
+
+
 class PostgresRecords:
     """Records in a Postgres table, which is created on first use."""
 
@@ -72,16 +84,30 @@ class PostgresRecords:
         sums: Sequence[RecordSum] = (),
     ) -> bool:
         if sums:
-            async with self._homes.connection(writes=True) as connection:
-                await self._ensure_schema(connection)
-                async with connection.transaction():
-                    if await self._lock_record(connection, kind, owner, id) != orjson.loads(_encode(data)):
-                        for one in sums:
-                            await self._add(connection, one)
-                    await connection.execute(PUT, (kind, owner, id, _encode(data), until))
+            await self._put_with_sums((kind, owner, id), data, until, sums)
             return True
         query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
         return await self._write(query, (kind, owner, id, _encode(data), until), kind) > 0
+
+    async def _put_with_sums(
+        self, place: Place, data: Mapping[str, Any], until: float, sums: Sequence[RecordSum]
+    ) -> None:
+        """Write a record and add sums, in two round trips: one locks all records, the other one writes them."""
+        async with self._homes.connection(writes=True) as connection:
+            await self._ensure_schema(connection)
+            async with pipeline(connection):  # the pool rolls back a transaction that has failed
+                await connection.execute("BEGIN")
+                places = sorted({place, *((one.kind, one.owner, one.id) for one in sums)})  # one order for all servers
+                found = await connection.execute(LOCK, [[*column] for column in zip(*places, strict=True)])
+                known = {(kind, owner, id): orjson.loads(text) for kind, owner, id, text in await found.fetchall()}
+                changed = {place: (_encode(data), until)}
+                for one in sums if known[place] != orjson.loads(_encode(data)) else ():
+                    its = one.kind, one.owner, one.id
+                    known[its] = add_numbers(known[its], one.numbers, one.facts)
+                    changed[its] = _encode(known[its]), 0.0
+                rows = [(*its, *row) for its, row in changed.items()]
+                await connection.execute(PUT_ALL, [[*column] for column in zip(*rows, strict=True)])
+                await connection.execute("COMMIT")
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
         query = f"SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"

@@ -74,7 +74,7 @@ class SqliteRecords:
         return await self._write(work, kind)
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
-        return await self._readers.read(lambda db: _get(db, kind, owner, id, self._clock()))
+        return await self._readers.read_row(lambda db: _get(db, kind, owner, id, self._clock()))
 
     async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         return await self._readers.read(lambda db: _find(db, kind, id, self._clock()))
@@ -132,7 +132,7 @@ class SqliteRecords:
 
     async def version(self) -> str:
         query = "SELECT data FROM records WHERE kind = ? AND owner = ? AND id = ?"
-        found = await self._readers.read(lambda db: db.execute(query, VERSION).fetchone())
+        found = await self._readers.read_row(lambda db: db.execute(query, VERSION).fetchone())
         return "" if found is None else str(found[0])
 
     async def check(self) -> None:

@@ -179,6 +179,7 @@ async def _open_for_writing(wick: Service, user: User, id: str) -> AsyncIterator
         raise ApiError(409, "conflict", f"the files of {id!r} are stored in threads; ask the agent to change them")
     with instance.hold():
         yield backend
+    wick.file_changes.report(user.id, id)
 
 
 def _require_backend(instance: AgentInstance) -> Backend:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
@@ -65,7 +66,10 @@ async def open_terminal(
             key, instance, lambda: _start_shell(wick, instance, backend, caller, size)
         )
         greeting = json.dumps({"type": "session", "kept": resumed}) if session else ""
-        await _serve_shell(socket, wick.terminals, key, shell, _run_relay(socket, shell, greeting, size), bool(session))
+        report = partial(wick.file_changes.report_output, caller.id, id)
+        await _serve_shell(
+            socket, wick.terminals, key, shell, _run_relay(socket, shell, greeting, size, report), bool(session)
+        )
     except (ApiError, WickError) as error:
         refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
         with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
@@ -116,7 +120,9 @@ async def _serve_shell(
         await shells.close(key, shell)
 
 
-async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str, size: dict[str, int]) -> bool:
+async def _run_relay(
+    socket: WebSocket, shell: TerminalSession, greeting: str, size: dict[str, int], report: Callable[[], None]
+) -> bool:
     """Relay bytes between a client and a shell; return True if the connection broke off."""
     try:
         await socket.accept()
@@ -131,16 +137,16 @@ async def _run_relay(socket: WebSocket, shell: TerminalSession, greeting: str, s
                 await shell.terminal.resize(**size)
     except (OSError, RuntimeError, WebSocketDisconnect):
         return True
-    return await _relay(socket, shell)
+    return await _relay(socket, shell, report)
 
 
-async def _relay(socket: WebSocket, shell: TerminalSession) -> bool:
+async def _relay(socket: WebSocket, shell: TerminalSession, report: Callable[[], None]) -> bool:
     """Relay in both directions until one side closes. Each direction reads only after its write has finished.
 
     Return True if the connection broke off: the client has not closed it, and the shell has not ended.
     """
     client = asyncio.create_task(_relay_input(socket, shell.terminal))
-    output = asyncio.create_task(_relay_output(socket, shell))
+    output = asyncio.create_task(_relay_output(socket, shell, report))
     tasks: set[asyncio.Task[Any]] = {client, output}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -177,8 +183,9 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> int:
             await terminal.write(data)
 
 
-async def _relay_output(socket: WebSocket, shell: TerminalSession) -> None:
+async def _relay_output(socket: WebSocket, shell: TerminalSession, report: Callable[[], None]) -> None:
     while data := await shell.terminal.read():
+        report()
         shell.add_output(data)  # first, so that a connection that breaks off loses nothing
         await socket.send_bytes(data)
 

@@ -14,13 +14,23 @@ from wick._internal.fast_json import encode_json
 from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.api.conversions import make_thread_info
-from wick.api.types import QueuedMessage, SearchHit, SearchHits, ThreadDetail, ThreadExport, ThreadInfo, ThreadPage
+from wick.api.types import (
+    QueuedMessage,
+    SearchHit,
+    SearchHits,
+    ThreadDetail,
+    ThreadExport,
+    ThreadInfo,
+    ThreadMatches,
+    ThreadPage,
+)
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.routes.undo import restore_files
+from wick.server.runs.thread_search import search_thread
 from wick.server.schemas import (
     OWN_META,
     MessageRequest,
@@ -118,6 +128,16 @@ async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response
         return await spool_response(await thread_response(ThreadDetail, {**about, "usage": thread.usage}, thread))
 
 
+@router.get("/{id}/search")
+async def find(
+    id: str, caller: Caller, wick: Wick, request: Request, q: Annotated[str, Query(min_length=1, max_length=500)]
+) -> ThreadMatches:
+    """Search for a text in the messages, tool calls and results of a thread."""
+    async with wick.thread_loader.load(caller.id, id, request) as thread:
+        matches, more = await run_in_thread(lambda: search_thread(thread, q), "searching a thread")
+    return ThreadMatches(matches=matches, more=more)
+
+
 @router.patch("/{id}")
 async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> ThreadInfo:
     """Change the title or the metadata of a thread."""
@@ -133,6 +153,7 @@ async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> Thr
 async def delete(id: str, caller: Caller, wick: Wick) -> None:
     """Delete a thread with the threads of its subagents. Its current run is cancelled."""
     await wick.runs.delete_thread(caller, id)
+    await wick.shares.revoke_all(caller.id, id)
 
 
 @router.post("/{id}/fork", status_code=201)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
-from wick.api.types import RunTrace, ThreadRun, ThreadRuns, TraceSpan
+from wick.api.types import CallContent, RunTrace, ThreadRun, ThreadRuns, TraceSpan
 from wick.capabilities.recorder import VALUE
 from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
+from wick.server.http.spooling import spool_response
+from wick.server.runs.call_content import build_call_content, find_span
 from wick.threads import Thread
 
 router = APIRouter(tags=["runs"])
@@ -73,6 +76,39 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> RunTra
 
     await run_in_thread(add_costs, "looking up prices")
     return found
+
+
+@router.get("/runs/{id}/spans/{path}", response_model=CallContent)
+async def call_content(
+    id: str,
+    path: Annotated[
+        str, Path(max_length=200, description="the place of the span, as in `0.2.1`", pattern=r"^\d{1,6}(\.\d{1,6})*$")
+    ],
+    caller: Caller,
+    wick: Wick,
+    request: Request,
+) -> Response:
+    """Return the full request and reply of a model call of a trace. `path` is its place, as in `0.2.1`."""
+    row = await wick.records.get("run", caller.id, id)
+    if row is None:
+        raise not_found(f"run {id!r}")
+    async with wick.thread_loader.load(caller.id, row["thread"], request) as root:
+        recorded = root.values.get(VALUE, {}).get(id, {})
+    span = find_span(recorded.get("spans", ()), path)
+    if span is None or "request" not in span:
+        raise not_found(f"content of the span {path} in run {id!r}: it is not a model call, or was not stored in full")
+    place = str(span["attributes"].get("gen_ai.conversation.id", ""))
+    if place in ("", root.id):
+        thread = root
+    else:
+        async with wick.thread_loader.load(caller.id, place, request) as child:
+            thread = child
+
+    def encode() -> bytes:
+        found = build_call_content(span, recorded["spans"], recorded.get("texts", {}), thread)
+        return found.model_dump_json().encode()
+
+    return await spool_response(Response(await run_in_thread(encode, "a call"), media_type="application/json"))
 
 
 def _walk_spans(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:

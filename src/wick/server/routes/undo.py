@@ -70,4 +70,6 @@ async def restore_files(wick: Service, user: User, id: str, seq: int | None, pat
     instance, thread = await wick.registry.get_agent(user, agent), Thread(id)
     with instance.hold():
         async with hold(wick.store, user.id, thread, wait=False):
-            return await undo_files(instance.agent, thread, seq, paths)
+            report = await undo_files(instance.agent, thread, seq, paths)
+    wick.file_changes.report(user.id, agent)
+    return report

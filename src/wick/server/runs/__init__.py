@@ -58,6 +58,7 @@ from wick.server.runs.live_messages import HolderRequest, encode_message, holder
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
+from wick.stores.held_thread import send_messages
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
@@ -268,7 +269,7 @@ class Runs:
                 head, lease = await self.threads.start(user, instance.id, rows)
                 position = head.queued
             else:
-                position = await self.store.enqueue(user.id, head.id, *rows, key=key)
+                position = await send_messages(self.store, user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
                 lease = await self.admission.lease_idle_thread(head)
             last = head.last if after is None else after
@@ -531,6 +532,7 @@ class Runs:
         choice: Choice,
         words: str = "",
         args: Mapping[str, Any] | None = None,
+        rules: Sequence[str] = (),
     ) -> None:
         """Answer a question of a thread and resume its run. The first answer counts."""
         self.admission.check_open()
@@ -538,7 +540,9 @@ class Runs:
         head = await self.store.head(user.id, thread)
         if args is not None and asked is not None and choice != "deny":
             await self._check_args(user, head, asked, args)
-        await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
+        await self.sessions.answer(
+            thread, question, choice, owner=user.id, words=words, args=args, rules=rules, by=user.name
+        )
         self._notify_inbox(head)
         if "agent" not in head.meta:
             return  # a thread of the command line: its lease holder resumes it
@@ -582,6 +586,7 @@ class Runs:
         elif head.run and head.leased:
             await self._request_cancel(user.id, head.run)
         await self.threads.delete(user, thread)
+        self.executor.thread_cache.discard(user.id, thread)
 
     async def stop(self, grace: float) -> None:
         """Refuse new runs, wait `grace` seconds for the others, then release them so that they can be resumed."""

@@ -23,6 +23,9 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
             run = entry.data["run"]
             continue
         calls = entry.data.tool_calls if isinstance(entry.data, Message) else ()
+        if entry.kind == "call":  # of a program
+            row = entry.data
+            calls = (ToolCall(row["call"], row["name"], row["args"], invalid=row.get("invalid", "")),)
         if (call := next((call for call in calls if call.id == call_id), None)) is not None:
             if found is not None and found.seq == seq:
                 break
@@ -71,6 +74,8 @@ def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
         unchanged = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
         args = {**thaw(unchanged), **thaw(data.get("args", {}))}
         found.attempts.append(CallAttempt(number=data["attempt"], args=args, hash=data["hash"], at=entry.at))
+    elif entry.kind == "result":
+        found.result, found.result_seq = data.get("error") or data["output"], entry.seq
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended

@@ -12,6 +12,7 @@ from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
 from wick._internal.worker_threads import run_in_thread
+from wick.agent import Agent
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
@@ -32,7 +33,9 @@ from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
 from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
-from wick.server.runs.usage import UsageLedger
+from wick.server.runs.thread_cache import CachedThread, ThreadCache
+from wick.server.runs.titles import ThreadTitles
+from wick.server.runs.usage import UsageLedger, compute_prices
 from wick.stores.held_thread import HeldThread, hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name, server_id
 from wick.stores.rows import LEASE_SECONDS
@@ -63,8 +66,10 @@ class ActiveRun:
     user: User
     info: RunInfo
     hub: RunHub
+    cached: CachedThread
     task: asyncio.Task[None] | None = None
     run: Run | None = None
+    agent: Agent | None = None  # that performs it
     cancelled: bool = False  # by its user
     finished: bool = False  # it has ended, and its outcome is being recorded
     ended_in_log: bool = False  # it never started, and its end was written to the log
@@ -102,10 +107,13 @@ class RunExecutor:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board, self.live = metrics, board, live
         self.running: dict[tuple[str, str], ActiveRun] = {}
+        self.thread_cache = ThreadCache()
         self.started = asyncio.Event()  # set when a run starts here
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
         self.capacity = 0  # runs at once; 0 for no limit
+        self._is_stopping = False
         self.damage = ""  # error code of a damaged store
+        self.titles = ThreadTitles(store, registry.secrets, usage, enabled=registry.settings.titles)
         self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
         registry.sessions.on_held = self._on_lease_held
         metrics.runs_running.set_function(lambda: len(self.running))
@@ -144,10 +152,13 @@ class RunExecutor:
         if key in self.running:
             self.running[key].requested_again = True
             return
-        hub = RunHub(Thread(info.thread), info.id, info.begin, partial(redact_entry, self.registry.secrets))
-        running = self.running[key] = ActiveRun(user, info, hub, start=start, claimed=claimed, instance=instance)
+        lease = self.registry.sessions.leases.get(key)
+        cached = self.thread_cache.take(*key, lease)
+        hub = RunHub(cached.thread, info.id, info.begin, partial(redact_entry, self.registry.secrets))
+        running = ActiveRun(user, info, hub, cached, start=start, claimed=claimed, instance=instance)
+        self.running[key] = running
         self.started.set()
-        self.board.expect(info.owner, hub, is_leased=key in self.registry.sessions.leases)
+        self.board.expect(info.owner, hub, is_leased=lease is not None)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
     def _on_lease_held(self, run: Run) -> None:
@@ -157,6 +168,8 @@ class RunExecutor:
             running.lease_held = True
             self.board.publish(run.user, running.hub)
             held = run.thread.writer
+            if isinstance(held, HeldThread):
+                held.on_saved = running.hub.flush
             if self.live is not None and isinstance(held, HeldThread):
                 running.hub.outlet = LiveOutlet(
                     self.live,
@@ -174,6 +187,9 @@ class RunExecutor:
         began = monotonic()
         try:
             await self._run(running)
+            result = running.run.progress.result if running.run is not None else None
+            if self._is_stopping and result is not None and result.outcome == "interrupted":
+                end = "stopped"  # its readers get no end: another server, or this one after its restart, resumes it
         except asyncio.CancelledError:
             end = "ended" if running.cancelled else "stopped"
         except Exception as error:
@@ -193,10 +209,14 @@ class RunExecutor:
         if running.stalled:
             since = before.since if before is not None and before.run == running.info.id else monotonic()
             self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
+        if end == "ended" and running.hub.thread.saved_log:  # else the store may have other entries
+            self.thread_cache.put(running.cached)
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
+        if result is not None and running.agent is not None:
+            self.titles.start(running.user, running.info, running.agent.model, result)
         clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "ended" and started)):
@@ -215,10 +235,10 @@ class RunExecutor:
             await self._record_start(running)
         instance = running.instance or await self.registry.get_agent(running.user, info.agent)
         running.is_shared = instance.template.owner == EVERYONE
-        emit = RedactingEmitter(self.registry.secrets, hub.emit)
+        emit = RedactingEmitter(self.registry.secrets, hub.emit, audience=hub)
         agent = await run_in_thread(lambda: instance.with_model(info.model), "agent") if info.model else instance.agent
         stream = agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
-        stream.run.id, running.run = info.id, stream.run
+        stream.run.id, running.run, running.agent = info.id, stream.run, agent
         await stream.finish()
 
     async def _record_start(self, running: ActiveRun) -> None:
@@ -234,7 +254,8 @@ class RunExecutor:
         else:
             row = await self.records.get(KIND, info.owner, info.id) or {}
             alive = await self.find_live_servers() if row else None
-        crashed = _find_crashes(row, alive)
+        starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
+        crashed = [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
         reached, in_tool = 0, False  # the last message, finished tool or answer; whether a tool was started since
         if crashed:
             # with their number, no second read finds that there are no more
@@ -275,7 +296,7 @@ class RunExecutor:
         """Record the outcome of a run. A failure is logged, and readers still get the end."""
         try:
             result = await self._resolve_result(running, problem)
-            price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
+            price = await compute_prices(lambda: result.price, result.charges) if result.charges else None
             info = running.info.with_result(result, None if price is None else float(price))
             hide = self.registry.secrets.redact_json
             noted = running.info = replace(info, reason=hide(info.reason), error=hide(info.error))
@@ -283,10 +304,12 @@ class RunExecutor:
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
                 spent = await self.usage.record(
-                    running.user, noted.agent, result, run=noted.id, ended=not running.stalled
+                    running.user, noted.agent, result, run=noted.id, begin=noted.begin, ended=not running.stalled
                 )
             else:
-                spent, sums = await self.usage.prepare(running.user, noted.agent, result, run=noted.id)
+                spent, sums = await self.usage.prepare(
+                    running.user, noted.agent, result, run=noted.id, begin=noted.begin
+                )
                 row = noted.to_json()
                 await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, row, sums=sums))
                 running.hub.outcome = noted
@@ -362,7 +385,15 @@ class RunExecutor:
             running.task.cancel()
 
     async def stop(self, grace: float) -> None:
-        """Wait `grace` seconds for runs to end, then release the others so that they can be resumed."""
+        """Wait `grace` seconds for runs to end, then release the others so that they can be resumed.
+
+        A run that only waits for an answer pauses at once.
+        """
+        self._is_stopping, self.registry.sessions.patience = True, 0.0
+        for running in self.running.values():
+            held = running.run.thread.writer if running.run is not None else None
+            if isinstance(held, HeldThread):
+                held.stop_waiting()
         if (tasks := self._tasks()) and grace:
             await asyncio.wait(tasks, timeout=grace)
         for running in self.running.values():
@@ -372,6 +403,7 @@ class RunExecutor:
                 running.task.cancel()
         if tasks := self._tasks():
             await asyncio.wait(tasks)
+        await self.titles.stop()
 
     def _tasks(self) -> list[asyncio.Task[Any]]:
         return [running.task for running in self.running.values() if running.task is not None]
@@ -389,12 +421,6 @@ def _log_run(running: ActiveRun, seconds: float) -> None:
 def start_key(store: Store) -> str:
     """Return the key of the starts of this process in the record of a run."""
     return f"{START_PREFIX}{holder_name(getattr(store, 'server_id', ''))}"
-
-
-def _find_crashes(row: Mapping[str, Any], alive: Collection[str] | None) -> list[int]:
-    """Return the last entries that crashed starts of a run had reached."""
-    starts = {name.removeprefix(START_PREFIX): at for name, at in row.items() if name.startswith(START_PREFIX)}
-    return [at[1] for holder, at in starts.items() if at and _is_crash(holder, float(at[0]), alive)]
 
 
 def _is_crash(holder: str, started: float, alive: Collection[str] | None) -> bool:

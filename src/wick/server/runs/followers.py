@@ -72,14 +72,17 @@ class HubDirectory:
         return hub if hub is not None and hub.run == info.id else None
 
     async def wait_published(self, info: RunInfo, least: float = 0.0) -> RunHub | None:
-        """Return the hub of a run. If the run is about to start here, wait until it holds its lease."""
+        """Return the hub of a run. If the run is about to start here, wait until it holds its lease.
+
+        On a busy event loop a short run may have ended by then. Its hub is returned nevertheless.
+        """
         waiting = asyncio.Event()
         if self.closed or not self.is_expected(info):
             return self.find(info)
-        seconds = max(least, self._expected[info.owner, info.thread][1])
+        hub, seconds = self._expected[info.owner, info.thread]
         with self._waken(info, waiting.set), suppress(TimeoutError):
-            await asyncio.wait_for(waiting.wait(), seconds)
-        return self.find(info)
+            await asyncio.wait_for(waiting.wait(), max(least, seconds))
+        return hub if hub.end == "ended" and hub.has_started else self.find(info)
 
     @contextmanager
     def _waken(self, info: RunInfo, wake: Callable[[], None]) -> Iterator[None]:

@@ -23,6 +23,7 @@ from wick.events import (
     ApprovalRequest,
     ApprovalResponse,
     ChatModelEnd,
+    ChatModelStream,
     Done,
     Event,
     Failed,
@@ -65,6 +66,23 @@ def encode_event(event: Event, id: str = "") -> bytes:
 def transient_frame(event: Event) -> Frame:
     """Return a frame that is not in the log."""
     return Frame(event, encode_event(event), None, event.terminal)
+
+
+class TextFrames:
+    """Builds the frames of a run's text deltas. What is the same in all frames of a model is encoded once."""
+
+    __slots__ = ("_head", "_model", "_run", "_tail")
+
+    def __init__(self, run: str) -> None:
+        self._run, self._model, self._head, self._tail = run, "", b"", b""
+
+    def build(self, model: str, text: str) -> Frame:
+        """Return the frame of `ChatModelStream(run, model, text)`."""
+        event = ChatModelStream(self._run, model, text)
+        if not self._head or model != self._model:
+            frame, delta = encode_event(event), encode_json(text)
+            self._model, (self._head, _, self._tail) = model, frame.rpartition(b'"delta":' + delta)
+        return Frame(event, b'%s"delta":%s%s' % (self._head, encode_json(text), self._tail))
 
 
 def durable_frames(events: Sequence[Event], seq: int) -> list[Frame]:
@@ -135,6 +153,14 @@ class FrameBuilder:
         why = self.why.pop(call, [])
         return [ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)]
 
+    def _program(self, data: Any) -> list[Event]:
+        """Return the start or the end of a call in a program."""
+        if "lines" in data:
+            about = {"program": data["program"], "lines": tuple(data["lines"])}
+            return [ToolStart(name=data["name"], call_id=data["call"], args=data["args"], **about)]
+        why, error = self.why.pop(data["call"], []), data.get("error", "")
+        return [ToolEnd(name=data["name"], call_id=data["call"], output=data["output"], error=error, why=why)]
+
     def _decision(self, data: Any) -> list[Event]:
         if data.get("operation") == "tool_use" and "call" in data:
             self.why.setdefault(data["call"], []).append({key: data[key] for key in VERDICT_FIELDS if key in data})
@@ -181,6 +207,8 @@ class FrameBuilder:
 
 _HANDLERS: dict[str, Callable[[FrameBuilder, Any], list[Event]]] = {
     "message": FrameBuilder._message,
+    "call": FrameBuilder._program,
+    "result": FrameBuilder._program,
     "decision": FrameBuilder._decision,
     "value": FrameBuilder._value,
     "asked": FrameBuilder._asked,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wick._internal.frozen import digest
+from wick._internal.frozen import digest, thaw
 from wick.messages import Message
 from wick.threads import Thread
 from wick.threads.branches import MessageTree
@@ -27,6 +27,7 @@ class MessageFact:
     denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
     label: Mapping[str, Any] | None = None  # of information flow
+    nested: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # by program, its calls by id
     branches: Sequence[int] = ()  # entries of the messages in the same place, if there are others
 
 
@@ -94,6 +95,16 @@ class ThreadHistory:
             if asked is not None and tool in DELEGATES:
                 place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
                 asked.children[call] = f"{self.thread[:150]}.{place}"
+        elif entry.kind == "call":
+            row = {"id": entry.data["call"], **{name: thaw(entry.data[name]) for name in ("name", "args", "lines")}}
+            self._requested_calls[entry.data["program"]][0].nested.setdefault(entry.data["program"], {})[row["id"]] = (
+                row
+            )
+        elif entry.kind == "result":
+            nested, call = self._requested_calls[entry.data["program"]][0].nested, entry.data["call"]
+            output = {"output": entry.data.get("error") or entry.data["output"], "failed": "error" in entry.data}
+            more = {"ms": self._took.pop(call, None), "denied_by": self._denied.pop(call, "")}
+            nested[entry.data["program"]][call] |= {**output, **more}
         elif entry.kind == "decision" and is_denial(entry.data):
             self._denied.setdefault(entry.data["call"], entry.data["hook"])
         elif entry.kind == "asked":
@@ -110,6 +121,9 @@ class ThreadHistory:
             return row
         if fact.children:
             row["tool_calls"] = [call | {"child": fact.children.get(call["id"], "")} for call in row["tool_calls"]]
+        if fact.nested:
+            nested = {program: [*calls.values()] for program, calls in fact.nested.items()}
+            row["tool_calls"] = [call | {"calls": nested.get(call["id"], [])} for call in row["tool_calls"]]
         if fact.denied_by:
             row["denied_by"] = fact.denied_by
         if fact.cut:

@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from wick._internal.tasks import wait_done
 from wick.constants import READER_BYTES, READER_FRAMES, REPLAY_FRAMES
-from wick.events import (
-    Done,
-    Event,
-    Failed,
-    Resync,
-)
-from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
+from wick.events import ChatModelStream, Done, Event, Failed, Resync
+from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, TextFrames, transient_frame
 from wick.server.runs.live_messages import APPROVAL_EVENTS, LOGGED_EVENTS
 from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.open_message import OpenMessage
@@ -40,7 +35,7 @@ class StreamReader:
 
     def __init__(self, place: StreamPosition) -> None:
         self.position = place  # position of the last durable frame that was sent
-        self.queue: deque[Frame] = deque()
+        self.queue: list[Frame] = []
         self.behind = False  # frames were dropped
         self._size = 0
         self._waiting: asyncio.Future[None] | None = None
@@ -50,12 +45,14 @@ class StreamReader:
         """Queue a frame. If the queue is full, drop it all; the reader is resynchronized from the log."""
         if self.behind or (frame.position is not None and frame.position <= self.position):
             return
+        queue, waiting = self.queue, self._waiting
         self._size += len(frame.text)
-        if len(self.queue) >= READER_FRAMES or (self.queue and self._size > READER_BYTES):
+        if len(queue) >= READER_FRAMES or (queue and self._size > READER_BYTES):
             self.drop_queue()
         else:
-            self.queue.append(frame)
-        self.wake()
+            queue.append(frame)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def drop_queue(self) -> None:
         self.queue.clear()
@@ -63,14 +60,16 @@ class StreamReader:
 
     def drain(self) -> list[Frame]:
         """Return and remove all queued frames."""
-        frames = [*self.queue]
-        self.queue.clear()
-        self._size = 0
+        frames, self.queue, self._size = self.queue, [], 0
         self.advance(frames)
         return frames
 
     def advance(self, frames: Sequence[Frame]) -> None:
-        self.position = max((frame.position for frame in frames if frame.position is not None), default=self.position)
+        """Set the position to that of the last durable frame, if there is one. Positions ascend."""
+        for frame in reversed(frames):
+            if frame.position is not None:
+                self.position = frame.position
+                return
 
     def wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
@@ -112,10 +111,11 @@ class RunHub:
         self._sent = begin  # number of entries that readers were sent
         self._builder, self._built = FrameBuilder(thread.id, run), begin  # it follows only while there are readers
         self.outcome: RunInfo | None = None  # the recorded outcome of the run
-        self._over = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.keeper: HeldThread | None = None
         self._readers: set[StreamReader] = set()
         self.message = OpenMessage()  # the message that the model is writing
+        self._text_frames = TextFrames(run)
         self.outlet: LiveOutlet | None = None  # for readers at other servers
         self._last: Event | None = None
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
@@ -128,6 +128,24 @@ class RunHub:
             self._handle_event(event)
         else:
             self._loop.call_soon_threadsafe(self._handle_event, event)
+
+    def needs(self, kind: type[Event]) -> bool:
+        """Return False for events of the run itself that its log entries produce."""
+        return not issubclass(kind, LOGGED_EVENTS)
+
+    def take_delta(self, model: str, text: str) -> bool:
+        """Add a delta to the open message, and send it to the readers; return False if its event must be emitted.
+
+        That is the case for a delta without text if there are readers, and if another server or OS thread needs it.
+        """
+        is_shared = self.outlet is not None and self.outlet.is_wanted()
+        if is_shared or threading.get_ident() != self._home or (self._readers and not text):
+            return False
+        if text:
+            self.message.add(text)
+            if self._readers and not self.end:
+                self._broadcast(self._text_frames.build(model, text))
+        return True
 
     def _handle_event(self, event: Event) -> None:
         if event.run_id == self.run and event.terminal:
@@ -146,6 +164,8 @@ class RunHub:
 
         An event is not sent if a log entry produces it, or if it restarts a message that is already complete.
         """
+        if type(event) is ChatModelStream:  # most events are deltas
+            return event.run_id != self.run or self.message.track(event)
         if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:
@@ -233,13 +253,14 @@ class RunHub:
         self.end = end
         if self.outlet is not None:
             self.outlet.close()
-        self._over.set()
+        if not self._over.done():
+            self._over.set_result(None)
         for reader in self._readers:
             reader.wake()
 
     async def wait_end(self) -> HubEnd:
         """Wait until the run is no longer performed here."""
-        await self._over.wait()
+        await wait_done(self._over)
         return self.end
 
     def has_taken(self, position: int) -> bool:

@@ -56,10 +56,16 @@ class LiveOutlet:
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = live.subscribe(holder_subject(hub.run), self._receive)
 
+    def is_wanted(self) -> bool:
+        """Return True if another server asks for the events; else note that one is not published."""
+        if monotonic() < self._wanted_until:
+            return True
+        self._has_skipped = True
+        return False
+
     def send(self, event: Event | None) -> None:
         """Publish an event, or only the place in the log. All of one loop iteration are sent together."""
-        if monotonic() >= self._wanted_until:
-            self._has_skipped = True
+        if not self.is_wanted():
             return
         if not self._items:
             self._loop.call_soon(self._flush)

@@ -30,20 +30,26 @@ class OpenMessage:
         """Set the reply and its text so far."""
         self._pieces, self.start = [text] if text else [], start
 
+    def add(self, text: str) -> None:
+        """Add a piece of text, if a reply is open."""
+        if self._pieces is not None and text:
+            self._pieces.append(text)
+
     def close(self) -> None:
         """Forget the reply: it is logged."""
         self._pieces = None
 
     def track(self, event: Event) -> bool:
         """Apply an event of the run; return False if it restarts a reply that is already complete."""
-        if isinstance(event, ChatModelStart):
+        if isinstance(event, ChatModelStream):
+            if event.kind == "text":
+                self.add(event.delta)
+        elif isinstance(event, ChatModelStart):
             self.open("", event)
         elif isinstance(event, ChatModelRestart):
             if self._pieces is None:
                 return False
             self._pieces = [event.content]
-        elif isinstance(event, ChatModelStream) and event.kind == "text" and self._pieces is not None:
-            self._pieces.append(event.delta)
         return True
 
     def joining_event(self, run: str) -> Event | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from time import time
 from typing import Any
@@ -39,12 +39,11 @@ class RunInfo:
     model: str = ""  # the model in place of the agent's own
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if key not in ("id", "owner")}
+        return {name: getattr(self, name) for name in _JSON_FIELDS}
 
     @classmethod
     def from_json(cls, owner: str, id: str, data: Mapping[str, Any]) -> RunInfo:
-        known = {field.name for field in fields(cls)} - {"id", "owner"}
-        return cls(id=id, owner=owner, **{key: value for key, value in data.items() if key in known})
+        return cls(id=id, owner=owner, **{key: value for key, value in data.items() if key in _JSON_FIELDS})
 
     @property
     def user(self) -> User:
@@ -69,6 +68,9 @@ class RunInfo:
             return Failed(self.id, thread_id=self.thread, code=error["code"], message=error["message"])
         usage = dict(self.usage or {})
         return Done(self.id, thread_id=self.thread, outcome=self.outcome, reason=self.reason, usage=usage)
+
+
+_JSON_FIELDS = tuple(field.name for field in fields(RunInfo) if field.name not in ("id", "owner"))
 
 
 def error_code(error: Exception) -> str:

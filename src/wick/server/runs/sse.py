@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from typing import Any
 
@@ -47,16 +47,27 @@ class EventStream(Response):
     async def _write(self, send: Send) -> None:
         async with aclosing(self._frames()) as batches:
             async for batch in batches:
-                texts, size = list[bytes](), 0
-                for frame in batch:
-                    texts.append(frame.text)
-                    size += len(frame.text)
-                    if size >= PORTION_BYTES:  # a message stays in memory until the client has read it
-                        await send({"type": "http.response.body", "body": b"".join(texts), "more_body": True})
-                        texts, size = [], 0
-                if texts or not batch:
-                    await send({"type": "http.response.body", "body": b"".join(texts) or HEARTBEAT, "more_body": True})
+                texts = [frame.text for frame in batch]
+                # a message stays in memory until the client has read it
+                for body in _join_portions(texts) if texts else (HEARTBEAT,):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _join_portions(texts: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the joined texts, in portions of about `PORTION_BYTES`."""
+    if sum(map(len, texts)) <= PORTION_BYTES:
+        yield b"".join(texts)
+        return
+    portion, size = list[bytes](), 0
+    for text in texts:
+        portion.append(text)
+        size += len(text)
+        if size >= PORTION_BYTES:
+            yield b"".join(portion)
+            portion, size = [], 0
+    if portion:
+        yield b"".join(portion)
 
 
 async def _run_until_disconnect(work: Any, receive: Receive) -> None:

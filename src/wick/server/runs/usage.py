@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from time import time
+from typing import TypeVar
 
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
+from wick.prices import Charge
 from wick.server.auth.identity import User
 from wick.server.records import Records, RecordSum
 
 KIND, COUNTED = "usage", "counted"
 COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
+FEW_CHARGES, MAX_PRICED = 20, 1_000
 NANO = Decimal(1_000_000_000)  # dollars are summed as integer billionths, which keeps small amounts exact
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -58,6 +63,24 @@ class UsageLine:
     used: UsageAmount
 
 
+_priced: set[str] = set()  # models whose prices were looked up
+
+
+async def compute_prices(work: Callable[[], T], charges: Sequence[Charge]) -> T:
+    """Run work that needs the prices of charges. Many charges, and new models, are priced in a thread.
+
+    The price list is loaded on first use, and a model is searched in it, which takes a moment.
+    """
+    models = {charge.model for charge in charges}
+    if models <= _priced and len(charges) <= FEW_CHARGES:
+        return work()
+    result = await run_in_thread(work, "prices")
+    if len(_priced) > MAX_PRICED:
+        _priced.clear()
+    _priced.update(models)
+    return result
+
+
 class UsageLedger:
     """The usage of all users, stored in the server's records."""
 
@@ -65,22 +88,24 @@ class UsageLedger:
         self.records = records
 
     async def record(
-        self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
+        self, user: User, agent: str, result: Result, *, run: str = "", begin: int = 0, ended: bool = True
     ) -> dict[str, UsageAmount]:
         """Record the usage of a run, and return it by model. After a pause, only the new charges of a run are added.
 
-        With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
+        `begin` is the number of entries of its thread before the run: those are not searched for its pauses. With
+        `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
-        spent, sums = await self.prepare(user, agent, result, run=run, ended=ended)
+        spent, sums = await self.prepare(user, agent, result, run=run, begin=begin, ended=ended)
         for one in sums:
             await self.records.add(one.kind, one.owner, one.id, one.numbers, one.facts)
         return spent
 
     async def prepare(
-        self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
+        self, user: User, agent: str, result: Result, *, run: str = "", begin: int = 0, ended: bool = True
     ) -> tuple[dict[str, UsageAmount], list[RecordSum]]:
         """Return the usage of a run by model, and the sums that record it."""
-        ends = [entry for entry in result.thread.entries if entry.kind == "run_end" and entry.data["run"] == run]
+        entries = result.thread.entries[begin:]
+        ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
         before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
         if run and result.outcome == "interrupted" and ended:
             counted = {"charges": len(result.charges)}
@@ -88,16 +113,15 @@ class UsageLedger:
         charges = result.charges[int(before["charges"]) if before is not None else 0 :]
         spent: dict[str, UsageAmount] = {}
 
-        def sum_by_model() -> None:  # the price list is read on first use, which takes a moment
+        def sum_by_model() -> None:
             for charge in charges:
                 if charge.usage.total_tokens:  # else the provider reported no usage
                     price = charge.price
                     cost = 0 if price is None else round(price * NANO)
                     used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
-                    spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
+                    spent[charge.model] = spent[charge.model] + used if charge.model in spent else used
 
-        if charges:
-            await run_in_thread(sum_by_model, "summing usage")
+        await compute_prices(sum_by_model, charges)
         if before is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)

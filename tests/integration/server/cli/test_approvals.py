@@ -17,7 +17,9 @@ from cli.forked_command import ForkedWick
 from cli.hosts import HostCommand
 from cli.terminal import open_terminal, shell_command
 from wick import Agent, Ask, Result, Scripted, ToolCall, ToolUse, guard, tool
+from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
+from wick.testing import lapse_questions
 
 
 def question(place: HostCommand, thread: str) -> dict[str, Any]:
@@ -101,11 +103,12 @@ def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
         done = place("approvals", "allow", asked, "--args", bad)
         assert done.code == 2 and sentence in done.err
     done = place("approvals", "allow", asked, "--start-afresh", "--session")
-    assert done.code == 2 and "use --start-afresh without --session" in done.err
+    assert done.code == 2 and "use --start-afresh without another option" in done.err
     done = place("approvals", "allow", asked, "--start-afresh")  # this question is not about missing files
     assert done.code != 0 and "workspace" in done.err and "the question is still open" in done.err, done
-    done = place("approvals", "allow", asked, "--args", '{"path": 3}')
-    assert done.code != 0 and "the question is still open" in done.err, done
+    for misfit in ('{"path": 3}', '{"path": "other.txt"}'):
+        done = place("approvals", "allow", asked, "--args", misfit)
+        assert done.code == 2 and "the question is still open" in done.err, done
     changed = json.dumps({"path": "other.txt", "content": "bread"})
     done = place("approvals", "--folder", ".", "allow", asked, "--args", changed)
     assert done.code == 0 and "not checked" not in done.err, done.err
@@ -127,18 +130,60 @@ def test_the_program_that_asked_resumes_its_run(tmp_path: Path) -> None:
         sessions = Sessions(data)
         model = Scripted(ToolCall("1", "add", {"a": 1, "b": 2}) if words else "Done.")
         try:
-            return await Agent(model, tools=[add], hooks=[sessions, confirm]).run(words or None, thread="t1")
+            agent = Agent(model, name="adder", tools=[add], hooks=[sessions, confirm])
+            return await agent.run(words or None, thread="t1")
         finally:
             await sessions.close()
 
     here, data = HostCommand(ForkedWick(tmp_path)), tmp_path / "of the program"
     assert asyncio.run(run("Add.")).outcome == "interrupted"
+    for listed in (["approvals"], ["threads", "list"]):
+        (row,) = json.loads(here(*listed, "--json", WICK_DATA=str(data)).out)
+        assert row["agent"] == "adder"
     done = here("approvals", "allow", "--args", '{"a": 1, "b": 5}', WICK_DATA=str(data))
     assert done.code == 0 and done.out.strip().endswith('[add] {"a": 1, "b": 5}'), done
     assert "the new arguments are not checked yet" in done.err
     assert "the program that asked resumes it, with: agent.run(thread='t1')" in done.err
     result = asyncio.run(run(""))
     assert [message.text for message in result.messages.tool_messages()] == ["6"]
+
+
+def test_an_expired_question_is_not_pending(tmp_path: Path) -> None:
+    @tool
+    def add(b: int, a: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async def ask() -> None:
+        sessions = Sessions(data)
+        hooks = [sessions, Permissions(mode="default")]
+        await Agent(Scripted(ToolCall("1", "add", {"b": 2, "a": 1})), tools=[add], hooks=hooks).run("Add.", thread="t1")
+        await sessions.close()
+
+    async def lapse() -> None:
+        sessions = Sessions(data)
+        await lapse_questions(sessions, "t1")
+        await sessions.close()
+
+    here, data = HostCommand(ForkedWick(tmp_path)), tmp_path / "of the program"
+    asyncio.run(ask())
+    listed = here("approvals", WICK_DATA=str(data))
+    assert 'May add be used: {"b": 2, "a": 1} [add]' in listed.out and listed.out.count('"b": 2') == 1, listed.out
+    (asked,) = json.loads(here("approvals", "--json", WICK_DATA=str(data)).out)
+    asyncio.run(lapse())
+    assert here("approvals", "--json", WICK_DATA=str(data)).out.strip() == "[]"
+    done = here("approvals", "allow", asked["id"], WICK_DATA=str(data))
+    assert done.code == 2 and "there is no pending question" in done.err
+
+
+def test_a_thread_without_a_run_to_resume(place: HostCommand) -> None:
+    thread = place.say("Hello.")
+    for _ in range(2):  # the first one does not change the answer of the second
+        done = place("run", "--thread", thread)
+        assert (done.code, done.out) == (0, ""), done
+        assert done.err.endswith(f"nothing to resume: the last run of thread {thread} is completed\n")
+    done = place("run", "--thread", thread, "--output", "json")
+    assert (json.loads(done.out)["outcome"], done.code) == ("completed", 0)
 
 
 def test_always_is_remembered(place: HostCommand) -> None:
@@ -190,7 +235,13 @@ def test_bad_input_is_a_sentence(place: HostCommand) -> None:
     for words in (["allow", "ask_none"], ["deny", "ask_none", "why"]):
         done = place("approvals", *words)
         assert done.code == 2 and "ask_none" in done.err and done.err.count("\n") == 1
-    for words in (["allow", "x"], ["allow", "x", "--session", "--always"], ["nonsense"], ["--thread"]):
+    for words in (
+        ["allow", "x"],
+        ["allow", "x", "--session", "--always"],
+        ["allow", "x", "--source", "--step"],
+        ["nonsense"],
+        ["--thread"],
+    ):
         assert place("approvals", *words).code == 2
     assert place("approvals", "--thread", "th_none").code == 2
 

@@ -85,7 +85,10 @@ def test_a_recorded_suite_finds_a_changed_prompt(wick: ForkedWick) -> None:
     path = wick.folder / "shop.py"
     path.write_text(path.read_text().replace("You are support.", "You are the support."))
     done = wick("eval", "run", "suite.yaml")
-    assert done.code == 1 and "small, base: requests: the system prompt changed since the recording; record" in done.err
+    assert done.code == 1 and (
+        "small, base: requests: the system prompt ('support.' is now 'the support.') changed since the recording; if"
+        " the change is intended, record again" in done.err
+    )
     assert done.out.count("CHANGED, ") == 2 and "REGRESSED" not in done.out
     assert "0/2 pass, " in done.out and "pass, 1.00" not in done.out
     assert done.err.endswith("2 results with changed requests; if the change is intended, record again: --record\n")
@@ -148,6 +151,39 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(wick: ForkedWick, sentence: st
     wick.write("broken.yaml", "cases: [{id: a, inptu: Hi.}]\n")
     done = wick("eval", "run", *WRONG[sentence])
     assert done.code == 2 and sentence in done.err and done.err.count("\n") == 1
+
+
+FAILS = """
+from wick import Agent, FunctionModel
+from wick.errors import ModelError
+from wick.protocols import Request
+
+def reply(request: Request) -> str:
+    if "bad" in request.text:
+        raise ModelError("the key is wrong", status=401)
+    return "Hi."
+
+agent = Agent(FunctionModel(reply))
+"""
+
+
+def test_a_failed_run_is_not_recorded_and_is_named(wick: ForkedWick) -> None:
+    wick.write("fails.py", FAILS)
+    wick.write(
+        "fails.yaml", "variants: {base: 'fails:agent'}\ncases: [{id: good, input: good}, {id: bad, input: bad}]\n"
+    )
+    done = wick("eval", "run", "fails.yaml", "--record")
+    assert done.code == 1
+    assert done.err.startswith("recorded in fails.recordings.yaml\nnot recorded, as the run failed: bad, base\n")
+    assert "bad" not in (wick.folder / "fails.recordings.yaml").read_text()
+    done = wick("eval", "run", "fails.yaml", "--record", "--case", "bad")
+    assert done.err.startswith("nothing was recorded\nnot recorded, as the run failed: bad, base\n")
+    assert "good" in (wick.folder / "fails.recordings.yaml").read_text()
+
+
+def test_a_suite_in_the_place_of_a_command_gets_the_command(wick: ForkedWick) -> None:
+    done = wick("eval", "suite.yaml")
+    assert done.code == 2 and "suite.yaml is a suite, not a command; run it with: wick eval run suite.yaml" in done.err
 
 
 def test_threads_are_imported_and_pass(wick: ForkedWick) -> None:

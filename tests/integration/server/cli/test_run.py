@@ -81,7 +81,8 @@ def test_the_plain_agent_changes_nothing_without_a_yes(wick: WickCommand) -> Non
     assert went_on.code == 0 and "I wrote" in went_on.out, went_on
     assert (wick.folder / "new.txt").read_text().strip() == "hello"
     again = wick("run", "--thread", thread)
-    assert again.code == 1 and "has no run to resume" in again.err
+    assert again.code == 0 and again.out == ""
+    assert again.err.endswith(f"nothing to resume: the last run of thread {thread} is completed\n")
 
 
 def test_another_answer_is_not_an_approval(wick: WickCommand) -> None:
@@ -288,8 +289,18 @@ def test_servers_that_cannot_be_used_are_sentences(wick: WickCommand, cli_server
     assert wick("run", "hi", "--server", "http://[::1").code == 2
     nobody = wick("run", "hi", "--server", cli_server.url)
     assert nobody.code == 1 and "use --token-file FILE, or set WICK_TOKEN" in nobody.err
+    data = str(wick.folder / "other data")
+    nobody = wick("run", "hi", "--server", cli_server.url, WICK_DATA=data)
+    assert f"needs a token, and there is none in {data}/token: " in nobody.err
+    assert "for a server of this machine, WICK_DATA names its data folder" in nobody.err
+    wick.write("other data/token", "a-token-of-another-server")
+    wrong = wick("run", "hi", "--server", cli_server.url, WICK_DATA=data)
+    assert f"rejected the token of {data}/token: " in wrong.err and "WICK_DATA names its data folder" in wrong.err
     wrong = wick("run", "hi", "--server", cli_server.url, WICK_TOKEN="no-token-of-this-server")
-    assert wrong.code == 1 and "rejected the token" in wrong.err
+    assert wrong.code == 1 and "rejected the token of WICK_TOKEN" in wrong.err
+    wick.write("wrong", "no-token-of-this-server")
+    wrong = wick("run", "hi", "--server", cli_server.url, "--token-file", "wrong")
+    assert wrong.code == 1 and "rejected the token of wrong: " in wrong.err and "WICK_DATA" not in wrong.err
     wick.write("token", TOKENS["ada"])
     assert wick("run", "hi", "--server", cli_server.url, "--token-file", "token").code == 0
     wick.write("none", "two words")

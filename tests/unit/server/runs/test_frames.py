@@ -17,7 +17,15 @@ from wick.capabilities.todos import Todos
 from wick.events import ChatModelStream, Done, ToolStart
 from wick.messages import result_message
 from wick.server.errors import ApiError
-from wick.server.runs.frames import START, Frame, FrameBuilder, encode_event, parse_position, transient_frame
+from wick.server.runs.frames import (
+    START,
+    Frame,
+    FrameBuilder,
+    TextFrames,
+    encode_event,
+    parse_position,
+    transient_frame,
+)
 
 
 def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
@@ -220,6 +228,13 @@ def test_a_piece_has_no_id() -> None:
     frame = transient_frame(ChatModelStream("r", "m", "Hel"))
     assert frame.position is None and read(frame)[0] == "" and not frame.terminal
     assert transient_frame(Done("r")).terminal
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "m", '"delta":']), st.text()), min_size=1, max_size=4))
+def test_frames_of_text_deltas_are_those_of_their_events(deltas: list[tuple[str, str]]) -> None:
+    frames = TextFrames("r")
+    for model, text in [*deltas, ("m", '","delta":"'), ("m", "\ud800")]:
+        assert frames.build(model, text) == transient_frame(ChatModelStream("r", model, text))
 
 
 @given(st.text(), st.dictionaries(st.text(), st.integers()))

@@ -16,9 +16,12 @@ from wick import Agent, FunctionModel, Message, ModelCall, Scripted, Thread, aft
 from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
 from wick.protocols import Delta, Finish, Request, TextDelta
+from wick.server.ops.redaction import RedactingEmitter, Secrets
 from wick.server.runs import hub as module
+from wick.server.runs.followers import HubDirectory
 from wick.server.runs.frames import START, Frame, FrameBuilder, StreamPosition, parse_position
 from wick.server.runs.hub import RunHub, StreamReader
+from wick.server.runs.record import RunInfo
 from wick.stores.in_memory import InMemory
 
 BEAT = 5.0
@@ -58,7 +61,8 @@ class Going:
         self.store, self.thread = InMemory(), Thread("th_1")
         agent = Agent(model, hooks=[Sessions(self.store)], **options)
         self.hub = RunHub(self.thread, "r", 0)
-        self.stream = agent.stream("Go.", thread=self.thread, emit=self.hub.emit)
+        emit = RedactingEmitter(Secrets(), self.hub.emit, audience=self.hub)
+        self.stream = agent.stream("Go.", thread=self.thread, emit=emit)
         self.stream.run.id = "r"
         self.task = asyncio.create_task(self._go())
 
@@ -80,6 +84,28 @@ async def test_all_subscribers_get_the_same_events() -> None:
     assert events(first).count("done") == 1 and ids(first) == sorted(set(ids(first)), key=parse_position)
     deltas = "".join(frame.event.delta for frame in first if isinstance(frame.event, ChatModelStream))
     assert deltas.endswith("All done.")
+
+
+async def test_a_run_that_ends_before_its_follower_wakes_is_not_read_from_the_log() -> None:
+    """A busy event loop wakes a follower only after its run was published, has ended and was removed."""
+    going, directory = Going(Scripted("All done.")), HubDirectory()
+    directory.expect("ada", going.hub, is_leased=True)
+    following = asyncio.create_task(directory.wait_published(RunInfo("r", "ada", "th_1", "echo")))
+    await going.task
+    assert not following.done()
+    directory.publish("ada", going.hub)
+    directory.remove("ada", going.hub)
+    assert await following is going.hub and directory.find(RunInfo("r", "ada", "th_1", "echo")) is None
+
+
+async def test_a_run_that_never_starts_is_followed_in_the_log() -> None:
+    hub, directory = RunHub(Thread("th_1"), "r", 0), HubDirectory()
+    directory.expect("ada", hub, is_leased=True)
+    following = asyncio.create_task(directory.wait_published(RunInfo("r", "ada", "th_1", "echo")))
+    await asyncio.sleep(0)
+    hub.finish("ended")
+    directory.remove("ada", hub)
+    assert await following is None
 
 
 async def test_a_late_subscriber_gets_all_durable_events() -> None:
@@ -246,6 +272,14 @@ async def test_without_readers_no_frame_is_built(monkeypatch: pytest.MonkeyPatch
     assert events(await collect_frames(hub)) == ["on_chat_model_end", "done"]
     assert built == [entry.seq for entry in thread.entries]
     await store.close()
+
+
+async def test_without_readers_no_event_of_a_reply_or_a_tool_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = list[str]()
+    monkeypatch.setattr(RunHub, "_handle_event", lambda hub, event: built.append(event.event))
+    going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
+    await going.task
+    assert built == ["on_chat_model_start", "on_chat_model_start", "done"]
 
 
 async def test_events_of_other_threads_are_accepted() -> None:
