@@ -23,7 +23,8 @@ NEEDED = frozenset(
         "jsonschema-specifications lxml markdown-it-py mcp mcp-types mdurl multidict nats-py nkeys opentelemetry-api "
         "opentelemetry-sdk opentelemetry-semantic-conventions orjson pillow prometheus-client "
         "prompt-toolkit propcache psycopg psycopg-binary psycopg-pool pycparser pydantic pydantic-core pygments "
-        "pyjwt pynacl python-multipart python-pptx pyyaml referencing rich rpds-py sse-starlette starlette tree-sitter "
+        "pydantic-monty pyjwt pynacl python-multipart python-pptx pyyaml referencing rich rpds-py sse-starlette "
+        "starlette tree-sitter "
         "tree-sitter-bash truststore typing-extensions typing-inspection uvicorn uvloop wcwidth websockets wick-agent "
         "xllamacpp xlsxwriter yarl"
     ).split()

@@ -18,7 +18,7 @@ requires-python = ">=3.11"
 dependencies = ["wick-agent[cli]"]
 
 [project.optional-dependencies]
-test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15"]
+test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15", "pyright>=1.1.400"]
 
 # wick finds these names in every environment where the package is installed.
 {entry_points}
@@ -35,6 +35,9 @@ asyncio_default_fixture_loop_scope = "function"
 
 [tool.mypy]
 strict = true
+
+[tool.pyright]
+typeCheckingMode = "standard"
 """
 
 _MODELS = '''\
@@ -226,6 +229,7 @@ from wick.testing import BackendCases
 
 
 class TestMemoryBackend(BackendCases):
+    # The cases of these operations are skipped. Remove a name when the backend supports it.
     unsupported = frozenset({{"execute", "background", "terminal"}})
 
     @pytest.fixture
@@ -321,8 +325,15 @@ A plugin for wick. The entry points in `pyproject.toml` add names to every envir
 pip install -e '.[test]'     # installs the entry points; repeat it after a change of them
 pytest
 mypy --strict src tests
+pyright src tests
 wick doctor                  # lists the plugins
 ```
+{notes}"""
+
+_SKIPPED = """
+`pytest` skips the cases of commands, background jobs and terminals: the example backend runs none. They are named in
+`unsupported` in `tests/test_backends.py`. Remove a name there when your backend supports the operation: its cases run.
+`pytest -rs` lists the skipped cases with reasons.
 """
 
 _FILES = {
@@ -375,5 +386,9 @@ def render_plugin(name: str, module: str, kinds: Sequence[str] = ()) -> dict[str
         entry, use = part.entry.format(**values), part.use.format(**values)
         entries.append(f'[project.entry-points."wick.{kind}"]\n{entry} = "{module}.{kind}:{part.target}"  # {use}\n')
         rows.append(f"| `src/{module}/{kind}.py` | {part.noun} | `{use}` |\n")
-    values |= {"entry_points": "\n".join(entries), "rows": "".join(rows)}
+    values |= {
+        "entry_points": "\n".join(entries),
+        "rows": "".join(rows),
+        "notes": _SKIPPED if "backends" in chosen else "",
+    }
     return {path.format(**values): text.format(**values) for path, text in files.items()}

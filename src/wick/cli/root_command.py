@@ -22,7 +22,7 @@ from wick.cli.command_group import CommandGroup, explain_unknown_option
 from wick.cli.command_help import add_help
 from wick.cli.completion import BashCompletion
 from wick.cli.terminal.output import strip_controls
-from wick.errors import ConfigError, MissingExtra, WickError
+from wick.errors import ConfigError, InvalidArgs, MissingExtra, WickError
 
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -101,7 +101,8 @@ class RootCommand(CommandGroup):
                 raise
             raise _InvalidCall(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
-            wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
+            code = getattr(error, "code", "")
+            wrong = isinstance(error, ConfigError | InvalidArgs) or code in ("invalid", "invalid_args", "not_found")
             message = str(error)
             if isinstance(error, FileNotFoundError) and error.filename is None:  # raised by getcwd
                 message = "the current folder does not exist any more; change to another one"

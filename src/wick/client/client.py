@@ -235,10 +235,20 @@ class Client:
         return [Approval.model_validate(approval) for approval in reply["approvals"]]
 
     async def answer(
-        self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread_id: str = ""
+        self,
+        id: str,
+        choice: Choice,
+        *,
+        words: str = "",
+        args: Mapping[str, Any] | None = None,
+        rules: Sequence[str] = (),
+        thread_id: str = "",
     ) -> None:
-        """Answer a question; the run continues. `allow` may replace the arguments; `words` are the reason of `deny`."""
-        body: dict[str, Any] = {"choice": choice, "words": words, "thread_id": thread_id}
+        """Answer a question; the run continues. `allow` may replace the arguments; `words` are the reason of `deny`.
+
+        `rules` of the question extend `allow_session` to all commands that they allow.
+        """
+        body: dict[str, Any] = {"choice": choice, "words": words, "rules": [*rules], "thread_id": thread_id}
         body |= {"args": dict(args)} if args is not None else {}
         await self._http.call("POST", f"/approvals/{_quote_part(id)}", json=body)
 

@@ -29,8 +29,8 @@ from wick.config.keys import (
     CapabilityRing,
     build_agent_schema,
     build_file_schema,
-    find_backend_plugin,
     list_agent_keys,
+    read_backend_type,
 )
 from wick.config.options_schema import ConfigLocation, Schema, coerce_value
 from wick.config.secrets import check_exposure
@@ -63,6 +63,7 @@ RINGS = (
     CapabilityRing("critique", "Critique"),
     CapabilityRing("structured_output", "StructuredOutput"),
     CapabilityRing("tool_search", "ToolSearch"),
+    CapabilityRing("code_mode", "CodeMode", short="tools"),
     CapabilityRing("summarization", "Summarization", always=True),  # closest to the model
     CapabilityRing("budget", "Budget", shared=True),  # inside of retry: each attempt gets its own reservation
     CapabilityRing("information_flow", "InformationFlow"),
@@ -152,8 +153,8 @@ def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
     try:
-        plugin = find_backend_plugin(data.get("backend"))
-        agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data), plugin)
+        backend = read_backend_type(data.get("backend"))
+        agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data), backend)
     except ConfigError as error:  # the plugin of a backend cannot be loaded
         raise source.error_at((*at, "backend"), f"backend: {error}") from None
     options: dict[str, Any] = coerce_value(data, agent_schema, ConfigLocation(source, at, at))

@@ -91,7 +91,12 @@ class ClaudeSettings:
             settings._add_file(path, data)
         for path in list_managed_files():
             data = _read_bytes(path)
-            _check_managed(path, _parse_object(path, data))
+            given = _parse_object(path, data)
+            for key in ("hooks", "allowManagedHooksOnly", "allowManagedPermissionRulesOnly", "disableAllHooks"):
+                if given.get(key):  # it restricts in a way that wick does not have
+                    raise ConfigError(
+                        f"wick does not apply {key} of the managed settings {path}; ask your administrator"
+                    )
             settings._add_file(path, data)
         if settings.mode == BYPASS and not (allow_bypass and settings.has_bypass):
             settings.mode = "default"
@@ -199,13 +204,6 @@ def list_managed_files() -> list[Path]:
     folder = Path(MANAGED_FOLDER)
     paths = [folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))]
     return [path for path in paths if path.exists()]
-
-
-def _check_managed(path: Path, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for managed settings that restrict in a way that wick does not have."""
-    for key in ("hooks", "allowManagedHooksOnly", "allowManagedPermissionRulesOnly", "disableAllHooks"):
-        if given.get(key):
-            raise ConfigError(f"wick does not apply {key} of the managed settings {path}; ask your administrator")
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -70,12 +70,12 @@ def load_backend_class(type: str) -> Callable[..., Any]:
     return plugin.load()  # type: ignore[no-any-return]
 
 
-def find_backend_plugin(value: Any) -> str:
-    """Return the type of a backend if a plugin provides it, or an empty text."""
+def read_backend_type(value: Any) -> str:
+    """Return the type of a configured backend, or an empty text if neither wick nor a plugin provides it."""
     named = value.get("type") if isinstance(value, dict) else value
-    if not isinstance(named, str) or named in BACKENDS:
+    if not isinstance(named, str):
         return ""
-    return named if find_plugin("wick.backends", named) is not None else ""
+    return named if named in BACKENDS or find_plugin("wick.backends", named) is not None else ""
 
 
 def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
@@ -102,14 +102,14 @@ def list_agent_keys(rings: Iterable[CapabilityRing]) -> frozenset[str]:
 
 
 @cache
-def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str], plugin: str = "") -> Schema:
+def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str], backend: str = "") -> Schema:
     """Return the schema of an agent. Only used keys are described, so that other capabilities are not imported.
 
-    `plugin` is the type of a backend that a plugin provides.
+    `backend` is the only type of backend to describe; without it, all types of wick are described.
     """
     parts: dict[str, Schema] = {**_PLAIN, "backend": ANYTHING, **{ring.key: ANYTHING for ring in rings}}
     if "backend" in used:
-        parts["backend"] = _build_backend_schema(plugin)
+        parts["backend"] = _build_backend_schema(backend)
     parts |= {ring.key: _build_ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
     parts["hooks"] = any_of(_HOOKS, _EVENTS, description="Hooks of your own, or programs by the events they handle.")
     return build_object_schema(parts, description="An agent.")
@@ -137,15 +137,16 @@ def _build_ring_schema(ring: CapabilityRing) -> Schema:
 
 
 @cache
-def _build_backend_schema(plugin: str = "") -> Schema:
+def _build_backend_schema(only: str = "") -> Schema:
     without: dict[str, tuple[str, ...]] = {"local": ("path",), "docker": ("owner", "server"), "state": ("files",)}
     forms = []
-    for type in (*BACKENDS, *([plugin] if plugin else [])):
+    for type in [only] if only else BACKENDS:
         others = {"workdir": TEXT} if type == "local" else {}
         known = build_options_schema(load_backend_class(type), without.get(type, ()), **others)
         needs = ["type", "image"] if type == "docker" else ["type"]
         forms.append(build_object_schema({"type": {"const": type}, **known["properties"]}, required=needs))
-    names: Schema = {"enum": ["local", "state", *([plugin] if plugin else [])]}  # `docker` needs an image
+    plugins = [only] if only and only not in BACKENDS else []
+    names: Schema = {"enum": ["local", "state", *plugins]}  # `docker` needs an image
     return any_of({"const": False}, names, *forms, description="Where files are and commands run.")
 
 

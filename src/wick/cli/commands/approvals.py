@@ -21,7 +21,7 @@ from wick.cli.host.open import HostOptions, call_host, open_host, with_host_opti
 from wick.cli.host.protocol import AgentHost
 from wick.cli.host.thread_ids import choose_id, find_thread_id
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
-from wick.errors import ConfigError
+from wick.errors import ConfigError, WickError
 
 POLL_SECONDS = 1.0  # between two requests with --watch
 SHOWN_CHARS = 2_000  # of the arguments, in a list
@@ -108,8 +108,9 @@ def _format_question(approval: Approval) -> str:
     command = args.pop("command", None)
     shown = [f"command: {make_visible(command)}"] if isinstance(command, str) else []
     rest = args if isinstance(command, str) else approval.args
-    shown += [cut_visible(json.dumps(rest, ensure_ascii=False), SHOWN_CHARS)] if rest else []
     question = make_visible(approval.question, mark_breaks=False)
+    listed = cut_visible(json.dumps(rest, ensure_ascii=False), SHOWN_CHARS) if rest else ""
+    shown += [listed] if listed and listed not in question else []
     return " ".join(filter(None, (question, f"[{approval.tool}]" if approval.tool else "", *shown)))
 
 
@@ -129,6 +130,8 @@ QUESTION = click.argument("id", metavar="[QUESTION]", default="", shell_complete
 @QUESTION
 @click.option("--session", is_flag=True, help="Allow the same tool use for the rest of this thread.")
 @click.option("--always", is_flag=True, help="Always allow the same tool use.")
+@click.option("--source", is_flag=True, help="Let the source of the values name such targets for the rest of this run.")
+@click.option("--step", is_flag=True, help="Also allow the other questions of the same step.")
 @click.option("--args", "changed", metavar="JSON", help="Replace the arguments of the tool use with this JSON object.")
 @click.option(
     "--start-afresh", "afresh", is_flag=True, help="If files of a workspace are missing: go on in an empty folder."
@@ -142,6 +145,8 @@ def allow(
     id: str,
     session: bool,
     always: bool,
+    source: bool,
+    step: bool,
     changed: str | None,
     afresh: bool,
     words: str,
@@ -150,11 +155,15 @@ def allow(
 
     QUESTION is an id or its beginning. It can be left out if exactly one question is pending.
     """
-    if session and always:
-        raise click.UsageError("use only one of --session and --always")
-    if afresh and (session or always or changed is not None):
-        raise click.UsageError("use --start-afresh without --session, --always and --args")
-    choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
+    given = {"--session": session, "--always": always, "--source": source, "--step": step}
+    if sum(given.values()) > 1:
+        raise click.UsageError(f"use only one of {', '.join(name for name in given if given[name])}")
+    if afresh and (any(given.values()) or changed is not None):
+        raise click.UsageError("use --start-afresh without another option")
+    choices: tuple[Choice, ...] = ("allow_session", "allow_always", "allow_source", "allow_step")
+    choice: Choice = next(
+        (choice for choice, is_given in zip(choices, given.values(), strict=True) if is_given), "allow"
+    )
     args = {"workspace": START_AFRESH} if afresh else None
     if changed is not None:
         try:
@@ -168,15 +177,17 @@ def allow(
 
 @command.command()
 @QUESTION
+@click.option("--step", is_flag=True, help="Also deny the other questions of the same step.")
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
-def deny(group: GroupOptions, options: HostOptions, id: str, words: str) -> None:
+def deny(group: GroupOptions, options: HostOptions, id: str, step: bool, words: str) -> None:
     """Deny QUESTION, with WORDS as the reason for the agent.
 
     QUESTION is an id or its beginning. It can be left out if exactly one question is pending.
     """
-    asyncio.run(_send_answer(_merge_options(options, group), group.thread, ApprovalAnswer(id, "deny", words)))
+    choice: Choice = "deny_step" if step else "deny"
+    asyncio.run(_send_answer(_merge_options(options, group), group.thread, ApprovalAnswer(id, choice, words)))
 
 
 def _merge_options(options: HostOptions, group: GroupOptions) -> HostOptions:
@@ -212,13 +223,18 @@ def choose_question(pending: list[Approval], answer: ApprovalAnswer) -> tuple[Ap
 async def _send_answer(options: HostOptions, thread: str, answer: ApprovalAnswer) -> None:
     async with open_host(options) as host:
         question, words = choose_question(await _list_pending(host, options, thread), answer)
-        thread_id = await host.answer_approval(
-            question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id
-        )
+        try:
+            thread_id = await host.answer_approval(
+                question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id
+            )
+        except WickError as error:
+            if getattr(error, "code", "") != "conflict":
+                raise
+            raise ConfigError(str(error)) from None  # it was answered meanwhile, or has expired
         about = "" if answer.id == question.id else f"  {_format_question(question)}"
         if answer.args is not None:  # the question has the old ones
             about = f"  {_format_question(question.model_copy(update={'question': '', 'args': answer.args}))}"
-        click.echo(f"{'denied' if answer.choice == 'deny' else 'allowed'}: {question.id}{about}")
+        click.echo(f"{'denied' if answer.choice.startswith('deny') else 'allowed'}: {question.id}{about}")
         if not host.remote:
             for note in _list_notes(await host.get_thread(thread_id), host.name, is_changed=answer.args is not None):
                 click.echo(note, err=True)

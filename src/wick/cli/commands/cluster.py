@@ -27,7 +27,7 @@ def command(server: str, token_file: str, as_json: bool) -> None:
     dead server is listed for a day.
     """
     with show_status("fetching the servers"):
-        status = asyncio.run(fetch_cluster(server, find_token(HostOptions(server, token_file))))
+        status = asyncio.run(fetch_cluster(server, find_token(HostOptions(server, token_file))[0]))
     if as_json:
         print_json(status.model_dump())
     else:

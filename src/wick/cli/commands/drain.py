@@ -24,7 +24,7 @@ def command(server: str, token_file: str, no_wait: bool) -> None:
     The server stays up, is not ready, and refuses new runs until it is restarted.
     """
     with show_status("draining"):
-        status = asyncio.run(drain_server(server, find_token(HostOptions(server, token_file)), wait=not no_wait))
+        status = asyncio.run(drain_server(server, find_token(HostOptions(server, token_file))[0], wait=not no_wait))
     click.echo(f"{server} is {status.status}; {status.runs} runs are left")
 
 

@@ -22,7 +22,6 @@ from wick.errors import ConfigError
 from wick.evals.html_report import render_html
 from wick.evals.importer import ImportedCases, ImportFilter, format_suite, import_threads, open_store
 from wick.evals.recording_file import read_recordings, recordings_path, write_recordings
-from wick.evals.redaction import TextRedactor
 from wick.evals.report import (
     UNKNOWN_COST,
     VERDICTS,
@@ -38,12 +37,22 @@ from wick.evals.runner import EvalOptions, SuiteRunner
 from wick.evals.storage import check_report_name, store_report
 from wick.evals.suite import EvalSuite, load_suite
 from wick.evals.variants import name_variants
+from wick.testing.redaction import RecordingRedactor
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 SHOWN_FAILURES = 20
 
 
-@click.group("eval")
+class _EvalGroup(click.Group):
+    """The commands of evals, with a hint for a suite in the place of a command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name.endswith((".yaml", ".yml", ".jsonl")):
+            raise click.UsageError(f"{cmd_name} is a suite, not a command; run it with: wick eval run {cmd_name}", ctx)
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group("eval", cls=_EvalGroup)
 def command() -> None:
     """Run the cases of a suite with several agents, and compare the results."""
 
@@ -100,10 +109,14 @@ def run(
     )
     with _show_progress(len(suite.cases) * len(suite.variants)) as advance:
         options.on_result = lambda case, variant, result: advance()
-        report = asyncio.run(_run_until_interrupt(suite, options))
+        runner = asyncio.run(_run_until_interrupt(suite, options))
+    report = runner.build_report()
     if record:
-        write_recordings(stored, options.recordings, suite, options.redactor)
-        click.echo(f"recorded in {stored}", err=True)
+        if options.recordings:
+            write_recordings(stored, options.recordings, suite, options.redactor)
+        click.echo(f"recorded in {stored}" if runner.recorded else "nothing was recorded", err=True)
+        for case, variant in sorted(runner.results.keys() - runner.recorded):
+            click.echo(f"not recorded, as the run failed: {case}, {variant}", err=True)
         if count := sum(bool(case.replies) for case in suite.cases):
             having = "cases have" if count > 1 else "case has"
             click.echo(f"{count:,} {having} replies of the suite: the model was not called", err=True)
@@ -122,12 +135,12 @@ def run(
     sys.exit(INTERRUPTED if report.partial else FAILED if new_failures else DONE)
 
 
-async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> EvalReport:
-    """Run a suite, and return its report. After Ctrl-C, which cancels the task, it is partial."""
+async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> SuiteRunner:
+    """Run a suite, and return the runner. After Ctrl-C, which cancels the task, its report is partial."""
     runner = SuiteRunner(suite, options)
     with suppress(asyncio.CancelledError):
         await runner.run()
-    return runner.build_report()
+    return runner
 
 
 def _select_parts(
@@ -218,7 +231,7 @@ def import_cases(
     if output.exists():
         raise ConfigError(f"{output} already exists; choose another name")
     wanted = ImportFilter(owner, agent, threads, since.timestamp() if since else 0.0, limit, inputs_only)
-    redactor, place = TextRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
+    redactor, place = RecordingRedactor(patterns), str(data_folder()) if store == DATA_FOLDER else store
 
     async def read_store() -> tuple[ImportedCases, int]:
         async with open_store(place) as opened:

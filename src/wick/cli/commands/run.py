@@ -132,6 +132,8 @@ async def _run_prompt(
     if outcome.code == "config_error":
         raise ConfigError(outcome.error)
     shown.finish(outcome)
+    if not words and not recipe and outcome.outcome == "completed" and not outcome.text:
+        click.echo(f"nothing to resume: the last run of thread {thread} is completed", err=True)
     return outcome
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def labels(agent: str, config: str | None, folder: str, as_json: bool) -> None:
             row["tool"],
             row["effect"],
             "all" if row["targets"] is None else ", ".join(row["targets"]) or "-",
-            _format_authors(row["returns"]),
+            ", ".join(author if name == "*" else f"{name}: {author}" for name, author in row["returns"].items()),
             row["private"] or "-",
             "" if row["declared"] else ASSUMED,
         )
@@ -77,8 +76,3 @@ async def _find_flows(agent: Agent) -> dict[str, ToolFlow | None]:
             finally:
                 await mcp.close()
     return flows
-
-
-def _format_authors(authors: Mapping[str, str]) -> str:
-    rest = authors["*"]
-    return ", ".join([*(f"{name}: {author}" for name, author in authors.items() if name != "*"), rest])

@@ -243,8 +243,6 @@ class LocalHost(LocalThreads):
             part = self.selected.part
             meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._agent_key(part)}
             head = await self.store.create(LOCAL, Thread().id, meta=meta)
-        if not words and not recipe and not head.run and not head.queued:
-            raise StoreError(f"thread {head.id} has no run to resume; send it a prompt", "conflict")
         if words and head.run and not recipe:
             for question in await self.sessions.questions(head.id):  # a new message does not approve them
                 with suppress(StoreError):  # answered elsewhere at this moment, or expired
@@ -402,7 +400,7 @@ class _LocalRun:
             finally:
                 self._events.put_nowait(None)
 
-        self._task = asyncio.create_task(finish(), name=self.run_id)
+        self._task = asyncio.create_task(finish(), name=self.run_id or "run")
         try:
             while (event := await self._events.get()) is not None:
                 self.run_id = stream.run.id  # a resumed run keeps its id

@@ -139,7 +139,8 @@ async def open_host(
                 "the server sets the model, rules, hooks and limits of its agents; "
                 "remove --model, --allow, --deny, --max-steps, --budget, --no-hooks and --claude-settings"
             )
-        host = RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
+        token, place = find_token(options)
+        host = RemoteHost(options.server, token, options.agent, options.absolute_folder, token_place=place)
     else:
         from wick.cli.host.local import LocalHost
 
@@ -164,19 +165,21 @@ def call_host(options: HostOptions, call: Callable[[AgentHost], Awaitable[T]]) -
     return asyncio.run(open_and_call())
 
 
-def find_token(options: HostOptions) -> str:
-    """Return the token of --token-file, of WICK_TOKEN or, for a local server, of the data folder."""
+def find_token(options: HostOptions) -> tuple[str, str]:
+    """Return the token of --token-file, of WICK_TOKEN or, for a local server, of the data folder, and its place."""
     if options.token_file:
-        return _read_token(Path(options.token_file))
+        return _read_token(Path(options.token_file)), options.token_file
     if token := os.environ.get("WICK_TOKEN", ""):
-        return token
+        return token, "WICK_TOKEN"
     try:
         host = urlsplit(options.server).hostname or ""
         is_loopback = host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         is_loopback = False
     stored = data_folder() / "token"
-    return _read_token(stored) if is_loopback and stored.is_file() else ""
+    if not is_loopback:
+        return "", ""
+    return _read_token(stored) if stored.is_file() else "", str(stored)
 
 
 def _read_token(path: Path) -> str:

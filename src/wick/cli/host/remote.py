@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from wick._internal.paths import data_folder
 from wick.api.types import (
     AgentDetail,
     AgentInfo,
@@ -37,9 +38,10 @@ class RemoteHost:
 
     remote = True
 
-    def __init__(self, url: str, token: str, agent: str = "", folder: str = "") -> None:
+    def __init__(self, url: str, token: str, agent: str = "", folder: str = "", *, token_place: str = "") -> None:
         self.client, self.name, self.folder = Client(url, token), url.rstrip("/"), folder
         self._named, self._default = agent, ""
+        self._has_token, self._token_place = bool(token), token_place
         self.on_break: Callable[[Exception], None] | None = None
 
     async def open(self) -> None:
@@ -48,13 +50,24 @@ class RemoteHost:
             await self.client.me()
         except ServerError as error:
             if error.status == 401:
-                hint = "use --token-file FILE, or set WICK_TOKEN"
-                raise ServerError(f"{self.name} rejected the token: {error}; {hint}", error.code, 401) from None
+                raise ServerError(self._explain_refusal(error), error.code, 401) from None
             if error.status in (404, 405, 501):  # every wick server has /auth/me
                 raise ServerError(f"{self.name} is not a wick server: {error}; check --server", "invalid") from None
             raise
         except ValueError:
             raise ServerError(f"{self.name} is not a wick server", "invalid") from None
+
+    def _explain_refusal(self, error: ServerError) -> str:
+        """Return the sentence about a token that was rejected, or that is missing, with its place."""
+        place = self._token_place
+        if self._has_token:
+            problem = f"rejected the token of {place}" if place else "rejected the token"
+        else:
+            problem = f"needs a token, and there is none in {place}" if place else "needs a token"
+        hint = "use --token-file FILE, or set WICK_TOKEN"
+        if place == str(data_folder() / "token"):
+            hint += "; for a server of this machine, WICK_DATA names its data folder"
+        return f"{self.name} {problem}: {error}; {hint}"
 
     async def close(self) -> None:
         await self.client.close()
@@ -105,7 +118,8 @@ class RemoteHost:
     async def steer(self, thread: str, words: str) -> None:
         await self.client.send(thread, words)
 
-    async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
+    async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream | None:
+        """Return the stream of a new or resumed run, or None if the last run of the thread is completed."""
         if words or recipe:
             # With a thread, this also fails early if the server is unreachable.
             thread_agent = (await self.client.thread(thread)).agent_id if thread else ""
@@ -117,9 +131,18 @@ class RemoteHost:
                 break
             await asyncio.sleep(QUEUE_POLL_SECONDS)  # the server is about to start a run for the queued message
             info = await self.client.thread(thread)
-        if not info.run_id:
-            raise ServerError(f"thread {thread} has no run to resume; send it a prompt", "conflict")
-        return self.client.follow(info.run_id)
+        if info.run_id:
+            return self.client.follow(info.run_id)
+        if not info.messages:
+            raise ConfigError(f"there is nothing to answer: thread {thread} has no messages; send it a prompt")
+        last = info.messages[-1]
+        if last.role != "assistant" or last.tool_calls or last.cut:
+            raise ServerError(
+                f"the last run of thread {thread} has ended without an answer; a server continues it with a prompt: "
+                f"wick run --thread {thread} 'Continue.'",
+                "conflict",
+            )
+        return None
 
     async def record_folder(self, thread: str) -> None:
         """Store the folder in the metadata of a thread; ignore failures, as the run does not depend on it."""
@@ -223,6 +246,8 @@ class _RemoteRun:
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         self._stream = await self._host.open_stream(*self._request)
+        if self._stream is None:
+            return
         self._stream.on_break = self._host.on_break
         async for event in self._stream:
             if self._new and self.thread_id:
@@ -236,6 +261,8 @@ class _RemoteRun:
             await self._host.client.cancel(self.run_id)
 
     async def get_outcome(self) -> RunOutcome:
+        if self._stream is None:  # there was nothing to resume
+            return RunOutcome("", self.thread_id, "completed", "completed")
         state, last = await self._host.client.run(self.run_id), self._last
         text = {"text": last.text} if isinstance(last, Done) else {}
         failure = last if isinstance(last, Failed) else state.error

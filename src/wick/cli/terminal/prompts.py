@@ -35,13 +35,23 @@ CHOICES: dict[str, Choice] = {
     **dict.fromkeys(("n", "no"), "deny"),
     **dict.fromkeys(("s", "session"), "allow_session"),
     **dict.fromkeys(("a", "always"), "allow_always"),
+    **dict.fromkeys(("t", "trust"), "allow_source"),
+    "all": "allow_step",
+    "none": "deny_step",
 }
 KEYS_ONCE = "y yes · v view all · n no, or type what to do instead"
 KEYS_EDITABLE = "y yes · v view all · e edit · n no, or type what to do instead"
 KEYS_LASTING = (
     "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or type what to do instead"
 )
+KEY_SOURCE = "t yes, and this source may name such targets in this run"
+KEYS_STEP = "all yes to all questions of this step · none no to all"
 KEYS_LOST = "y try again · f start afresh, without the files · n end the run"
+_REFUSED_LASTING = "this question is asked every time; answer y or n"
+_REFUSED = {
+    "allow_source": "this question names no source; answer y or n",
+    **dict.fromkeys(("allow_step", "deny_step"), "this is the only question of this step; answer y or n"),
+}
 INQUIRY_KINDS = ("confirm", "select", "multiselect", "input")  # of the tool `ask_user`
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
@@ -102,6 +112,13 @@ class ApprovalPrompt:
         is_lost = request.about.get("files") == "missing"  # of the workspace
         offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         offered = KEYS_LOST if is_lost else offered
+        others = request.about.get("step") or ()
+        allowed = {"allow", "deny", *(("allow_session", "allow_always") if lasting else ())}
+        if request.about.get("sources"):
+            offered, allowed = f"{KEY_SOURCE} · {offered}", allowed | {"allow_source"}
+        if others:
+            offered, allowed = f"{KEYS_STEP} · {offered}", allowed | {"allow_step", "deny_step"}
+            self._console.print(Text(f"  one of {len(others) + 1} questions of this step", style="dim"))
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
             line = (await self._read_line("  > ")).strip()
@@ -114,9 +131,9 @@ class ApprovalPrompt:
                 for detail in format_args(args, cut=False):
                     self._console.print(Text(f"  {detail}", style="dim"))
             elif (choice := CHOICES.get(line.lower())) is not None:
-                if lasting or choice in ("allow", "deny"):
+                if choice in allowed:
                     return ApprovalReply(choice)
-                self._console.print(Text("  this question is asked every time; answer y or n", style="red"))
+                self._console.print(Text(f"  {_REFUSED.get(choice, _REFUSED_LASTING)}", style="red"))
             elif (match := RULE.fullmatch(line)) is not None:
                 try:
                     parse_rule("allow", match[1])

@@ -74,7 +74,8 @@ class Screen:
                 self._stop_live()
             case ToolStart():
                 self._started[event.call_id] = monotonic()
-                self._print_line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
+                mark = f"  line {event.lines[0]} ●" if event.lines else "●"  # of a program
+                self._print_line(f"{mark} {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
                 self._show_status(event.name)
             case ToolStream():
                 if last := event.delta.strip().rpartition("\n")[2]:
