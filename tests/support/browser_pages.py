@@ -43,8 +43,9 @@ import asyncio
 import json
 import os
 
-from wick import Agent, ToolCall, assistant, tool
+from wick import Agent, Ask, ToolCall, ToolUse, assistant, guard, tool
 from wick.capabilities.ask_user import AskUser
+from wick.capabilities.code_mode import CodeMode
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
 from wick.models.scripted import FunctionModel
@@ -111,6 +112,28 @@ def caller(user):
     return Agent(FunctionModel(calling), name="caller", tools=[wait], hooks=[AskUser(), Todos(), Subagents([helper])])
 
 
+@tool
+async def note(text: str) -> str:
+    """Note a text."""
+    return f"noted {text}"
+
+
+@guard(ToolUse, match="pay")
+def ask_before_payments(use):
+    return Ask("Pay it?")
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def coder(user):
+    """An agent that runs the calls of the message, `run_code` among them."""
+    return Agent(FunctionModel(calling), name="coder", tools=[note, pay], hooks=[CodeMode(), ask_before_payments])
+
+
 def patient(request):
     """A model that waits for a file, and then repeats all user messages."""
     last = request.messages[-1]
@@ -132,6 +155,7 @@ undo = {"backend": {"type": "local", "network": True}, "snapshots": True, "permi
 server.register_agent("undo", {**EMBEDDED["default"], "model": "demo", **undo})
 server.register_agent("thinking", Agent(Thinking(), name="thinking"))
 server.register_agent("caller", caller)
+server.register_agent("coder", coder)
 server.register_agent("slow", Agent(Slow(), name="slow"))
 server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait]))
 server.register_agent("echo", lambda user: Agent(FunctionModel(echoing), name="echo"))

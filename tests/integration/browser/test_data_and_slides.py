@@ -7,12 +7,13 @@ import json
 import re
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from pptx import Presentation
 from pptx.enum.chart import XL_CHART_TYPE
 
-from browser_pages import ApiClient, wait_for
+from browser_pages import ApiClient, find_violations, open_page, wait_for
 from canvas_page import open_file, save_file, switch_view, wait_for_text
+from server_process import ServerProcess
 
 CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
 DECK = """---
@@ -98,33 +99,128 @@ def test_data_is_a_grid_that_is_sorted_filtered_edited_and_drawn(ada: Page, api:
     grid.get_by_role("gridcell", name="40").press("Control+s")
     wait_for_text(api, "fruit.csv", CSV.replace("pear,12", "pear,40"))
     switch_view(ada, "Chart")
-    bars = panel.locator("figure[data-chart] rect")
-    expect(bars).to_have_count(6)
-    expect(bars.filter(has_text="pear, count: 40")).to_have_count(1)
+    figure = panel.locator("figure[data-chart]")
+    figure.get_by_text("Show as a table").click()
+    expect(figure.get_by_role("row")).to_have_text(["countprice", "apple51.5", "pear402", "quince34.25"])
     panel.get_by_role("checkbox", name="price").uncheck()
-    expect(bars).to_have_count(3)
+    expect(figure.get_by_role("columnheader")).to_have_text(["count"])
     panel.get_by_role("combobox", name=re.compile("^Chart")).select_option("pie")
-    expect(panel.locator("figure[data-chart] path")).to_have_count(3)
+    expect(figure.locator("li")).to_have_text(["apple", "pear", "quince"])
     api.write("fruit.csv", CSV + "medlar,7,9\n")
-    expect(panel.locator("figure[data-chart] path")).to_have_count(4)
+    expect(figure.locator("li")).to_have_count(4)
     switch_view(ada, "Grid")
     expect(grid).to_contain_text("medlar")
 
 
-def test_a_long_table_has_pages_and_is_changed_with_keys_alone(ada: Page, api: ApiClient) -> None:
-    rows = "".join(f"{number}\tword{number}\n" for number in range(250))
+COLOURS = """canvas => {
+  const {width, height} = canvas
+  const {data} = canvas.getContext('2d').getImageData(0, 0, width, height)
+  const found = new Set()
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at + 3] === 255) found.add([...data.slice(at, at + 3)].join())
+  return [...found]
+}"""
+
+
+def test_charts_are_drawn_in_the_colours_of_the_page(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+    api.write("drawn.csv", CSV)
+    with open_page(browser, server, color_scheme="light") as page:
+        panel = open_file(page, "drawn.csv")
+        switch_view(page, "Chart")
+        canvas = panel.locator("figure canvas")
+        for kind in ("bar", "line", "area", "pie"):
+            panel.get_by_role("combobox", name=re.compile("^Chart")).select_option(kind)
+            expect(canvas).to_have_accessible_name(f"Chart, {kind}: count, price by 3 labels")
+            wait_for(lambda: "196,96,26" in canvas.evaluate(COLOURS))
+            assert not find_violations(page), kind
+        page.emulate_media(color_scheme="dark")
+        wait_for(lambda: "240,163,94" in canvas.evaluate(COLOURS))
+        assert not find_violations(page), "dark"
+        panel.get_by_text("Show as a table").press("Enter")
+        expect(panel.get_by_role("cell", name="4.25")).to_be_visible()
+        assert not find_violations(page), "with a table"
+
+
+def test_a_long_table_scrolls_and_is_changed_with_keys_alone(ada: Page, api: ApiClient) -> None:
+    rows = "".join(f"{number}\tword{number}\n" for number in range(20_000))
     api.write("long.tsv", f"n\tword\n{rows}")
     panel = open_file(ada, "long.tsv")
-    expect(panel.get_by_role("status").filter(has_text="250 rows")).to_be_visible()
-    panel.get_by_role("button", name="Next", exact=True).click()
-    expect(panel.get_by_text("Page 2 of 3")).to_be_visible()
-    panel.get_by_role("gridcell", name="100", exact=True).focus()
-    for key in ("ArrowDown", "ArrowRight", "x", "Enter", "Control+z", "Control+Shift+z"):
+    expect(panel.get_by_role("status").filter(has_text="20,000 rows")).to_be_visible()
+    assert panel.get_by_role("row").count() < 100
+    panel.get_by_role("gridcell", name="0", exact=True).focus()
+    ada.keyboard.press("Control+End")
+    last = panel.get_by_role("gridcell", name="word19999", exact=True)
+    expect(last).to_be_focused()
+    expect(last).to_be_in_viewport()
+    panel.locator(".canvas-grid-place").evaluate("(box) => { box.scrollTop = 0 }")  # the focus is not lost with its row
+    expect(panel.get_by_role("gridcell", name="word5", exact=True)).to_be_in_viewport()
+    ada.keyboard.press("ArrowUp")
+    expect(panel.get_by_role("gridcell", name="word19998", exact=True)).to_be_focused()
+    expect(panel.get_by_role("gridcell", name="word19998", exact=True)).to_be_in_viewport()
+    for key in ("x", "Enter", "Control+z", "Control+Shift+z"):
         ada.keyboard.press(key)
     panel.get_by_role("button", name="Add row").click()
     panel.get_by_role("button", name="Undo").click()
     ada.keyboard.press("Control+s")
-    wait_for_text(api, "long.tsv", f"n\tword\n{rows}".replace("word101\n", "x\n"))
+    wait_for_text(api, "long.tsv", f"n\tword\n{rows}".replace("word19998\n", "x\n"))
+
+
+def test_ranges_are_selected_by_mouse_and_keys_copied_and_cleared(ada: Page, api: ApiClient) -> None:
+    ada.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    api.write("range.csv", CSV)
+    panel = open_file(ada, "range.csv")
+    selected = panel.get_by_role("gridcell", selected=True)
+    _drag(ada, panel.get_by_role("gridcell", name="5", exact=True), panel.get_by_role("gridcell", name="2", exact=True))
+    expect(selected).to_have_text(["5", "1.5", "12", "2"])
+    expect(panel.get_by_role("gridcell", name="5", exact=True)).to_be_focused()
+    ada.keyboard.press("Shift+ArrowDown")
+    expect(selected).to_have_count(6)
+    ada.keyboard.press("Control+c")
+    expect(ada.get_by_text("Copied.")).to_be_visible()
+    assert ada.evaluate("navigator.clipboard.readText()") == "5\t1.5\n12\t2\n3\t4.25"
+    panel.get_by_role("rowheader", name="2", exact=True).click()
+    expect(selected).to_have_text(["pear", "12", "2"])
+    assert not find_violations(ada), "with a range"
+    ada.keyboard.press("Delete")
+    ada.keyboard.press("Control+s")
+    wait_for_text(api, "range.csv", CSV.replace("pear,12,2", ",,"))
+    ada.keyboard.press("Control+z")
+    ada.keyboard.press("Escape")  # one cell again, and the panel stays open
+    expect(selected).to_have_text(["pear"])
+    expect(panel).to_be_visible()
+
+
+def test_columns_have_the_width_that_is_given_to_them(ada: Page, api: ApiClient) -> None:
+    api.write("wide.csv", CSV)
+    panel = open_file(ada, "wide.csv")
+    head = panel.get_by_role("columnheader", name="fruit")
+    width = _width(head)
+    place = head.locator(".canvas-grid-handle").bounding_box()
+    assert place is not None
+    ada.mouse.move(place["x"] + 4, place["y"] + 9)
+    ada.mouse.down()
+    ada.mouse.move(place["x"] + 104, place["y"] + 9, steps=4)
+    ada.mouse.up()
+    wait_for(lambda: _width(head) == width + 100)
+    assert _width(panel.get_by_role("gridcell", name="apple")) == width + 100
+    expect(head).to_have_attribute("aria-sort", "none")
+    head.get_by_role("button").press("Shift+ArrowLeft")
+    wait_for(lambda: _width(head) == width + 84)
+    head.locator(".canvas-grid-handle").dblclick()
+    wait_for(lambda: _width(head) == width)
+
+
+def _drag(page: Page, start: Locator, end: Locator) -> None:
+    start.hover()
+    page.mouse.down()
+    end.hover()
+    page.mouse.up()
+
+
+def _width(cell: Locator) -> float:
+    box = cell.bounding_box()
+    assert box is not None
+    return round(box["width"])
 
 
 def test_a_cell_is_changed_and_everything_else_stays(ada: Page, api: ApiClient) -> None:

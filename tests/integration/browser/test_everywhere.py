@@ -110,6 +110,28 @@ def test_words_and_titles_run_nothing(watched: Page, server: ServerProcess) -> N
     expect(watched.get_by_role("listbox", name="Commands")).to_contain_text("<script>")
 
 
+def test_a_shared_thread_and_a_search_run_nothing(watched: Page, server: ServerProcess) -> None:
+    bob = open_api_client(server, "bob")
+    bait = BAIT.replace("'", "").replace("\n", " ")
+    bob.ask("default", "Run the command: echo '" + bait + "'", thread_id="bait")
+    bob.ask("echo", BAIT, thread_id="bait-words")
+    bob("PATCH", "/threads/bait-words", {"title": BAIT[:400]})
+    watched.goto("/#thread=bait-words")
+    expect(watched.locator("article.chat-reply")).to_contain_text("caught()")
+    watched.keyboard.press("Control+f")
+    watched.get_by_label("Text to find").fill("<script>caught()")
+    expect(watched.get_by_role("search", name="Find in this thread")).to_contain_text("of")
+    for thread in ("bait", "bait-words"):
+        path = bob("POST", f"/threads/{thread}/shares")["path"]
+        watched.goto("about:blank")
+        watched.goto(path)
+        expect(watched.locator("article.chat-reply").first).to_be_visible()
+        for head in watched.locator(".chat-call-head").all():
+            head.click()
+        expect(watched.get_by_text("caught()").first).to_be_visible()
+        drawn(watched)
+
+
 def test_tools_files_and_errors_run_nothing(watched: Page, server: ServerProcess) -> None:
     bob = open_api_client(server, "bob")
     bob.write(NAME, BAIT)
@@ -140,6 +162,9 @@ def test_a_file_of_any_kind_runs_nothing(watched: Page, server: ServerProcess, n
         view.click()
         expect(view).to_have_attribute("aria-pressed", "true")
         drawn(watched)
+        for figures in watched.get_by_text("Show as a table").all():
+            figures.click()
+            expect(watched.get_by_role("rowheader", name="caught()")).to_be_visible()
 
 
 def test_diagrams_run_nothing(watched: Page, server: ServerProcess) -> None:
@@ -220,6 +245,22 @@ def _panel(name: str) -> Callable[[Page], None]:
     return go
 
 
+def _find(page: Page) -> None:
+    _thread(page)
+    page.keyboard.press("Control+f")
+    page.get_by_label("Text to find").fill("hello")
+    expect(page.get_by_role("search", name="Find in this thread")).to_contain_text("of")
+
+
+def _read_shared(page: Page) -> None:
+    path = page.evaluate("fetch('/threads/furnished/shares', {method: 'POST'}).then(r => r.json()).then(r => r.path)")
+    page.goto("about:blank")
+    page.goto(path)
+    expect(page.locator("article.chat-reply")).not_to_have_count(0)
+    for head in page.locator(".chat-call-head").all():
+        head.click()
+
+
 SCREENS: dict[str, Callable[[Page], Any]] = {
     "welcome": lambda page: None,
     "thread": _thread,
@@ -227,6 +268,9 @@ SCREENS: dict[str, Callable[[Page], Any]] = {
     **{name.lower(): _panel(name) for name in PANELS},
     **{f"agent, {name.lower()}": _tab(name) for name in ("Tools and skills", "Hooks", "Onion", "Permissions")},
     **{name: _file(name) for name in ("deck.md", "data.csv", "code.py")},
+    "find": _find,
+    "share": lambda page: page.get_by_role("button", name=re.compile("^Share ")).first.click(),
+    "shared": _read_shared,
     "palette": lambda page: page.keyboard.press("Control+k"),
     "shortcuts": lambda page: page.get_by_role("button", name="Keyboard shortcuts").click(),
 }
@@ -278,7 +322,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: ServerProces
         box.wait_for()
         expect(box).to_be_focused()
         keys.press("Tab")  # the question is readable
-        tab_to(page, "Allow")
+        tab_to(page, "Allow y")
         keys.press("Enter")
         wait_until_idle(page)
         for number, panel in enumerate(PANELS, 1):

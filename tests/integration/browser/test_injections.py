@@ -111,9 +111,20 @@ def _show_in_file(kind: str) -> Callable[[Page, ApiClient, str], None]:
     return look
 
 
+def _show_shared(page: Page, api: ApiClient, text: str) -> None:
+    """In a thread that is read through a link."""
+    thread = api.ask("echo", text)["thread_id"]
+    path = api("POST", f"/threads/{thread}/shares")["path"]
+    page.goto("about:blank")
+    page.goto(path)
+    expect(page.locator("article.chat-reply")).to_have_count(1)
+    _drawn(page)
+
+
 PLACES: dict[str, Callable[[Page, ApiClient, str], None]] = {
     "a conversation": _show_in_chat,
     "a tool": _done,
+    "a shared thread": _show_shared,
     **{f"a file, {kind}": _show_in_file(kind) for kind in KINDS},
 }
 

@@ -64,6 +64,37 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: ApiClient) -
     assert "something-milder" in result and "example.com" not in result
 
 
+def test_similar_commands_are_allowed_in_a_thread_and_keys_answer(
+    browser: Browser, server: ServerProcess, api: ApiClient
+) -> None:
+    with open_page(browser, server, agent="careful") as page:
+        send_message(page, "Run the command: echo first")
+        question(page).get_by_role("button", name="Allow echo * in this thread").click()
+        wait_until_idle(page)
+        send_and_wait(page, "Run the command: echo second")  # without a question
+        send_message(page, "Run the command: touch by-key")
+        expect(question(page)).to_be_focused()
+        page.wait_for_timeout(800)  # a key that comes at once was meant for something else
+        page.keyboard.press("y")
+        wait_until_idle(page)
+        send_message(page, "Run the command: touch refused")
+        expect(question(page)).to_be_focused()
+        page.wait_for_timeout(800)
+        page.keyboard.press("e")
+        expect(page.get_by_label("Arguments as JSON")).to_be_focused()
+        question(page).focus()
+        page.keyboard.press("n")
+        wait_until_idle(page)
+        told = results(api, open_thread_id(page))
+        assert "first" in told[0] and "second" in told[1] and "the user said no" in told[3]
+        assert "by-key" in str(api("GET", "/agents/careful/files/list"))
+        send_message(page, "Run the command: echo out > written.txt")  # a file is more than the rule shows
+        expect(question(page)).to_be_visible()
+        expect(question(page).get_by_role("button", name="Allow echo * in this thread")).to_have_count(0)
+        question(page).get_by_role("button", name="Deny").click()
+        wait_until_idle(page)
+
+
 def test_a_grant_for_a_thread_is_not_asked_again_there(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="careful") as page:
         send_message(page, "Run the command: echo for-this-thread")

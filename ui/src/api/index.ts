@@ -11,6 +11,8 @@ export type AgentDetail = Schemas["AgentDetail"];
 export type Thread = Schemas["ThreadInfo"];
 export type ThreadDetail = Schemas["ThreadDetail"];
 export type Message = Schemas["ThreadMessage"];
+export type ProgramCall = Schemas["ProgramCall"];
+export type MessageLabel = Schemas["MessageLabel"];
 export type MessageIn = Schemas["MessageIn"];
 export type Part = Schemas["MessagePart"];
 export type Media = Schemas["MediaIn"];
@@ -79,6 +81,8 @@ export const threads = {
   list: (cursor = "", limit = 50) => call<Schemas["ThreadPage"]>("GET", `/threads${buildQuery({ cursor, limit })}`),
   search: (q: string) => call<Schemas["SearchHits"]>("GET", `/threads/search${buildQuery({ q })}`),
   get: (id: string) => call<ThreadDetail>("GET", buildPath`/threads/${id}`),
+  find: (id: string, q: string, signal: AbortSignal) =>
+    call<Schemas["ThreadMatches"]>("GET", buildPath`/threads/${id}/search` + buildQuery({ q }), { signal }),
   rename: (id: string, title: string) => call<Thread>("PATCH", buildPath`/threads/${id}`, { body: { title } }),
   remove: (id: string) => call<void>("DELETE", buildPath`/threads/${id}`),
   fork: (id: string, at?: number, agent = "") =>
@@ -105,9 +109,17 @@ export const threads = {
     serverUrl(buildPath`/threads/${id}/export` + buildQuery({ format })),
 };
 
+export const shares = {
+  list: (thread: string) => call<Schemas["ShareList"]>("GET", buildPath`/threads/${thread}/shares`),
+  create: (thread: string) => call<Schemas["NewShare"]>("POST", buildPath`/threads/${thread}/shares`),
+  revoke: (thread: string, id: string) => call<void>("DELETE", buildPath`/threads/${thread}/shares/${id}`),
+  read: (secret: string) => call<Schemas["SharedThread"]>("POST", "/shared", { body: { secret } }),
+};
+
 export const runs = {
   get: (id: string) => call<Run>("GET", buildPath`/runs/${id}`),
   cancel: (id: string) => call<Run>("POST", buildPath`/runs/${id}/cancel`),
+  call: (id: string, span: string) => call<Schemas["CallContent"]>("GET", buildPath`/runs/${id}/spans/${span}`),
   trace: (id: string) => call<Trace>("GET", buildPath`/runs/${id}/trace`),
 };
 
@@ -168,9 +180,9 @@ export const evals = {
 
 export const cluster = () => call<ClusterStatus>("GET", "/cluster");
 
-/** Changes of agents, as events. */
-export async function openAgentEvents(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {
-  return readFrames((await request("GET", "/agents/events", { signal })).body!);
+/** Changes of threads, questions, files and agents, as events. */
+export async function openEvents(signal: AbortSignal): Promise<AsyncGenerator<Frame>> {
+  return readFrames((await request("GET", "/events", { signal })).body!);
 }
 
 export interface Stream {

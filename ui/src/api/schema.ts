@@ -66,6 +66,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Window Events
+         * @description Stream changes of your threads, questions and files, and of agents. The first event is `resync`.
+         */
+        get: operations["window_events_events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -160,6 +180,26 @@ export interface paths {
         get: operations["list_models_models_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/shared": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read Shared
+         * @description Read a shared thread: its messages up to the moment when the link was created.
+         */
+        post: operations["read_shared_shared_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1027,6 +1067,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/threads/{id}/shares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Shares
+         * @description List the links to a thread.
+         */
+        get: operations["list_shares_threads__id__shares_get"];
+        put?: never;
+        /**
+         * Create Share
+         * @description Create a link to a thread as it is now. Everyone with the link reads its messages until it is revoked.
+         */
+        post: operations["create_share_threads__id__shares_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/agents/{id}/skills": {
         parameters: {
             query?: never;
@@ -1053,6 +1117,26 @@ export interface paths {
          * @description Enable and disable skills of your agent, from its next run on.
          */
         patch: operations["switch_skills_agents__id__skills_patch"];
+        trace?: never;
+    };
+    "/threads/{id}/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find
+         * @description Search for a text in the messages, tool calls and results of a thread.
+         */
+        get: operations["find_threads__id__search_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/threads/{id}/fork": {
@@ -1395,6 +1479,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/threads/{id}/shares/{share}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Share
+         * @description Revoke a link.
+         */
+        delete: operations["revoke_share_threads__id__shares__share__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/runs/{id}/spans/{path}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Call Content
+         * @description Return the full request and reply of a model call of a trace. `path` is its place, as in `0.2.1`.
+         */
+        get: operations["call_content_runs__id__spans__path__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads/{id}/calls/{call_id}/why": {
         parameters: {
             query?: never;
@@ -1536,6 +1660,10 @@ export interface components {
             } | null;
             /** Tool Search */
             tool_search?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /** Code Mode */
+            code_mode?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
             /** Summarization */
@@ -1756,6 +1884,12 @@ export interface components {
             /** @description of a shell command, the commands that it would run */
             shell?: components["schemas"]["ShellCommands"] | null;
             /**
+             * Rules
+             * @description allow rules that an answer `allow_session` may include
+             * @default []
+             */
+            rules?: string[];
+            /**
              * About
              * @description further fields of the question
              * @default {}
@@ -1940,6 +2074,121 @@ export interface components {
              * @default unknown
              */
             ended?: string;
+        };
+        /**
+         * CallContent
+         * @description The full request and reply of a model call.
+         */
+        CallContent: {
+            /**
+             * Thread Id
+             * @description the thread of the run, or of the child run
+             */
+            thread_id: string;
+            /**
+             * System
+             * @description the system prompt; empty if it is not stored
+             */
+            system: string;
+            /**
+             * System Changed
+             * @description whether it differs from the request before
+             */
+            system_changed: boolean;
+            /**
+             * Settings
+             * @description the settings of the request, such as the temperature
+             */
+            settings: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Tools
+             * @description names of the tools that were offered
+             */
+            tools: string[];
+            /**
+             * Messages
+             * @description the messages of the request, in their order
+             */
+            messages: components["schemas"]["CallMessage"][];
+            /** @description null if the call has failed */
+            reply?: components["schemas"]["CallMessage"] | null;
+        };
+        /**
+         * CallMessage
+         * @description A message of a model request. `seq` is 0 if it is not in the thread: a hook has added or changed it.
+         */
+        CallMessage: {
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant" | "tool";
+            /** Content */
+            content: string | components["schemas"]["MessagePart"][];
+            /**
+             * Tool Calls
+             * @default []
+             */
+            tool_calls?: components["schemas"]["MessageToolCall"][];
+            /**
+             * Tool Call Id
+             * @default
+             */
+            tool_call_id?: string;
+            /**
+             * Name
+             * @default
+             */
+            name?: string;
+            /**
+             * Reasoning
+             * @default []
+             */
+            reasoning?: components["schemas"]["MessageReasoning"][];
+            /**
+             * Failed
+             * @default false
+             */
+            failed?: boolean;
+            /**
+             * Denied By
+             * @default
+             */
+            denied_by?: string;
+            /**
+             * Cut
+             * @default false
+             */
+            cut?: boolean;
+            /** Seq */
+            seq?: number | null;
+            /**
+             * At
+             * @default 0
+             */
+            at?: number;
+            /**
+             * Run
+             * @default
+             */
+            run?: string;
+            /** Ms */
+            ms?: number | null;
+            /**
+             * Branches
+             * @default []
+             */
+            branches?: number[];
+            /** @description the label, if the agent has information flow */
+            label?: components["schemas"]["MessageLabel"] | null;
+            /**
+             * Is New
+             * @description whether the request before in this run did not have it
+             * @default true
+             */
+            is_new?: boolean;
         };
         /**
          * CallQuestion
@@ -2307,14 +2556,17 @@ export interface components {
         };
         /**
          * Decision
-         * @description An answer. `allow` may change the arguments, `words` explain `deny`; the others also allow repetitions.
+         * @description An answer. `allow` may change the arguments, and `words` explain `deny`.
+         *
+         *     `allow_session` and `allow_always` also allow repetitions, `allow_source` endorses the sources of the question for
+         *     this run, and `allow_step` and `deny_step` answer all questions of the step.
          */
         Decision: {
             /**
              * Choice
              * @enum {string}
              */
-            choice: "allow" | "deny" | "allow_session" | "allow_always";
+            choice: "allow" | "deny" | "allow_session" | "allow_always" | "allow_source" | "allow_step" | "deny_step";
             /**
              * Words
              * @default
@@ -2324,6 +2576,11 @@ export interface components {
             args?: {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /**
+             * Rules
+             * @description with `allow_session`, of the `rules` that the question has
+             */
+            rules?: string[];
             /**
              * Thread Id
              * @description the thread of the question; optional
@@ -3152,6 +3409,12 @@ export interface components {
              * @default
              */
             child?: string;
+            /**
+             * Calls
+             * @description the tool calls that its program made
+             * @default []
+             */
+            calls?: components["schemas"]["ProgramCall"][];
         };
         /**
          * ModelChoice
@@ -3302,6 +3565,10 @@ export interface components {
             tool_search?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+            /** Code Mode */
+            code_mode?: boolean | string | components["schemas"]["JsonValue"][] | {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
             /** Summarization */
             summarization?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -3318,6 +3585,37 @@ export interface components {
             permissions?: boolean | string | components["schemas"]["JsonValue"][] | {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
+        };
+        /**
+         * NewShare
+         * @description A new link to a thread. The secret is returned once.
+         */
+        NewShare: {
+            /**
+             * Id
+             * @description to revoke the link
+             */
+            id: string;
+            /**
+             * Created
+             * @description when it was created, in seconds since 1970
+             */
+            created: number;
+            /**
+             * Last
+             * @description the number of the last entry that it shows
+             */
+            last: number;
+            /**
+             * Secret
+             * @description the part of the link after `#share=`
+             */
+            secret: string;
+            /**
+             * Path
+             * @description of the link, below the address of the server
+             */
+            path: string;
         };
         /**
          * NewToken
@@ -3417,6 +3715,43 @@ export interface components {
              * @description your permanent grants
              */
             grants: components["schemas"]["Grant"][];
+        };
+        /**
+         * ProgramCall
+         * @description A tool call that a program of the model made; `output` is null while it is pending.
+         */
+        ProgramCall: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Args */
+            args: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Lines
+             * @description the first and the last line of the call in the program
+             */
+            lines: number[];
+            /**
+             * Output
+             * @description its result, or the reason why it failed; null while it is pending
+             */
+            output?: string | null;
+            /**
+             * Failed
+             * @default false
+             */
+            failed?: boolean;
+            /** Ms */
+            ms?: number | null;
+            /**
+             * Denied By
+             * @description the hook or the user that denied it
+             * @default
+             */
+            denied_by?: string;
         };
         /**
          * ProtectionInfo
@@ -3816,6 +4151,70 @@ export interface components {
             hits: components["schemas"]["SearchHit"][];
         };
         /**
+         * ShareInfo
+         * @description A link to a thread.
+         */
+        ShareInfo: {
+            /**
+             * Id
+             * @description to revoke the link
+             */
+            id: string;
+            /**
+             * Created
+             * @description when it was created, in seconds since 1970
+             */
+            created: number;
+            /**
+             * Last
+             * @description the number of the last entry that it shows
+             */
+            last: number;
+        };
+        /**
+         * ShareList
+         * @description The links to a thread, the latest first.
+         */
+        ShareList: {
+            /**
+             * Shares
+             * @description the links, without their secrets
+             */
+            shares: components["schemas"]["ShareInfo"][];
+        };
+        /**
+         * ShareSecret
+         * @description The secret of a link, which is the part after `#share=`.
+         */
+        ShareSecret: {
+            /**
+             * Secret
+             * @description the part of the link after `#share=`
+             */
+            secret: string;
+        };
+        /**
+         * SharedThread
+         * @description A thread as a link shows it, without reasoning, system prompts and messages of hooks.
+         */
+        SharedThread: {
+            /**
+             * Title
+             * @description the title of the thread
+             */
+            title: string;
+            /**
+             * Created
+             * @description when the link was created; later messages are not shown
+             */
+            created: number;
+            /**
+             * Messages
+             * @description the messages up to then
+             */
+            messages: components["schemas"]["ThreadMessage"][];
+        };
+        /**
          * ShellCommands
          * @description The commands and files of a shell script; `opaque` names the parts that could not be parsed.
          */
@@ -4162,6 +4561,44 @@ export interface components {
              * @default 0
              */
             queued?: number;
+        };
+        /**
+         * ThreadMatch
+         * @description A message of a thread that contains a text. A tool result counts for the message with its call.
+         */
+        ThreadMatch: {
+            /**
+             * Seq
+             * @description the number of its entry
+             */
+            seq: number;
+            /**
+             * Role
+             * @description of the message with the text
+             */
+            role: string;
+            /**
+             * Text
+             * @description the text around the match
+             */
+            text: string;
+        };
+        /**
+         * ThreadMatches
+         * @description The messages of a thread that contain a text, in their order.
+         */
+        ThreadMatches: {
+            /**
+             * Matches
+             * @description at most 1,000 messages
+             */
+            matches: components["schemas"]["ThreadMatch"][];
+            /**
+             * More
+             * @description whether there are further matches
+             * @default false
+             */
+            more?: boolean;
         };
         /**
          * ThreadMessage
@@ -4747,6 +5184,44 @@ export interface operations {
             };
         };
     };
+    window_events_events_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     health_health_get: {
         parameters: {
             query?: never;
@@ -4919,6 +5394,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ModelChoices"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    read_shared_shared_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ShareSecret"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SharedThread"];
                 };
             };
             /** @description The request was refused; see the error. */
@@ -6997,6 +7514,86 @@ export interface operations {
             };
         };
     };
+    list_shares_threads__id__shares_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShareList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    create_share_threads__id__shares_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewShare"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
     list_skills_agents__id__skills_get: {
         parameters: {
             query?: never;
@@ -7111,6 +7708,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SkillList"];
+                };
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    find_threads__id__search_get: {
+        parameters: {
+            query: {
+                q: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ThreadMatches"];
                 };
             };
             /** @description The request was refused; see the error. */
@@ -7864,6 +8503,88 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    revoke_share_threads__id__shares__share__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                /** @description the id of a link */
+                share: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request was refused; see the error. */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The request failed; see the error. */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    call_content_runs__id__spans__path__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                /** @description the place of the span, as in `0.2.1` */
+                path: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallContent"];
+                };
             };
             /** @description The request was refused; see the error. */
             "4XX": {

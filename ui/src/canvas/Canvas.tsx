@@ -3,6 +3,7 @@
 import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
 
 import { app, openConversation } from "../state/app";
+import { onFileChange } from "../state/changes";
 import { showPanel } from "../state/layout";
 import { useProposal } from "./changes";
 import { useWriting } from "./drafts";
@@ -29,7 +30,7 @@ const Runner = lazy(() => import("./Runner"));
 const ProposalView = lazy(() => import("./ProposalView"));
 const Slides = lazy(() => import("./Slides"));
 
-const LOOK_MS = 2_000;
+const LOOK_MS = 30_000; // for files that a background command writes, which the server does not report
 
 export default function Canvas() {
   const tab = useCanvas((state) => state.tabs.find((one) => one.id === state.active));
@@ -188,6 +189,8 @@ function useFreshness(id: string): void {
     };
     look();
     const timer = setInterval(look, LOOK_MS);
+    const changed = onFileChange(tabOf(id)?.file?.agent ?? "", look);
+    addEventListener("visibilitychange", look);
     const ended = app.subscribe(() => {
       const now = openConversation(app.get()).run;
       if (run && !now) void refreshTab(id, true);
@@ -195,6 +198,8 @@ function useFreshness(id: string): void {
     });
     return () => {
       clearInterval(timer);
+      changed();
+      removeEventListener("visibilitychange", look);
       ended();
     };
   }, [id]);

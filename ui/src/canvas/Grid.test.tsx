@@ -1,12 +1,17 @@
 import { cleanup, fireEvent, render, screen, within } from "@testing-library/react";
 import { useState } from "react";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
 import { app } from "../state/app";
-import { Grid, PAGE_ROWS } from "./Grid";
+import { Grid } from "./Grid";
 import { readTable, type Table, writeTable } from "./table";
 
-afterEach(cleanup);
+// A window of 600 px, where nothing is laid out.
+beforeEach(() => void vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(600));
+afterEach(() => {
+  cleanup();
+  vi.restoreAllMocks();
+});
 
 function Place({ text, seen }: { text: string; seen: (text: string) => void }) {
   const [table, setTable] = useState<Table>(() => readTable(text, "a.csv"));
@@ -89,13 +94,98 @@ it("leaves a cell as it was after Escape", () => {
   expect(cells()).toEqual([["1"]]);
 });
 
-it("shows a long table page by page", () => {
+const keys = (...names: [string, KeyboardEventInit?][]) => {
+  for (const [key, held] of names) fireEvent.keyDown(document.activeElement!, { key, ...held });
+};
+const SHIFT = { shiftKey: true };
+const CONTROL = { ctrlKey: true };
+
+it("draws the rows of a long table that are looked at, and goes to any other", () => {
+  render(<Place text={`n\n${Array.from({ length: 200_000 }, (_, at) => at).join("\n")}\n`} seen={() => undefined} />);
+  expect(cells().length).toBeLessThan(60);
+  screen.getAllByRole("gridcell")[0]!.focus();
+  keys(["End", CONTROL]);
+  expect(document.activeElement!.textContent).toBe("199999");
+  keys(["ArrowUp"]);
+  expect(document.activeElement!.textContent).toBe("199998");
+});
+
+it("selects ranges with Shift, and copies and clears them", () => {
+  const copied: string[] = [];
+  vi.stubGlobal("navigator", {
+    clipboard: { writeText: (text: string) => Promise.resolve(void copied.push(text)) },
+  });
+  let text = "";
   render(
-    <Place text={`n\n${Array.from({ length: PAGE_ROWS + 5 }, (_, at) => at).join("\n")}\n`} seen={() => undefined} />,
+    <Place
+      text={'a,b,c\n1,"x\ty",3\n4,"q""q",6\n7,8,9\n'}
+      seen={(now) => {
+        text = now;
+      }}
+    />,
   );
-  expect(cells().length).toBe(PAGE_ROWS);
-  fireEvent.click(screen.getByRole("button", { name: "Next" }));
-  expect(cells().map((row) => row[0])).toEqual(["100", "101", "102", "103", "104"]);
+  screen.getAllByRole("gridcell")[0]!.focus();
+  keys(["ArrowRight", SHIFT], ["ArrowDown", SHIFT], ["c", CONTROL]);
+  expect(copied).toEqual(['1\t"x\ty"\n4\t"q""q"']);
+  expect(screen.getByRole("button", { name: "Copy 4 cells" })).toBeTruthy();
+  keys([" ", SHIFT], ["c", CONTROL], [" ", CONTROL], ["c", CONTROL], ["Escape"], ["c", CONTROL]);
+  expect(copied.slice(1).map((one) => one.split("\n").length)).toEqual([2, 3, 1]);
+  keys(["ArrowRight", SHIFT], ["ArrowDown", SHIFT], ["Delete"]);
+  expect(text).toBe("a,b,c\n,,3\n,,6\n7,8,9\n");
+  vi.unstubAllGlobals();
+});
+
+it("selects with the mouse, and deletes the selected rows", () => {
+  let text = "";
+  render(
+    <Place
+      text={"a,b\n1,2\n3,4\n5,6\n"}
+      seen={(now) => {
+        text = now;
+      }}
+    />,
+  );
+  const selected = () => screen.getAllByRole("gridcell", { selected: true }).map((cell) => cell.textContent);
+  const cell = (name: string) => screen.getByRole("gridcell", { name });
+  fireEvent.mouseDown(cell("1"));
+  fireEvent.mouseOver(cell("4"));
+  fireEvent.mouseUp(document);
+  fireEvent.mouseOver(cell("6")); // without a button
+  expect(selected()).toEqual(["1", "2", "3", "4"]);
+  fireEvent.mouseDown(cell("6"), SHIFT);
+  expect(selected()).toHaveLength(6);
+  fireEvent.mouseDown(screen.getByRole("rowheader", { name: "2" }));
+  fireEvent.mouseDown(screen.getByRole("rowheader", { name: "3" }), SHIFT);
+  expect(selected()).toEqual(["3", "4", "5", "6"]);
+  fireEvent.click(screen.getByRole("button", { name: "Delete 2 rows" }));
+  expect(text).toBe("a,b\n1,2\n");
+});
+
+it("saves an edit when another cell is pressed", () => {
+  let text = "";
+  render(
+    <Place
+      text={"a,b\n1,2\n"}
+      seen={(now) => {
+        text = now;
+      }}
+    />,
+  );
+  fireEvent.doubleClick(screen.getByRole("gridcell", { name: "1" }));
+  fireEvent.change(screen.getByLabelText("Value"), { target: { value: "9" } });
+  fireEvent.mouseDown(screen.getByRole("gridcell", { name: "2" }));
+  expect(text).toBe("a,b\n9,2\n");
+  expect(screen.queryByLabelText("Value")).toBeNull();
+});
+
+it("changes the width of a column with keys", () => {
+  render(<Place text={"a,b\n1,2\n"} seen={() => undefined} />);
+  const widths = () => screen.getByRole("grid").style.getPropertyValue("--grid-columns");
+  const before = widths();
+  fireEvent.keyDown(screen.getByRole("button", { name: /^a/ }), { key: "ArrowRight", shiftKey: true });
+  expect(widths()).not.toBe(before);
+  fireEvent.keyDown(screen.getByRole("button", { name: /^a/ }), { key: "ArrowLeft", shiftKey: true });
+  expect(widths()).toBe(before);
 });
 
 it("gets a row and loses it", () => {

@@ -1,14 +1,29 @@
-/** A table to be looked at and changed: sorted, filtered, page by page, with the keyboard as with the mouse. */
+/** A table to be looked at and changed: it scrolls, and is sorted, filtered, selected and copied by keys and mouse. */
 
-import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
+import { defaultRangeExtractor, type Range, useVirtualizer } from "@tanstack/react-virtual";
+import { type KeyboardEvent, type MouseEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { notify } from "../state/app";
-import { keyAction, type Cell } from "./gridKeys";
+import { copyText } from "../state/talk";
+import { GridEdit } from "./GridEdit";
+import { GridHead } from "./GridHead";
+import { keyAction } from "./gridKeys";
 import { GridRow } from "./GridRow";
-import { withCell, type Look, numericColumns, visibleRows, type Table, withoutRow, withRow } from "./table";
+import {
+  activeRange,
+  type Cell,
+  type GridModel,
+  selectedCells,
+  selectedText,
+  selectRange,
+  useGridModel,
+} from "./gridTable";
+import { GridTools } from "./GridTools";
+import { numericColumns, type Table, withCells, withoutRows, withRow } from "./table";
 import styles from "./canvas.module.css";
 
-export const PAGE_ROWS = 100;
+const ROW_HEIGHT = 28; // pixels, as in the style sheet
+const OVERSCAN = 12;
 
 interface Props {
   table: Table;
@@ -23,45 +38,49 @@ interface Editing {
 }
 
 export function Grid({ table, onChange, onUndo, onRedo }: Props) {
-  const [look, setLook] = useState<Look>({ sort: null, filter: "" });
-  const [wanted, setPage] = useState(0);
-  const [at, setAt] = useState<Cell>({ row: 0, column: 0 });
+  const model = useGridModel(table);
   const [editing, setEditing] = useState<Editing | null>(null);
-  const places = useMemo(() => visibleRows(table, look), [table, look]);
   const figures = useMemo(() => new Set(numericColumns(table)), [table]);
-  const pages = Math.max(1, Math.ceil(places.length / PAGE_ROWS));
-  const page = Math.min(wanted, pages - 1);
-  const rows = places.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
-  const body = useFocus(at, editing !== null);
+  const rows = model.getRowModel().rows;
+  const { at, corner } = activeRange(model);
+  const place = useRef<HTMLDivElement>(null);
+  const virtual = useRows(place, rows.length, at.row, corner.row);
+  const body = useFocus(at, corner, editing !== null);
+  const value = rows[at.row]?.original[at.column] ?? "";
 
-  const value = table.rows[rows[at.row] ?? -1]?.[at.column] ?? "";
-  const go = (row: number, column: number) =>
-    setAt({ row: clamp(row, rows.length), column: clamp(column, table.columns.length) });
   const begin = (text = value) => onChange && rows.length && setEditing({ text, was: value });
   const commit = (text: string, was: string) => {
     setEditing(null);
     const row = rows[at.row];
     if (row === undefined || text === was) return;
     if (value !== was) notify(`The table was changed elsewhere, so “${text}” was not saved.`, "error");
-    else onChange?.(withCell(table, row, at.column, text));
+    else onChange?.(withCells(table, [{ row: Number(row.id), column: at.column }], text));
   };
   const add = () => {
-    const after = rows[at.row] ?? table.rows.length - 1;
+    const after = Number(rows[at.row]?.id ?? table.rows.length - 1);
     onChange?.(withRow(table, after));
-    setLook({ sort: null, filter: "" });
-    setPage(Math.floor((after + 1) / PAGE_ROWS));
-    setAt({ row: (after + 1) % PAGE_ROWS, column: 0 });
+    model.resetSorting(true);
+    model.setGlobalFilter("");
+    const [row, column] = [String(after + 1), "0"];
+    model.selectCellRange({ anchorRowId: row, anchorColumnId: column, focusRowId: row, focusColumnId: column });
   };
+  const remove = () => {
+    onChange?.(withoutRows(table, new Set(selectedCells(model).map((cell) => cell.row))));
+    selectRange(model, { ...at, row: Math.min(at.row, corner.row) });
+  };
+  const copy = () => void copyText(selectedText(model));
   const press = (event: KeyboardEvent) => {
     const act = keyAction(event, {
       at,
-      go,
-      begin,
+      corner,
       rows: rows.length,
       columns: table.columns.length,
+      select: (from, to) => selectRange(model, from, to),
+      begin,
+      clear: () => onChange?.(withCells(table, selectedCells(model), "")),
+      copy,
       undo: onUndo,
       redo: onRedo,
-      clear: () => onChange && commit("", value),
     });
     if (!act) return;
     event.preventDefault();
@@ -71,141 +90,149 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
 
   return (
     <div className={styles.data}>
-      <div className={styles.gridTools}>
-        <label className="visually-hidden" htmlFor="grid-filter">
-          Filter rows
-        </label>
-        <input
-          id="grid-filter"
-          type="search"
-          placeholder="Filter rows"
-          value={look.filter}
-          onChange={(event) => {
-            setLook({ ...look, filter: event.target.value });
-            setPage(0);
-          }}
-          onKeyDown={(event) => event.key === "Escape" && look.filter && event.stopPropagation()}
-        />
-        {onChange && <button onClick={add}>Add row</button>}
-        {onChange && rows.length > 0 && (
-          <button onClick={() => onChange(withoutRow(table, rows[at.row] ?? rows[0]!))}>
-            Delete row {(rows[at.row] ?? 0) + 1}
-          </button>
-        )}
-        <span className="grow" />
-        <small role="status">
-          {places.length.toLocaleString()} {places.length === 1 ? "row" : "rows"}
-          {places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}
-        </small>
-      </div>
-      <div className={styles.gridPlace}>
-        <table
+      <GridTools model={model} table={table} edits={onChange && { add, remove }} copy={copy} />
+      <div className={styles.gridPlace} ref={place}>
+        <div
           className={styles.grid}
           role="grid"
-          aria-rowcount={places.length + 1}
+          aria-rowcount={rows.length + 1}
           aria-colcount={table.columns.length}
           aria-label="Data"
           aria-readonly={!onChange}
+          aria-multiselectable
+          style={{ "--grid-columns": gridColumns(model) } as React.CSSProperties}
         >
-          <Head table={table} look={look} figures={figures} sort={(sort) => setLook({ ...look, sort })} />
-          <tbody ref={body} onKeyDown={editing === null ? press : undefined}>
-            {rows.map((place, row) => (
+          <GridHead model={model} figures={figures} />
+          <div
+            role="rowgroup"
+            className={styles.gridBody}
+            ref={body}
+            style={{ height: virtual.getTotalSize() }}
+            onKeyDown={editing === null ? press : undefined}
+            onDoubleClick={(event) => cellOf(event.target) && begin()}
+            onMouseDown={(event) => startRange(model, event)}
+            onMouseOver={(event) => modelCell(model, cellOf(event.target))?.getSelectionExtendHandler()(event)}
+            onFocus={(event) => {
+              const cell = cellOf(event.target);
+              if (cell && !isSame(cell, activeRange(model).at)) selectRange(model, cell);
+            }}
+          >
+            {virtual.getVirtualItems().map(({ index, start }) => (
               <GridRow
-                key={place}
-                cells={table.rows[place]!}
-                place={place}
-                row={row}
-                index={page * PAGE_ROWS + row + 2}
+                key={rows[index]!.id}
+                cells={rows[index]!.original}
+                place={Number(rows[index]!.id)}
+                row={index}
+                start={start}
                 figures={figures}
-                at={row === at.row ? at.column : null}
-                editing={editing?.text ?? null}
-                choose={(column) => setAt({ row, column })}
-                begin={() => begin()}
-                done={(text) => commit(text, editing?.was ?? "")}
-                cancel={() => setEditing(null)}
-                go={go}
+                selected={selectedColumns(model, index)}
+                at={index === at.row ? at.column : null}
+                edit={
+                  index === at.row && editing ? (
+                    <GridEdit
+                      text={editing.text}
+                      done={(text) => commit(text, editing.was)}
+                      cancel={() => setEditing(null)}
+                      next={() =>
+                        selectRange(model, { ...at, column: Math.min(at.column + 1, table.columns.length - 1) })
+                      }
+                      down={() => selectRange(model, { ...at, row: Math.min(at.row + 1, rows.length - 1) })}
+                    />
+                  ) : null
+                }
               />
             ))}
-          </tbody>
-        </table>
-        {!rows.length && <p className="empty">{look.filter ? "No matching rows." : "This table has no rows."}</p>}
+          </div>
+        </div>
+        {!rows.length && (
+          <p className="empty">{model.state.globalFilter ? "No matching rows." : "This table has no rows."}</p>
+        )}
       </div>
-      {pages > 1 && <Pager page={page} pages={pages} turn={setPage} />}
     </div>
   );
 }
 
-const clamp = (at: number, count: number): number => Math.max(0, Math.min(count - 1, at));
+const isSame = (one: Cell, other: Cell): boolean => one.row === other.row && one.column === other.column;
 
-/** The names of the columns; each sorts the rows up, then down, then no more. */
-function Head({
-  table,
-  look,
-  figures,
-  sort,
-}: {
-  table: Table;
-  look: Look;
-  figures: ReadonlySet<number>;
-  sort: (sort: Look["sort"]) => void;
-}) {
-  const next = (column: number): Look["sort"] => {
-    if (look.sort?.column !== column) return { column, down: false };
-    return look.sort.down ? null : { column, down: true };
-  };
-  const sorted = (column: number) =>
-    look.sort?.column !== column
-      ? null
-      : look.sort.down
-        ? { order: "descending" as const, sign: "▾" }
-        : { order: "ascending" as const, sign: "▴" };
-  return (
-    <thead>
-      <tr>
-        <th className={styles.rowNumber}>
-          <span className="visually-hidden">Row</span>
-        </th>
-        {table.columns.map((name, column) => (
-          <th
-            key={column}
-            aria-sort={sorted(column)?.order ?? "none"}
-            className={figures.has(column) ? styles.figure : undefined}
-          >
-            <button className="plain" onClick={() => sort(next(column))}>
-              {name} <span aria-hidden="true">{sorted(column)?.sign}</span>
-            </button>
-          </th>
-        ))}
-      </tr>
-    </thead>
-  );
+/** The cell that an element is in, by its place among the visible ones. */
+function cellOf(target: EventTarget): Cell | null {
+  const found = (target as Element).closest<HTMLElement>("[data-cell]")?.dataset["cell"]?.split(",").map(Number);
+  return found ? { row: found[0]!, column: found[1]! } : null;
 }
 
-function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page: number) => void }) {
-  return (
-    <nav className={styles.pager} aria-label="Table pages">
-      <button disabled={page === 0} onClick={() => turn(page - 1)}>
-        Previous
-      </button>
-      <span>
-        Page {page + 1} of {pages}
-      </span>
-      <button disabled={page === pages - 1} onClick={() => turn(page + 1)}>
-        Next
-      </button>
-    </nav>
-  );
+const modelCell = (model: GridModel, cell: Cell | null) =>
+  cell && model.getRowModel().rows[cell.row]?.getAllCells()[cell.column];
+
+/** Begin a range at a cell, or at the number of a row; with Shift the active cell stays where it is. */
+function startRange(model: GridModel, event: MouseEvent): void {
+  if (event.button !== 0 || (event.target as Element).closest("input")) return;
+  const focused = document.activeElement;
+  if (focused instanceof HTMLInputElement && event.currentTarget.contains(focused)) focused.blur(); // ends the edit
+  const { at } = activeRange(model);
+  const number = (event.target as Element).closest<HTMLElement>("[data-row]")?.dataset["row"];
+  if (number !== undefined) selectRow(model, event.shiftKey ? at.row : Number(number), Number(number));
+  else modelCell(model, cellOf(event.target))?.getSelectionStartHandler()(event);
+  if (number === undefined && !event.shiftKey) return; // the browser moves the focus
+  event.preventDefault();
+  const active = activeRange(model).at;
+  event.currentTarget.querySelector<HTMLElement>(`[data-cell="${active.row},${active.column}"]`)?.focus();
 }
 
-/** Focus the current cell once the focus is in the table, or when a cell that had it is not edited any more. */
-function useFocus(at: Cell, editing: boolean) {
-  const body = useRef<HTMLTableSectionElement>(null);
+function selectRow(model: GridModel, from: number, to: number): void {
+  selectRange(model, { row: from, column: 0 }, { row: to, column: model.getAllLeafColumns().length - 1 });
+}
+
+/** The selected columns of a visible row, as a text that is equal for equal columns: "0-2 5-5". */
+function selectedColumns(model: GridModel, row: number): string {
+  return model
+    .getCellSelectionBounds()
+    .filter((box) => box.minRowIndex <= row && row <= box.maxRowIndex)
+    .map((box) => `${box.minColumnIndex}-${box.maxColumnIndex}`)
+    .join(" ");
+}
+
+const gridColumns = (model: GridModel): string =>
+  `var(--grid-number) ${model
+    .getAllLeafColumns()
+    .map((column) => `${column.getSize()}px`)
+    .join(" ")}`;
+
+/** The rows to draw: those that are looked at, and the two corners of the range, which may have the focus. */
+function useRows(place: React.RefObject<HTMLDivElement | null>, count: number, at: number, corner: number) {
+  const before = useRef(at); // it stays until the focus has left it
+  useEffect(() => {
+    before.current = at;
+  }, [at]);
+  const rangeExtractor = useCallback(
+    (range: Range) =>
+      [...new Set([before.current, at, corner, ...defaultRangeExtractor(range)])]
+        .filter((row) => row < count)
+        .sort((a, b) => a - b),
+    [at, corner, count],
+  );
+  return useVirtualizer({
+    count,
+    getScrollElement: () => place.current,
+    estimateSize: () => ROW_HEIGHT,
+    overscan: OVERSCAN,
+    initialRect: { width: 600, height: 600 },
+    rangeExtractor,
+  });
+}
+
+/** Focus the active cell once the focus is in the table, or when a cell that had it is not edited any more. */
+function useFocus(at: Cell, corner: Cell, editing: boolean) {
+  const body = useRef<HTMLDivElement>(null);
   const edited = useRef(false);
+  const find = (cell: Cell) => body.current?.querySelector<HTMLElement>(`[data-cell="${cell.row},${cell.column}"]`);
   useEffect(() => {
     const lost = edited.current && document.activeElement === document.body; // the field was removed with its focus
     edited.current = editing;
-    if (editing || (!lost && !body.current?.contains(document.activeElement ?? null))) return;
-    body.current?.querySelector<HTMLElement>(`[data-cell="${at.row},${at.column}"]`)?.focus();
-  }, [at, editing]);
+    if (!editing && (lost || body.current?.contains(document.activeElement ?? null))) find(at)?.focus();
+  }, [at.row, at.column, editing]); // eslint-disable-line react-hooks/exhaustive-deps -- cells are new objects
+  useEffect(() => {
+    if (body.current?.contains(document.activeElement ?? null))
+      find(corner)?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+  }, [corner.row, corner.column]); // eslint-disable-line react-hooks/exhaustive-deps -- likewise
   return body;
 }

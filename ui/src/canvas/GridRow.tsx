@@ -1,95 +1,41 @@
 /** A row of a table, one cell of which may be written into. */
 
-import { type KeyboardEvent, useRef, useState } from "react";
+import { memo } from "react";
+
+import { joinClasses } from "../parts/classes";
 import styles from "./canvas.module.css";
 
 interface Props {
   cells: string[];
   place: number; // in the table
-  row: number; // on this page
-  index: number; // among all that is shown, the head being the first
+  row: number; // among the visible ones
+  start: number; // in pixels
   figures: ReadonlySet<number>; // the columns of numbers
-  at: number | null; // the cell of this row that is chosen
-  editing: string | null; // its value before editing
-  choose: (column: number) => void;
-  begin: () => void;
-  done: (text: string) => void;
-  cancel: () => void;
-  go: (row: number, column: number) => void;
+  selected: string; // columns: "0-2 5-5"
+  at: number | null; // the active cell of this row
+  edit: React.ReactNode; // in its place
 }
 
-export function GridRow({ cells, place, row, index, figures, at, editing, choose, begin, done, cancel, go }: Props) {
+export const GridRow = memo(function GridRow({ cells, place, row, start, figures, selected, at, edit }: Props) {
+  const ranges = selected.split(" ").map((range) => range.split("-").map(Number));
+  const isSelected = (column: number) => ranges.some(([from, to]) => from! <= column && column <= to!);
   return (
-    <tr aria-rowindex={index}>
-      <th scope="row" className={styles.rowNumber}>
+    <div role="row" className={styles.gridRow} aria-rowindex={row + 2} style={{ top: start }}>
+      <div role="rowheader" className={styles.rowNumber} data-row={row}>
         {place + 1}
-      </th>
+      </div>
       {cells.map((text, column) => (
-        <td
+        <div
           key={column}
           role="gridcell"
           data-cell={`${row},${column}`}
           tabIndex={column === at ? 0 : -1}
-          className={figures.has(column) ? styles.figure : undefined}
-          onFocus={() => column !== at && choose(column)}
-          onDoubleClick={begin}
+          aria-selected={selected !== "" && isSelected(column)}
+          className={joinClasses(styles.gridCell, figures.has(column) && styles.figure)}
         >
-          {column === at && editing !== null ? (
-            <Edit
-              text={editing}
-              done={done}
-              cancel={cancel}
-              next={() => go(row, column + 1)}
-              down={() => go(row + 1, column)}
-            />
-          ) : (
-            text
-          )}
-        </td>
+          {column === at && edit ? edit : text}
+        </div>
       ))}
-    </tr>
+    </div>
   );
-}
-
-function Edit({
-  text,
-  done,
-  cancel,
-  next,
-  down,
-}: {
-  text: string;
-  done: (text: string) => void;
-  cancel: () => void;
-  next: () => void;
-  down: () => void;
-}) {
-  const [value, setValue] = useState(text);
-  const over = useRef(false);
-  const finish = (act: () => void) => {
-    over.current = true;
-    act();
-  };
-  const press = (event: KeyboardEvent) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s") return finish(() => done(value)); // and it is saved
-    event.stopPropagation();
-    if (event.key === "Escape") finish(cancel);
-    else if (event.key === "Enter" || event.key === "Tab")
-      finish(() => {
-        done(value);
-        (event.key === "Tab" ? next : down)();
-      });
-    else return;
-    event.preventDefault();
-  };
-  return (
-    <input
-      aria-label="Value"
-      autoFocus
-      value={value}
-      onChange={(event) => setValue(event.target.value)}
-      onKeyDown={press}
-      onBlur={() => over.current || done(value)}
-    />
-  );
-}
+});

@@ -52,7 +52,7 @@ function Body({ blocks, file }: { blocks: Block[]; file: Place | null }) {
 function Piece({ block, file }: { block: Block; file: Place | null }) {
   switch (block.kind) {
     case "chart":
-      return <Chart data={block.chart} />;
+      return <Chart data={block.chart} quiet />;
     case "picture":
       return <Named file={file} name={block.path} words={block.words} />;
     case "columns":

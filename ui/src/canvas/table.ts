@@ -107,25 +107,8 @@ function parseCell(text: string, like: unknown): unknown {
   }
 }
 
-export interface Look {
-  sort: { column: number; down: boolean } | null;
-  filter: string;
-}
-
-/** The rows that are shown, each by its place in the table. */
-export function visibleRows(table: Table, look: Look): number[] {
-  const wanted = look.filter.trim().toLowerCase();
-  let places = table.rows.map((_, at) => at);
-  if (wanted) places = places.filter((at) => table.rows[at]!.some((value) => value.toLowerCase().includes(wanted)));
-  const { sort } = look;
-  if (!sort) return places;
-  const sign = sort.down ? -1 : 1;
-  return places.sort(
-    (a, b) => sign * compareCells(table.rows[a]![sort.column] ?? "", table.rows[b]![sort.column] ?? "") || a - b,
-  );
-}
-
-function compareCells(a: string, b: string): number {
+/** The order of cells: numbers by their values, and before texts. */
+export function compareCells(a: string, b: string): number {
   const [x, y] = [parseNumber(a), parseNumber(b)];
   if (x !== null && y !== null) return x - y;
   if (x !== null || y !== null) return x !== null ? -1 : 1; // numbers first
@@ -138,13 +121,18 @@ export function parseNumber(text: string): number | null {
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : null;
 }
 
-export function withCell(table: Table, row: number, column: number, value: string): Table {
-  const rows = table.rows.with(row, table.rows[row]!.with(column, value));
-  if (table.format !== "json") return { ...table, rows };
-  const name = table.columns[column]!;
-  const old = table.objects[row]!;
-  const like = old[name] ?? table.objects.find((one) => one[name] !== null && one[name] !== undefined)?.[name];
-  const objects = table.objects.with(row, { ...old, [name]: parseCell(value, like) });
+/** The table with one value in these cells. */
+export function withCells(table: Table, cells: readonly { row: number; column: number }[], value: string): Table {
+  const rows = [...table.rows];
+  const objects = [...table.objects];
+  for (const { row, column } of cells) {
+    rows[row] = rows[row]!.with(column, value);
+    if (table.format !== "json") continue;
+    const name = table.columns[column]!;
+    const old = objects[row]!;
+    const like = old[name] ?? objects.find((one) => one[name] !== null && one[name] !== undefined)?.[name];
+    objects[row] = { ...old, [name]: parseCell(value, like) };
+  }
   return { ...table, rows, objects };
 }
 
@@ -175,6 +163,7 @@ export function withRow(table: Table, after: number): Table {
   };
 }
 
-export function withoutRow(table: Table, row: number): Table {
-  return { ...table, rows: table.rows.toSpliced(row, 1), objects: table.objects.toSpliced(row, 1) };
+export function withoutRows(table: Table, gone: ReadonlySet<number>): Table {
+  const stays = (_: unknown, row: number) => !gone.has(row);
+  return { ...table, rows: table.rows.filter(stays), objects: table.objects.filter(stays) };
 }

@@ -4,11 +4,13 @@ import { useId, useState } from "react";
 
 import type { Approval, Decision } from "../api";
 import { showControls } from "../parts/visible";
-import { app, useDraft } from "../state/app";
+import { app, useApp, useDraft } from "../state/app";
 import { answerQuestion } from "../state/talk";
 import { AboutCall } from "./AboutCall";
 import { Inquiry } from "./Inquiry";
 import { LostFiles } from "./LostFiles";
+import { answerKey, KeyHint, QuestionCard } from "./QuestionCard";
+import { hasSources, questionTitle, Targets } from "./Targets";
 import { joinClasses } from "../parts/classes";
 import styles from "./chat.module.css";
 
@@ -28,6 +30,8 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
   const [args, setArgs] = useDraft("args", asked.id); // as JSON, while they are edited
   const [busy, setBusy] = useState(false);
   const lasting = asked.about?.["lasting"] === true; // questions of rules and other guards are asked each time
+  const rules = asked.rules ?? [];
+  const others = useApp((state) => sameStep(state.approvals, asked).length);
   const changed = args === undefined ? undefined : parseArguments(args);
   const say = async (decision: Decision) => {
     setBusy(true);
@@ -38,8 +42,9 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
     setArgs(null);
   };
   return (
-    <div className={styles.ask}>
-      <h2 id={title}>{showControls(asked.question)}</h2>
+    <QuestionCard>
+      <h2 id={title}>{showControls(questionTitle(asked))}</h2>
+      <Targets asked={asked} />
       {args === undefined ? (
         <AboutCall
           tool={asked.tool ?? ""}
@@ -53,10 +58,11 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
       <div className="choices">
         <button
           className="main"
+          {...answerKey("y")}
           disabled={busy || changed === null}
           onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}
         >
-          {args === undefined ? "Allow" : "Allow with changes"}
+          {args === undefined ? "Allow" : "Allow with changes"} <KeyHint of="y" />
         </button>
         {lasting && (
           <button
@@ -65,6 +71,15 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
             title="Do not ask again for the same tool use in this thread"
           >
             Allow for this thread
+          </button>
+        )}
+        {rules.length > 0 && (
+          <button
+            disabled={busy || args !== undefined}
+            onClick={() => void say({ choice: "allow_session", rules })}
+            title="Do not ask again for such commands in this thread"
+          >
+            Allow <Patterns rules={rules} /> in this thread
           </button>
         )}
         {lasting && (
@@ -76,12 +91,31 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
             Always allow
           </button>
         )}
+        {hasSources(asked) && (
+          <button
+            disabled={busy || args !== undefined}
+            onClick={() => void say({ choice: "allow_source" })}
+            title="For the rest of this run, the quoted text may name such targets of this tool"
+          >
+            Allow and trust the source
+          </button>
+        )}
+        {others > 0 && (
+          <button
+            disabled={busy || args !== undefined}
+            onClick={() => void say({ choice: "allow_step" })}
+            title="Also allow the other calls of this step that ask"
+          >
+            Allow all {others + 1}
+          </button>
+        )}
         {asked.args && (
           <button
+            {...answerKey("e")}
             disabled={busy}
             onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}
           >
-            {args === undefined ? "Edit" : "Reset"}
+            {args === undefined ? "Edit" : "Reset"} <KeyHint of="e" />
           </button>
         )}
       </div>
@@ -102,12 +136,59 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
           value={words}
           onChange={(event) => setWords(event.target.value)}
         />
-        <button className="no" disabled={busy}>
-          Deny
+        <button className="no" {...answerKey("n")} disabled={busy}>
+          Deny <KeyHint of="n" />
         </button>
+        {others > 0 && (
+          <button type="button" className="no" disabled={busy} onClick={() => void say({ choice: "deny_step", words })}>
+            Deny all {others + 1}
+          </button>
+        )}
       </form>
+      {others > 0 && <OtherCalls asked={asked} />}
       <Sealed asked={asked} />
-    </div>
+    </QuestionCard>
+  );
+}
+
+/** The patterns of rules: `cp *` of `execute(cp *)`. */
+function Patterns({ rules }: { rules: string[] }) {
+  return rules.map((rule, at) => (
+    <span key={rule}>
+      {at > 0 && ", "}
+      <code>{showControls(/\((.*)\)$/s.exec(rule)?.[1] ?? rule)}</code>
+    </span>
+  ));
+}
+
+/** The other questions of the same step that one answer can include; those of ask_user need an answer of their own. */
+function sameStep(approvals: readonly Approval[], asked: Approval): Approval[] {
+  return approvals.filter(
+    (one) =>
+      one.id !== asked.id &&
+      one.thread_id === asked.thread_id &&
+      Boolean(one.run_id) &&
+      one.run_id === asked.run_id &&
+      one.operation === "tool_use" &&
+      one.tool !== "ask_user" &&
+      one.about?.["files"] === undefined,
+  );
+}
+
+function OtherCalls({ asked }: { asked: Approval }) {
+  const approvals = useApp((state) => state.approvals);
+  return (
+    <details>
+      <summary>The other calls of this step</summary>
+      <ul aria-label="Other calls of this step">
+        {sameStep(approvals, asked).map((one) => (
+          <li key={one.id}>
+            {showControls(questionTitle(one))} <code>{showControls(JSON.stringify(one.args ?? {}))}</code>
+            <Targets asked={one} />
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -56,6 +56,20 @@ it("waits for the user only in the thread where that is asked", () => {
   expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: needs approval");
 });
 
+it("shows the calls of a program below the lines that made them", () => {
+  const nested = (id: string, line: number): Call => ({
+    ...call({ state: "done" }),
+    id,
+    name: id,
+    lines: [line, line],
+  });
+  const program = call({ name: "run_code", args: { code: "a = 1\nawait add(a=a)\n" }, state: "running" });
+  render(<CallCard call={{ ...program, calls: [nested("add", 2)] }} />);
+  const lines = screen.getAllByRole("listitem");
+  expect(lines.map((line) => line.querySelector("code")?.textContent)).toEqual(["a = 1", "await add(a=a)"]);
+  expect(lines[1]?.querySelector("[role=group]")?.getAttribute("aria-label")).toBe("add: done");
+});
+
 it("says why, with every hook's verdict", async () => {
   const failed = call({
     state: "failed",

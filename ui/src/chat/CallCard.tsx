@@ -1,14 +1,17 @@
 /** A tool call: arguments, live output, result, and reasons. */
 
-import { memo, useEffect, useMemo, useState } from "react";
+import { memo, useContext, useEffect, useMemo, useState } from "react";
 
 import { formatValue } from "../api/values";
+import { LabelMark } from "../parts/LabelMark";
+import { ReadOnly } from "../parts/readOnly";
 import { OutputText } from "../parts/OutputText";
 import { formatDuration } from "../parts/spans";
 import { Icon } from "../shell/Icon";
 import { useApp } from "../state/app";
 import type { Call } from "../state/fold";
 import { AboutCall } from "./AboutCall";
+import { showControls } from "../parts/visible";
 import { failedExit, formatResult, summarizeArguments } from "./result";
 import { Subagent } from "./Subagent";
 import { Why } from "./Why";
@@ -43,7 +46,10 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
   const [opened, setOpened] = useState(byHand.get(call.id) ?? null); // null: as it is by itself
   const shown =
     opened ??
-    (state === "running" || state === "failed" || (call.child !== null && !call.child.outcome && state !== "done"));
+    (state === "running" ||
+      state === "failed" ||
+      (call.child !== null && !call.child.outcome && state !== "done") ||
+      (call.calls.length > 0 && state !== "done"));
   const toggle = () => {
     byHand.set(call.id, !shown);
     setOpened(!shown);
@@ -58,6 +64,7 @@ export const CallCard = memo(function CallCard({ call }: { call: Call }) {
       <button className={styles.callHead} aria-expanded={shown} onClick={toggle}>
         <span className={styles.mark} aria-hidden="true" />
         <b>{call.name || "tool"}</b> <code className={styles.gist}>{summarizeArguments(call.args)}</code>
+        <LabelMark label={call.label} source={call.name} />
         <small>
           <Took call={call} state={state} words={words} />
         </small>
@@ -83,10 +90,15 @@ function Took({ call, state, words }: { call: Call; state: State; words: string 
 }
 
 function Inside({ call }: { call: Call }) {
+  const readOnly = useContext(ReadOnly);
   const over = call.state === "done" || call.state === "failed";
   return (
     <div className={styles.callInside}>
-      <Arguments call={call} />
+      {typeof call.args["code"] === "string" && call.name === "run_code" ? (
+        <Program code={call.args["code"]} calls={call.calls} />
+      ) : (
+        <Arguments call={call} />
+      )}
       {call.error ? (
         <pre className={styles.failed} aria-label="Error" tabIndex={0}>
           {call.error}
@@ -95,13 +107,32 @@ function Inside({ call }: { call: Call }) {
         <Output call={call} />
       )}
       {call.child && <Subagent child={call.child} />}
-      {over && (
+      {over && !readOnly && (
         <div className={styles.callFoot}>
           <Why call={call.id} seen={call.why} />
           {WRITES.has(call.name) && call.state === "done" && <OpenFile path={formatValue(call.args["path"])} />}
         </div>
       )}
     </div>
+  );
+}
+
+/** A program, with each call below the line that made it. */
+function Program({ code, calls }: { code: string; calls: Call[] }) {
+  const lines = code.replace(/\n$/, "").split("\n");
+  return (
+    <ol className={styles.program} aria-label="Program">
+      {lines.map((line, at) => (
+        <li key={at}>
+          <code>{showControls(line)}</code>
+          {calls
+            .filter((call) => call.lines[1] === at + 1)
+            .map((call) => (
+              <CallCard key={call.id} call={call} />
+            ))}
+        </li>
+      ))}
+    </ol>
   );
 }
 

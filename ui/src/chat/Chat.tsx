@@ -8,6 +8,7 @@ import { readThread } from "../state/threads";
 import { attachFiles } from "./attach";
 import { Composer } from "./Composer";
 import { Dialogs } from "./Dialogs";
+import { FindBar } from "./FindBar";
 import { List } from "./List";
 import { OtherAgent } from "./OtherAgent";
 import { Tasks } from "./Tasks";
@@ -49,6 +50,7 @@ function Talk() {
   const pending = useApp((state) => openConversation(state).pending);
   const thread = useApp((state) => state.thread);
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
+  const finds = useApp((state) => state.finds);
   const trouble = useApp((state) => state.trouble);
   if (trouble && !items.length)
     return (
@@ -66,6 +68,7 @@ function Talk() {
   return (
     <>
       <Title />
+      {finds && <FindBar key={`find in ${thread}`} thread={thread} />}
       <List key={thread} items={items} pending={pending} />
     </>
   );

@@ -5,6 +5,7 @@ import { useId, useState } from "react";
 import type { Approval, Decision } from "../api";
 import { formatValue } from "../api/values";
 import { answerQuestion } from "../state/talk";
+import { answerKey, KeyHint, QuestionCard } from "./QuestionCard";
 import styles from "./chat.module.css";
 
 type Value = boolean | string | string[];
@@ -25,7 +26,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
   };
   const give = (value: Value) => void say({ choice: "allow", args: { answer: value } });
   return (
-    <div className={styles.ask}>
+    <QuestionCard>
       <h2 id={title}>{asked.question}</h2>
       {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
       {(kind === "select" || kind === "multiselect") && (
@@ -41,7 +42,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
           Decline to answer
         </button>
       )}
-    </div>
+    </QuestionCard>
   );
 }
 
@@ -59,11 +60,21 @@ interface Part {
 function Confirm({ preset, busy, give }: Part) {
   return (
     <div className="choices">
-      <button className={preset === false ? undefined : "main"} disabled={busy} onClick={() => give(true)}>
-        Yes
+      <button
+        className={preset === false ? undefined : "main"}
+        {...answerKey("y")}
+        disabled={busy}
+        onClick={() => give(true)}
+      >
+        Yes <KeyHint of="y" />
       </button>
-      <button className={preset === false ? "main" : undefined} disabled={busy} onClick={() => give(false)}>
-        No
+      <button
+        className={preset === false ? "main" : undefined}
+        {...answerKey("n")}
+        disabled={busy}
+        onClick={() => give(false)}
+      >
+        No <KeyHint of="n" />
       </button>
     </div>
   );

@@ -3,6 +3,7 @@
 import { memo, useEffect, useRef, useState } from "react";
 
 import type { Part } from "../api";
+import { LabelMark } from "../parts/LabelMark";
 import { Markdown } from "../parts/Markdown";
 import { Icon, type IconName } from "../shell/Icon";
 import { app, openConversation, patchApp, useApp, useDraft } from "../state/app";
@@ -175,6 +176,7 @@ export const ReplyView = memo(function ReplyView({ reply, nested = false }: { re
       {reply.cut && <p className={styles.cut}>The reply was cut off here.</p>}
       <Calls calls={reply.calls} />
       {reply.branches && !nested && <Branches seq={reply.seq} branches={reply.branches} />}
+      {reply.text && <LabelMark label={reply.label} source="what the model has read" />}
       {!reply.open && reply.seq > 0 && !nested && <ReplyActions reply={reply} />}
     </article>
   );

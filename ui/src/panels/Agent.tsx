@@ -5,12 +5,12 @@ import { useState } from "react";
 import * as api from "../api";
 import { Tabs } from "../parts/Tabs";
 import { useApp } from "../state/app";
+import { useAgentChanges } from "../state/useChanges";
 import { Hooks } from "./agent/Hooks";
 import { Overview } from "./agent/Overview";
 import { Permissions } from "./agent/Permissions";
 import { Rings } from "./agent/Rings";
 import { Tools } from "./agent/Tools";
-import { useNews } from "./agentNews";
 import { Show } from "./States";
 import { useLoad } from "./useLoad";
 
@@ -28,7 +28,7 @@ export default function Agent() {
   const [tab, choose] = useState<Tab>("overview");
   const [changes, setChanges] = useState(0);
   const detail = useLoad(() => api.agents.get(agent), [agent]);
-  useNews(agent, () => {
+  useAgentChanges(agent, () => {
     detail.reload();
     setChanges((old) => old + 1);
   });

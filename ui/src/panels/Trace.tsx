@@ -1,6 +1,6 @@
 /** The trace of a run: a waterfall of steps, model calls, tools and hooks, with tokens and cost. */
 
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 
 import * as api from "../api";
 import { formatCount, formatDollars, formatPlural } from "../parts/amounts";
@@ -16,6 +16,8 @@ import styles from "./trace/trace.module.css";
 export default function Trace() {
   const thread = useApp((state) => state.thread);
   const { runs, run, error, busy, reload } = useRun(thread);
+  const [beside, setBeside] = useState("");
+  const other = runs.find((one) => one.run_id === beside && one.run_id !== run?.run_id);
   if (!thread) return <p className="empty">Open or start a thread to see the traces of its runs.</p>;
   if (error && !run) return <Trouble text={error} again={reload} />;
   if (!run)
@@ -38,8 +40,36 @@ export default function Trace() {
             ))}
           </select>
         </label>
+        {runs.length > 1 && (
+          <label>
+            Beside{" "}
+            <select value={other?.run_id ?? ""} onChange={(event) => setBeside(event.target.value)}>
+              <option value="">nothing</option>
+              {runs
+                .filter((one) => one.traced && one.run_id !== run.run_id)
+                .map((one) => (
+                  <option key={one.run_id} value={one.run_id}>
+                    {runTitle(one)}
+                  </option>
+                ))}
+            </select>
+          </label>
+        )}
       </div>
-      {run.traced ? <OneRun key={run.run_id} run={run.run_id} /> : <Untraced run={run} />}
+      {other ? (
+        <div className={styles.sideBySide}>
+          {[run, other].map((one) => (
+            <section key={one.run_id} aria-label={`Run ${runTitle(one)}`}>
+              <h3>{runTitle(one)}</h3>
+              {one.traced ? <OneRun run={one.run_id} /> : <Untraced run={one} />}
+            </section>
+          ))}
+        </div>
+      ) : run.traced ? (
+        <OneRun key={run.run_id} run={run.run_id} />
+      ) : (
+        <Untraced run={run} />
+      )}
     </div>
   );
 }
@@ -83,7 +113,7 @@ function Found({ trace }: { trace: api.Trace }) {
       {(trace.left_out ?? 0) > 0 && (
         <p className={styles.note}>{formatPlural(trace.left_out ?? 0, "span")} were not stored in full.</p>
       )}
-      <Waterfall rows={rows} />
+      <Waterfall rows={rows} run={trace.run} />
     </>
   );
 }

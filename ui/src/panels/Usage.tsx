@@ -5,16 +5,16 @@ import { useState } from "react";
 import * as api from "../api";
 import { formatCount, formatDollars, formatPlural, formatShort } from "../parts/amounts";
 import { openConversation, useApp } from "../state/app";
+import { useChangeCount } from "../state/useChanges";
 import { Show } from "./States";
 import { Days } from "./usage/Days";
 import { Shares } from "./usage/Shares";
 import { sumBy, listDays, type Measure, periodOf, type Split, stackByDay } from "./usage/sums";
 import { Table } from "./usage/Table";
-import { useEvery, useLoad } from "./useLoad";
+import { useLoad } from "./useLoad";
 import panel from "./panels.module.css";
 import styles from "./usage/usage.module.css";
 
-const LOOK_MS = 5_000; // between two polls of usage by other runs
 const PERIODS = [7, 30, 90, 365];
 const MEASURES: readonly (readonly [Measure, string])[] = [
   ["tokens", "Tokens"],
@@ -38,7 +38,7 @@ export default function Usage() {
   const report = useLoad(
     () => api.usage.report({ since, until, agent, user: everyone ? "*" : "" }),
     [since, until, agent, everyone],
-    `${running} ${useEvery(LOOK_MS)}`,
+    `${running} ${useChangeCount("thread")}`,
   );
   return (
     <div className={panel.panel}>

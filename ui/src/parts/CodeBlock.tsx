@@ -1,11 +1,12 @@
 /** Code in a text, with its language and its actions; diagrams are drawn. */
 
-import { lazy, memo, Suspense, useState } from "react";
+import { lazy, memo, Suspense, useContext, useState } from "react";
 
 import { fenceName } from "../canvas/fences";
 import { Icon, type IconName } from "../shell/Icon";
 import { copyText } from "../state/talk";
 import { joinClasses } from "./classes";
+import { ReadOnly } from "./readOnly";
 import styles from "./code.module.css";
 
 const Diagram = lazy(() => import("./Diagram"));
@@ -49,6 +50,7 @@ interface Props {
 
 export function CodeFrame({ word, text, children, grows = false }: Props) {
   const [wraps, setWraps] = useState(false);
+  const readOnly = useContext(ReadOnly);
   const name = fenceName(word);
   const open = () => void import("../canvas/open").then(({ openText }) => openText("", `${text}\n`, word));
   const save = () =>
@@ -62,7 +64,7 @@ export function CodeFrame({ word, text, children, grows = false }: Props) {
         <Tool icon="wrap" name="Wrap lines" pressed={wraps} act={() => setWraps(!wraps)} />
         {!grows && (
           <>
-            <Tool icon="canvas" name="Open on the canvas" act={open} />
+            {!readOnly && <Tool icon="canvas" name="Open on the canvas" act={open} />}
             <Tool icon="down" name="Download" act={save} />
           </>
         )}

@@ -37,4 +37,20 @@ describe("Markdown", () => {
     expect(container.querySelectorAll("td").length).toBe(2);
     expect(container.querySelector(".katex")).not.toBeNull();
   });
+
+  it("leaves the finished parts of a growing text as they are, and their drawing to the browser", () => {
+    const section = (at: number) => `## Part ${at}\n\n${"words ".repeat(60)}\n\n`;
+    let text = Array.from({ length: 40 }, (_, at) => section(at)).join("");
+    const { container, rerender } = render(<Markdown text={text} grows />);
+    const before = [...container.querySelectorAll("p")];
+    const states = () =>
+      [...container.querySelectorAll(".markdown-chunk")].map((one) => one.matches(".markdown-settled"));
+    expect(states().slice(-2)).toEqual([true, false]);
+    for (const piece of ["## Last", "\n\nand **more**", " of it"]) rerender(<Markdown text={(text += piece)} grows />);
+    before.forEach((paragraph, at) => expect(container.querySelectorAll("p")[at]).toBe(paragraph));
+    expect(container.querySelector("p strong")?.textContent).toBe("more");
+    rerender(<Markdown text={text} />);
+    expect(states()).not.toContain(true); // all of it is drawn and measured
+    expect(container.querySelector("p")).toBe(before[0]);
+  });
 });

@@ -6,6 +6,7 @@ import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 
 import { openRelativeLink } from "../canvas/links";
+import { joinClasses } from "./classes";
 import { createSplitter, isEntangled, readFence, readLongTable } from "./blocks";
 import { CodeBlock, CodeFrame } from "./CodeBlock";
 import { hasMath } from "./math";
@@ -80,14 +81,25 @@ const renderPlain = createRenderer((text, components) =>
   }),
 );
 
-/** A text as a whole; `grows` while it is written, and then only its last part is parsed again. */
+const CHUNK = 12; // parts: enough for a screen
+
+/**
+ * A text as a whole; `grows` while it is written, and then only its last part is parsed again. The others are not drawn again
+ * where they are out of sight, since the cost of a frame grows with all that is drawn.
+ */
 export const Markdown = memo(function Markdown({ text, grows = false }: { text: string; grows?: boolean }) {
   const [split] = useState(createSplitter);
   const parts = !grows && isEntangled(text) ? [text] : split(text);
+  const blocks = parts.map((part, at) => <Block key={at} text={part} grows={grows && at === parts.length - 1} />);
+  const chunks = Array.from({ length: Math.ceil(blocks.length / CHUNK) }, (_, at) =>
+    blocks.slice(at * CHUNK, (at + 1) * CHUNK),
+  );
   return (
     <div className={styles.markdown} data-markdown="">
-      {parts.map((part, at) => (
-        <Block key={at} text={part} grows={grows && at === parts.length - 1} />
+      {chunks.map((some, at) => (
+        <div key={at} className={joinClasses(styles.chunk, grows && at < chunks.length - 1 && styles.settled)}>
+          {some}
+        </div>
       ))}
     </div>
   );

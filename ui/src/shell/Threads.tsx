@@ -1,4 +1,4 @@
-import { memo, useEffect, useRef, useState } from "react";
+import { lazy, memo, Suspense, useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
 import { tryRequest, useApp } from "../state/app";
@@ -8,6 +8,8 @@ import { formatAgo, groupByDay } from "./ago";
 import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 import styles from "./shell.module.css";
+
+const Share = lazy(() => import("./Share"));
 
 export function Threads() {
   const [wanted, setWanted] = useState("");
@@ -82,7 +84,7 @@ function Rows() {
 }
 
 const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean }) {
-  const [doing, setDoing] = useState<"" | "rename" | "delete" | "export">("");
+  const [doing, setDoing] = useState<"" | "rename" | "delete" | "export" | "share">("");
   const title = one.title || "Untitled";
   const done = () => setDoing("");
   if (doing === "rename")
@@ -110,12 +112,20 @@ const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean })
         <button className="plain" aria-label={`Export ${title}`} title="Export" onClick={() => setDoing("export")}>
           <Icon name="down" />
         </button>
+        <button className="plain" aria-label={`Share ${title}`} title="Share" onClick={() => setDoing("share")}>
+          <Icon name="share" />
+        </button>
         <button className="plain" aria-label={`Delete ${title}`} title="Delete" onClick={() => setDoing("delete")}>
           <Icon name="bin" />
         </button>
       </span>
       {doing === "delete" && <Delete one={one} done={done} />}
       {doing === "export" && <Export one={one} done={done} />}
+      {doing === "share" && (
+        <Suspense>
+          <Share one={one} done={done} />
+        </Suspense>
+      )}
     </li>
   );
 });

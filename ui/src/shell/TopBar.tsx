@@ -1,6 +1,7 @@
 import { serverUrl } from "../api/http";
 import { type Panel, patchApp, setTheme, type Theme, useApp } from "../state/app";
 import { shownPanels, toggleSidebar, togglePanel } from "../state/layout";
+import { canNotify, toggleNotifications } from "../state/notifications";
 import { signOut } from "../state/session";
 import { shortcut } from "../state/commands";
 import { chooseAgent } from "../state/threads";
@@ -91,6 +92,21 @@ export function Waiting() {
   ) : null;
 }
 
+function Bell() {
+  const on = useApp((state) => state.notifies);
+  return (
+    <button
+      className="plain"
+      aria-pressed={on}
+      onClick={() => void toggleNotifications()}
+      aria-label="Desktop notifications"
+      title={`Desktop notifications: ${on ? "on" : "off"}`}
+    >
+      <Icon name={on ? "bell" : "mute"} />
+    </button>
+  );
+}
+
 function You() {
   const theme = useApp((state) => state.theme);
   const name = useApp((state) => state.me?.username ?? "");
@@ -122,6 +138,7 @@ function You() {
       >
         <Icon name="settings" />
       </button>
+      {canNotify() && <Bell />}
       <button
         className="plain"
         onClick={() => setTheme(NEXT[theme])}

@@ -7,6 +7,7 @@ import { moveFocus } from "../chat/navigation";
 import { app, openConversation, type Panel, patchApp, setTheme, useApp } from "../state/app";
 import { type Command, commandForKey } from "../state/commands";
 import { closeOnePanel, shownPanels, togglePanel, toggleSidebar } from "../state/layout";
+import { canNotify, toggleNotifications } from "../state/notifications";
 import { signOut } from "../state/session";
 import { stopRun } from "../state/talk";
 import { chooseAgent, newThread, openThread } from "../state/threads";
@@ -36,6 +37,10 @@ const toThread = (one: Thread): Command => ({
 const isRunning = () => Boolean(openConversation(app.get()).run);
 const hasQuestion = () => app.get().approvals.some((one) => one.thread_id === app.get().thread);
 
+/** In a panel and in the search field itself, the search of the browser opens. */
+const canFind = () =>
+  openConversation(app.get()).items.length > 0 && !document.activeElement?.closest("aside, [role=search]");
+
 function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
   return [
     { id: "palette", title: "All commands", group: "Help", keys: "mod+k", run: () => patchApp({ overlay: "palette" }) },
@@ -60,6 +65,14 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       group: "Chat",
       keys: "m",
       run: () => (patchApp({ wide: false }), focusElement("message")),
+    },
+    {
+      id: "find",
+      title: "Find in this thread",
+      group: "Chat",
+      keys: "mod+f",
+      run: () => patchApp({ finds: true, wide: false }),
+      enabled: canFind,
     },
     { id: "next", title: "Next message", group: "Chat", keys: "j", run: () => moveFocus(1) },
     { id: "previous", title: "Previous message", group: "Chat", keys: "k", run: () => moveFocus(-1) },
@@ -102,6 +115,13 @@ function fixedCommands(panels: { id: Panel; title: string }[]): Command[] {
       group: "Theme",
       run: () => setTheme(theme),
     })),
+    {
+      id: "notifications",
+      title: "Desktop notifications: on or off",
+      group: "Account",
+      run: () => void toggleNotifications(),
+      enabled: canNotify,
+    },
     { id: "sign-out", title: "Sign out", group: "Account", run: () => void signOut() },
   ];
 }

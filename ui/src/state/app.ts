@@ -35,6 +35,7 @@ export interface AppState {
   thread: string; // the open one; empty for a new one
   opening: string; // the one that is being read
   trouble: string; // why the open one could not be read
+  finds: boolean; // true while a text is searched in the open thread
   goal: number; // the entry of it that is looked for; 0 for its end
   conversations: Record<string, Conversation>;
   drafts: Record<string, string>; // unsent drafts, by thread or by subject
@@ -48,6 +49,8 @@ export interface AppState {
   file: string; // and the one that is shown
   run: string; // the run that the trace shows
   online: boolean;
+  pushed: boolean; // true while the server reports changes
+  notifies: boolean; // true if the user wants desktop notifications
   notices: Notice[];
   theme: Theme;
   overlay: "palette" | "shortcuts" | "menu" | null;
@@ -64,6 +67,7 @@ export const NOBODYS = {
   thread: "",
   opening: "",
   trouble: "",
+  finds: false,
   goal: 0,
   conversations: {},
   drafts: {},
@@ -84,6 +88,8 @@ export const app = createStore<AppState>({
   ...NOBODYS,
   me: undefined,
   online: true,
+  pushed: false,
+  notifies: false,
   notices: [],
   theme: storedTheme(),
   sidebar: storedSidebar(),

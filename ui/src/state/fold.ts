@@ -1,6 +1,6 @@
 /** A conversation as it is shown, folded from the frames of its runs. Folding a frame twice changes nothing. */
 
-import type { Part } from "../api";
+import type { MessageLabel, Part } from "../api";
 import { formatValue } from "../api/values";
 
 export interface Why {
@@ -28,6 +28,9 @@ export interface Call {
   ended: number;
   ms: number; // duration from the server; 0 if unknown
   child: Child | null;
+  calls: Call[]; // of its program
+  lines: number[]; // the first and the last line in the program that makes it; empty for a call of the model
+  label?: MessageLabel; // of its result, if the agent has information flow
 }
 
 export interface Child {
@@ -60,6 +63,7 @@ export interface Reply {
   calls: Call[];
   open: boolean;
   cut: boolean; // the run was cancelled before the end of the reply
+  label?: MessageLabel;
   branches?: number[];
   born?: string; // its key while it was written: the list keeps it, and so what is drawn
 }
@@ -155,7 +159,7 @@ const STEPS: Record<string, Step> = {
     updateItems(old, event, (items) => onReply(items, event, (reply) => completeReply(reply, event, seq))),
   on_tool_start: (old, event, _, now) =>
     updateItems(old, event, (items) =>
-      onCall(items, event, (call) => ({
+      onCall(withNested(items, event), event, (call) => ({
         ...call,
         args: record(event, "args") ?? call.args,
         state: "running",
@@ -301,13 +305,28 @@ function completeReply(reply: Reply, event: Event, seq: number): Reply {
 
 export function createCall(id: string, name: string): Call {
   return {
-    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", deniedBy: "", why: [], began: 0, ended: 0, ms: 0, child: null,
+    id, name, args: {}, argsText: "", live: "", state: "waiting", output: "", error: "", deniedBy: "", why: [], began: 0, ended: 0, ms: 0, child: null, calls: [], lines: [],
   }; // prettier-ignore
 }
 
 function onCall(items: Item[], event: Event, change: (call: Call) => Call): Item[] {
   const id = text(event, "call_id");
-  return eachCall(items, (call) => (call.id === id ? change(call) : call));
+  return eachCall(items, (call) => {
+    if (call.id === id) return change(call);
+    const at = call.calls.findIndex((one) => one.id === id);
+    return at < 0 ? call : { ...call, calls: call.calls.with(at, change(call.calls[at]!)) };
+  });
+}
+
+/** Add the call of a program when it starts; a resumed program starts it again. */
+function withNested(items: Item[], event: Event): Item[] {
+  const program = text(event, "program");
+  const lines = (event.data?.["lines"] ?? []) as number[];
+  if (!program) return items;
+  return eachCall(items, (call) => {
+    if (call.id !== program || call.calls.some((one) => one.id === text(event, "call_id"))) return call;
+    return { ...call, calls: [...call.calls, { ...createCall(text(event, "call_id"), event.name ?? ""), lines }] };
+  });
 }
 
 /** The same, in subagents' work too. */

@@ -42,8 +42,9 @@ export async function listThreads(): Promise<void> {
   });
 }
 
-/** The same, where it does no harm if it fails: it is done again soon. */
-export const listAgain = (): Promise<void> => listThreads().catch(() => undefined);
+/** The same after a change by this window, which the server reports while it is connected. */
+export const listAgain = (): Promise<void> =>
+  app.get().pushed ? Promise.resolve() : listThreads().catch(() => undefined);
 
 export function mergePage(
   old: api.Thread[],

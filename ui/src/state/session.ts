@@ -5,14 +5,17 @@ import { ApiError } from "../api/http";
 import { app, tryRequest, NOBODYS, notify, runOnce, patchApp } from "./app";
 import { saveDrafts, loadDrafts } from "./drafts";
 import type { Conversation } from "./fold";
+import { closeChanges, openChanges } from "./changes";
+import { applyChanges } from "./push";
 import { followNothing, isFollowed, settle } from "./runStream";
 import { listThreads, refreshLists, refreshAgents, refreshApprovals } from "./lists";
 import { sendNothing } from "./talk";
 import { readAddress } from "./address";
 import { keepAddress, openThread, handleMissing } from "./threads";
 
-const PULSE_MS = 4_000;
-let beats = 0;
+const FALLBACK_MS = 10_000; // between two polls while the server reports no changes
+const SAFETY_MS = 120_000; // and while it does: a command may write into the same database
+let polled = 0;
 
 const ticketIn = (hash: string): string => new URLSearchParams(hash.slice(1)).get("ticket") ?? "";
 
@@ -73,6 +76,7 @@ async function enterSession(me: api.Me): Promise<void> {
     drafts: { ...loadDrafts(me.id), ...app.get().drafts },
   });
   await refreshLists();
+  openChanges(me.id);
   if (wanted) await openThread(wanted);
   if (files.length) await (await import("../canvas/open")).openFiles(files, file);
 }
@@ -85,6 +89,7 @@ export async function signOut(): Promise<void> {
 
 /** Remove all data of a user. */
 function clearSession(): void {
+  closeChanges();
   followNothing();
   sendNothing();
   patchApp(NOBODYS);
@@ -95,17 +100,23 @@ function clearSession(): void {
 export function startUpdates(): void {
   keepAddress();
   saveDrafts();
+  applyChanges();
+  app.subscribe(() => app.get().me === null && app.get().pushed && closeChanges());
   addEventListener("hashchange", () => ticketIn(location.hash) && void startSession()); // a sign-in link pasted into an open page
-  setInterval(() => void pollOnce(), PULSE_MS);
+  setInterval(
+    () => Date.now() - polled >= (app.get().pushed ? SAFETY_MS : FALLBACK_MS) && void pollOnce(),
+    FALLBACK_MS,
+  );
   addEventListener("online", () => void pollOnce());
   addEventListener("visibilitychange", () => (isHidden() ? followNothing() : void pollOnce()));
 }
 
 const isHidden = (): boolean => document.visibilityState === "hidden";
 
-/** Poll for changes: by another window, by a program, or while disconnected. */
+/** Read the lists again: after lost events, or while the server reports none. */
 export async function pollOnce(): Promise<void> {
-  if (!app.get().me || (isHidden() && ++beats % 5)) return; // a hidden window polls rarely, for its title
+  if (!app.get().me) return;
+  polled = Date.now();
   await runOnce("pulse", pollLists);
 }
 
@@ -121,14 +132,15 @@ async function pollLists(): Promise<void> {
   const { threads, approvals } = app.get();
   const asked = threads.reduce((sum, one) => sum + (one.asking ?? 0), 0);
   if (asked !== approvals.length) await refreshApprovals();
-  if (isHidden()) return;
   await catchUp();
-  if (++beats % 4 === 0) await refreshAgents();
+  if (!app.get().pushed) await refreshAgents();
 }
 
 let wasListed = ""; // the open thread, if it was in the list
 
-async function catchUp(): Promise<void> {
+/** Read the open thread if it is behind its row in the list. */
+export async function catchUp(): Promise<void> {
+  if (isHidden()) return;
   const { threads, thread, conversations } = app.get();
   const row = threads.find((one) => one.id === thread);
   const known = conversations[thread];
@@ -140,6 +152,7 @@ async function catchUp(): Promise<void> {
 
 /** True if a conversation is behind its thread. */
 function isBehind(row: api.Thread, known: Conversation): boolean {
+  if (known.pending.some((one) => one.key.startsWith("sent-"))) return false; // this window is sending a message
   const waits = known.pending.filter((one) => one.key.startsWith("q")).length;
   if ((row.queued ?? 0) !== waits) return true;
   return !isFollowed(row.id) && (row.last > known.last || Boolean(row.run_id));

@@ -1,6 +1,6 @@
 /** Convert a thread of the server to a conversation. */
 
-import type { Message, ThreadDetail } from "../api";
+import type { Message, ProgramCall, ThreadDetail } from "../api";
 import { formatValue } from "../api/values";
 import {
   type Call,
@@ -81,6 +81,7 @@ function restoreDetails(item: Item, old: Item | undefined): Item {
           began: before.began,
           ended: before.ended,
           child: before.child ?? call.child,
+          calls: call.calls.map((one) => ({ ...one, why: before.calls.find((old) => old.id === one.id)?.why ?? [] })),
         }
       : call;
   });
@@ -110,6 +111,7 @@ function reply(message: Message, seq: number, running: boolean): Reply {
     state: running ? "running" : "waiting",
     error: call.invalid ?? "",
     child: call.child ? storedChild(call.child, call.args) : null,
+    calls: (call.calls ?? []).map((one) => programCall(one, running)),
   }));
   const reasoning = (message.reasoning ?? []).map((part) => part.text ?? "").join("\n\n");
   return {
@@ -122,6 +124,22 @@ function reply(message: Message, seq: number, running: boolean): Reply {
     calls,
     open: false,
     cut: message.cut ?? false,
+    ...(message.label ? { label: message.label } : {}),
+  };
+}
+
+/** A call that a program made. */
+function programCall(call: ProgramCall, running: boolean): Call {
+  const over = typeof call.output === "string";
+  return {
+    ...createCall(call.id, call.name),
+    args: call.args,
+    lines: call.lines,
+    state: !over ? (running ? "running" : "waiting") : call.failed ? "failed" : "done",
+    output: call.failed ? "" : (call.output ?? ""),
+    error: call.failed ? (call.output ?? "") : "",
+    deniedBy: call.denied_by ?? "",
+    ms: call.ms ?? 0,
   };
 }
 
@@ -147,6 +165,7 @@ function answer(items: Item[], message: Message): void {
     call.state = message.failed ? "failed" : "done";
     call.ms = message.ms ?? 0;
     call.deniedBy = message.denied_by ?? "";
+    if (message.label) call.label = message.label;
     if (message.failed) call.error = messageText(message);
     else call.output = messageText(message);
     return;

@@ -95,6 +95,19 @@ export async function continueWithAgent(): Promise<string | undefined> {
 export const forkAt = (seq: number): Promise<void | undefined> =>
   runOnce("fork", () => tryRequest(() => fork(app.get().thread, seq)));
 
+/** Open a fork of a thread after an entry, with a draft of its next message. */
+export const forkAndEdit = (thread: string, seq: number, draft: string): Promise<void | undefined> =>
+  runOnce("fork", () =>
+    tryRequest(async () => {
+      const made = await api.threads.fork(thread, seq);
+      await listAgain();
+      setDraft(made.id, draft);
+      await openThread(made.id);
+      document.getElementById("message")?.focus();
+      notify("Forked; change the message, or send it again.");
+    }),
+  );
+
 async function fork(thread: string, seq: number): Promise<void> {
   const made = await api.threads.fork(thread, seq);
   await listAgain();

@@ -5,9 +5,10 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import * as api from "../../api";
 import { ApiError } from "../../api/http";
 import { app, openConversation, patchApp } from "../../state/app";
+import { onFileChange } from "../../state/changes";
 import { type Folder, nameOf, parentPath, ROOT, isSameFolder } from "./rows";
 
-const LOOK_MS = 2_000;
+const LOOK_MS = 30_000; // for files that a background command writes, which the server does not report
 const LIST_AFTER_MS = 250; // a tool that has ended may have written
 
 export interface Live {
@@ -74,8 +75,8 @@ export function useFolders(agent: string, thread: string): Live {
 
   useEffect(() => {
     void look();
-    return whileSeen(look);
-  }, [look]);
+    return whileSeen(agent, look);
+  }, [agent, look]);
   return useMemo(() => ({ folders, open, problem, toggle, look }), [folders, open, problem, toggle, look]);
 }
 
@@ -93,17 +94,24 @@ function isSeen(path: string, open: ReadonlySet<string>, known: Record<string, F
   return parentPath(path) === ROOT || (open.has(parentPath(path)) && isSeen(parentPath(path), open, known));
 }
 
-/** Poll from time to time, and soon after an action of the agent; not while hidden. */
-function whileSeen(look: () => Promise<void>): () => void {
-  let [busy, soon]: [boolean, ReturnType<typeof setTimeout> | undefined] = [false, undefined];
+/** Look again when files change, and soon after an action of the agent; not while hidden. */
+function whileSeen(agent: string, look: () => Promise<void>): () => void {
+  let soon: ReturnType<typeof setTimeout> | undefined;
+  let [busy, changed] = [false, false]; // changed while it looks: it looks once more
   const again = async () => {
+    changed = true;
     if (busy || document.visibilityState !== "visible") return;
     busy = true;
-    await look().finally(() => {
-      busy = false;
-    });
+    while (changed) {
+      changed = false;
+      await look();
+    }
+    busy = false;
   };
   const timer = setInterval(() => void again(), LOOK_MS);
+  const changes = () => void again();
+  const unsubscribe = onFileChange(agent, changes);
+  addEventListener("visibilitychange", changes);
   let last = openConversation(app.get());
   const stop = app.subscribe(() => {
     const now = openConversation(app.get());
@@ -116,6 +124,8 @@ function whileSeen(look: () => Promise<void>): () => void {
   return () => {
     clearInterval(timer);
     clearTimeout(soon);
+    unsubscribe();
+    removeEventListener("visibilitychange", changes);
     stop();
   };
 }

@@ -1,7 +1,10 @@
 /** All that is known of one span. */
 
+import type { MessageLabel } from "../../api";
 import { formatCount, formatDollars } from "../../parts/amounts";
+import { LabelMark } from "../../parts/LabelMark";
 import { formatDuration, type Row } from "../../parts/spans";
+import { Call } from "./Call";
 import { joinClasses } from "../../parts/classes";
 import panel from "../panels.module.css";
 import styles from "./trace.module.css";
@@ -14,11 +17,13 @@ const QUIET = new Set([
   "gen_ai.tool.call.id",
   "tool_name",
   "tool_call_id",
+  "wick.trusted",
+  "wick.private",
 ]); // shown elsewhere
 
-export function Details({ row, close, zoom }: { row: Row; close: () => void; zoom: () => void }) {
+export function Details({ row, run, close, zoom }: { row: Row; run: string; close: () => void; zoom: () => void }) {
   const { span } = row;
-  const facts = Object.entries(span.attributes ?? {}).filter(([name]) => !QUIET.has(name));
+  const label = labelOf(span.attributes ?? {});
   return (
     <section className={joinClasses(styles.spanDetails, panel.panel)} aria-label={`Span ${row.label}`}>
       <header className={joinClasses(panel.line, styles.line)}>
@@ -26,6 +31,7 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
         <small>
           {row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}
         </small>
+        <LabelMark label={label} source={row.label} />
         <button className="plain" onClick={zoom}>
           Zoom
         </button>
@@ -34,27 +40,51 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
         </button>
       </header>
       {span.error && <p className={styles.failed}>{span.error}</p>}
-      <dl className={panel.facts}>
-        {row.tokens > 0 && (
-          <>
-            <dt>tokens</dt>
-            <dd>{formatCount(row.tokens)}</dd>
-          </>
-        )}
-        {row.kind === "model" && (
-          <>
-            <dt>cost</dt>
-            <dd>{row.cost === null ? "unknown" : formatDollars(row.cost)}</dd>
-          </>
-        )}
-        {facts.map(([name, value]) => (
-          <Fact key={name} name={name} value={value} />
-        ))}
-      </dl>
+      {row.kind === "model" ? (
+        <>
+          <Call run={run} span={row.key} />
+          <details>
+            <summary>Attributes</summary>
+            <Facts row={row} />
+          </details>
+        </>
+      ) : (
+        <Facts row={row} />
+      )}
       {(span.events ?? []).length > 0 && <Events events={span.events!} />}
       {(span.why ?? []).length > 0 && <Why rows={span.why!} />}
     </section>
   );
+}
+
+function Facts({ row }: { row: Row }) {
+  const facts = Object.entries(row.span.attributes ?? {}).filter(([name]) => !QUIET.has(name));
+  return (
+    <dl className={panel.facts}>
+      {row.tokens > 0 && (
+        <>
+          <dt>tokens</dt>
+          <dd>{formatCount(row.tokens)}</dd>
+        </>
+      )}
+      {row.kind === "model" && (
+        <>
+          <dt>cost</dt>
+          <dd>{row.cost === null ? "unknown" : formatDollars(row.cost)}</dd>
+        </>
+      )}
+      {facts.map(([name, value]) => (
+        <Fact key={name} name={name} value={value} />
+      ))}
+    </dl>
+  );
+}
+
+/** Return the label of a tool's result; nothing without information flow. */
+export function labelOf(attributes: Record<string, unknown>): MessageLabel | null {
+  const { "wick.trusted": trusted, "wick.private": sources } = attributes;
+  if (typeof trusted !== "boolean") return null;
+  return { trusted, private: Array.isArray(sources) ? sources.map(String) : [] };
 }
 
 function Fact({ name, value }: { name: string; value: unknown }) {

@@ -36,7 +36,7 @@ const names = () =>
   screen.queryAllByRole("treeitem").map((item) => item.querySelector(".trace-span-name")!.textContent.split(",")[0]);
 
 it("is walked through with arrows, and says all that is known of a span", () => {
-  render(<Waterfall rows={layOutSpans([RUN], true)} />);
+  render(<Waterfall rows={layOutSpans([RUN], true)} run="run_1" />);
   expect(names()).toEqual(["coder", "step 1", "gpt", "<img src=x>"]);
   const tree = screen.getByRole("tree");
   for (let times = 0; times < 3; times++) fireEvent.keyDown(tree, { key: "ArrowDown" });
@@ -50,7 +50,7 @@ it("is walked through with arrows, and says all that is known of a span", () => 
 });
 
 it("shows hooks when they are wanted, and only what is looked for", () => {
-  render(<Waterfall rows={layOutSpans([RUN], true)} />);
+  render(<Waterfall rows={layOutSpans([RUN], true)} run="run_1" />);
   fireEvent.click(screen.getByRole("button", { name: "Hooks" }));
   expect(names()).toContain("judge: block");
   fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "notes.txt" } });
@@ -60,7 +60,7 @@ it("shows hooks when they are wanted, and only what is looked for", () => {
 });
 
 it("goes closer to a span and back", () => {
-  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
+  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} run="run_1" />);
   const end = () => container.querySelector(".trace-axis span:last-child small:last-child")!.textContent;
   expect(end()).toBe("1.0 s");
   const tree = screen.getByRole("tree");
@@ -74,7 +74,7 @@ it("goes closer to a span and back", () => {
 });
 
 it("takes the wheel with Ctrl for itself, and leaves it to the page without", () => {
-  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} />);
+  const { container } = render(<Waterfall rows={layOutSpans([RUN], true)} run="run_1" />);
   const times = vi.spyOn(container.querySelector("[data-times]")!, "getBoundingClientRect");
   times.mockReturnValue({ left: 100, width: 200 } as DOMRect);
   const shown = () =>

@@ -15,7 +15,8 @@ import {
 import { formatDollars, formatShort } from "../../parts/amounts";
 import { formatDuration, filterRows, type Kind, type Row, totalDuration } from "../../parts/spans";
 import { Axis } from "./Axis";
-import { Details } from "./Details";
+import { LabelMark } from "../../parts/LabelMark";
+import { Details, labelOf } from "./Details";
 import { viewAround, panView, spanPosition, type View, wholeView, zoomView } from "./zoom";
 import { joinClasses } from "../../parts/classes";
 import panel from "../panels.module.css";
@@ -29,7 +30,7 @@ const KINDS: readonly (readonly [Kind, string])[] = [
 ];
 const HEIGHT = 26;
 
-export function Waterfall({ rows }: { rows: Row[] }) {
+export function Waterfall({ rows, run }: { rows: Row[]; run: string }) {
   const end = useMemo(() => totalDuration(rows), [rows]);
   const [view, look] = useState<View>(() => wholeView(end));
   const [kinds, setKinds] = useState<ReadonlySet<Kind>>(() => new Set<Kind>(["run", "step", "model", "tool"]));
@@ -74,7 +75,9 @@ export function Waterfall({ rows }: { rows: Row[] }) {
       )}
       {selected ? (
         <Details
+          key={selected.key}
           row={selected}
+          run={run}
           close={() => choose("")}
           zoom={() => look(viewAround(selected.from, selected.ms, end))}
         />
@@ -222,6 +225,7 @@ function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
           , {row.kind}
           {row.failed ? ", failed" : ""},{" "}
         </span>
+        <LabelMark label={labelOf(row.span.attributes ?? {})} source={row.label} />
       </span>
       <span className={styles.spanTime} data-times="">
         {bar && <i className={styles.spanBar} style={{ left: `${bar.left}%`, width: `max(2px, ${bar.width}%)` }} />}
