@@ -74,7 +74,9 @@ class Prepared:
 
 _END: tuple[Delta, ...] = (Usage(100, 10), Finish())
 _ANSWER: tuple[Delta, ...] = (TextDelta("It is sunny in Lisbon."), *_END)
-_QUESTION = "What is the weather?"
+_QUESTION = "What is the weather in Lisbon?"
+_PLAN = '{"steps": [{"tool": "weather", "times": 100}]}'
+_PLANNED: tuple[Delta, ...] = (CallStart(0, "plan", "plan"), CallArgs(0, _PLAN), Usage(100, 10), Finish("tool_calls"))
 
 
 def _asks(number: int) -> tuple[Delta, ...]:
@@ -93,7 +95,10 @@ async def forecast(city: str, days: int = 1) -> str:
 
 
 weather = tool(forecast, name="weather")
-declared = tool(forecast, name="weather", effect="read", returns="untrusted")
+DECLARED = {  # the result is text of others; a message needs a plan and a vouched recipient
+    "a read": tool(forecast, name="weather", effect="read", returns="untrusted"),
+    "a planned message": tool(forecast, name="weather", effect="send", targets=["city"], returns="untrusted"),
+}
 
 
 async def look(op: Any) -> None:
@@ -266,17 +271,18 @@ def _goal(crowd: str) -> float | None:
 async def flow(rounds: int) -> list[Row]:
     """Measure a step with `InformationFlow` after untrusted text was read, beside one without it."""
     hooks: dict[str, list[Hook | Capability]] = {"with": [InformationFlow()], "without": []}
+    first = [_PLANNED, _asks(-2), _asks(-1)]  # the second use indexes the thread, once
+    replies = {"work": [*first, *WORK], "rest": [*first, *REST]}
     cases = {
-        (name, length, kind): _wick(hooks[name], replies, length, declared)
-        for name, length, (kind, replies) in product(hooks, LENGTHS, {"work": WORK, "rest": REST}.items())
+        (name, case, length, kind): _wick(hooks[name], replies[kind], length, used)
+        for name, (case, used), length, kind in product(hooks, DECLARED.items(), LENGTHS, replies)
     }
     spent = await measure(cases, rounds)
-    cost = {
-        (name, length): share(spent[name, length, "work"], spent[name, length, "rest"], STEPS)
-        for name, length in product(hooks, LENGTHS)
-    }
-    case = "InformationFlow"
-    return [compare("flow", case, cost["with", n], cost["without", n], messages=n) for n in LENGTHS]
+    cost = {at: share(spent[(*at, "work")], spent[(*at, "rest")], STEPS) for at in product(hooks, DECLARED, LENGTHS)}
+    return [
+        compare("flow", case, cost["with", case, n], cost["without", case, n], messages=n)
+        for case, n in product(DECLARED, LENGTHS)
+    ]
 
 
 # -- deltas ---------------------------------------------------------------------------------------------------------

@@ -69,6 +69,10 @@ def guarded() -> list[Any]:
     return [InformationFlow(), Limits(steps=STEPS)]
 
 
+def hiding() -> list[Any]:
+    return [InformationFlow(handles=True), Limits(steps=STEPS)]
+
+
 async def measure(hooks: Hooks, older: list[World], newer: list[World]) -> dict[str, str]:
     """Return the figures of one column."""
     alone = await solve(older, hooks, user="none")
@@ -81,6 +85,10 @@ async def measure(hooks: Hooks, older: list[World], newer: list[World]) -> dict[
         return figures
     attacked = agreed = await assault(older, hooks, user="careful")
     figures["G1"] = f"{len(reached(attacked))}"
+    if hooks is hiding:
+        agreed = await assault(older, hooks, user="agrees", utility=False)
+        for one in reached(attacked):
+            print(f"reached with handles: {one.suite} {one.task} {one.injection}")
     if hooks is guarded:
         agreed = await assault(older, hooks, user="agrees", utility=False)
         added = await assault(newer, hooks, ADDED, user="careful", utility=False)
@@ -102,7 +110,7 @@ def count_questions(outcomes: Sequence[Outcome]) -> float:
 async def main() -> None:
     older, newer = load_worlds("v1.1.2"), [World("v1.2.2", "workspace")]
     start = process_time()
-    columns = {"no protection": bare, "default mode": asking, "InformationFlow": guarded}
+    columns = {"no protection": bare, "default mode": asking, "InformationFlow": guarded, "with handles": hiding}
     figures = {name: await measure(hooks, older, newer) for name, hooks in columns.items()}
     print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
     for goal, row in ROWS.items():

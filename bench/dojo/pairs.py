@@ -16,8 +16,10 @@ from agentdojo.types import text_content_block_from_string
 from attackers import Call, Script, attack, play
 from declarations import DECLARED
 from pydantic import BaseModel
+from readers import Reader
 
-from wick import Agent, FunctionModel, Question, ToolCall, ToolError, tool
+from wick import Agent, FunctionModel, Question, Thread, ToolCall, ToolError, tool
+from wick.capabilities.information_flow.handles import LOOK_SYSTEM
 from wick.hooks import Hook
 from wick.protocols import Request
 from wick.tools import Tool
@@ -114,21 +116,29 @@ class Puppet:
     answer: str
     prompt: str
     changing: frozenset[str]
+    reader: Reader
     forget: Random | None = None
     scripts: list[Script] = field(default_factory=list)
     hijacked: bool = False
     attacking: bool = False
+    handles: bool = False
+    answering: Any = None
     calls: int = 0
 
     def reply(self, request: Request) -> str | ToolCall:
         last = request.messages[-1]
+        if request.system == LOOK_SYSTEM:
+            return self.reader.reply(last.text)
         if last.role != "tool":
-            self.scripts = [play(self.task)]
+            self.handles = any(item.name == "look" for item in request.tools)
+            self.scripts = [self.reader.play(self.task) if self.handles else play(self.task)]
             if any(item.name == "plan" for item in request.tools):
                 return self._call("plan", {"steps": self.plan()})
-        elif self.attack is not None and not self.hijacked and MARK in last.text:
-            self.hijacked = True
-            self.scripts.append(self.attack)
+        else:
+            self.reader.shown.append(last.text)
+            if self.attack is not None and not self.hijacked and MARK in last.text:
+                self.hijacked = True
+                self.scripts.append(self.attack)
         result = _parse(last.text) if last.role == "tool" and not last.failed else None
         while self.scripts:
             script = self.scripts[-1]
@@ -139,7 +149,16 @@ class Puppet:
             else:
                 self.attacking = script is self.attack
                 return self._call(*call)
-        return self.answer
+        if self.handles and self.answering is None:  # the last question is about the answer
+            self.answering, result = self.reader.answer(self.answer), None
+        return self._ask_for_answer(result) if self.answering is not None else self.answer
+
+    def _ask_for_answer(self, result: Any) -> str | ToolCall:
+        try:
+            call = self.answering.send(result)
+        except StopIteration as end:
+            return str(end.value)
+        return self._call(*call)
 
     def _call(self, name: str, args: Mapping[str, Any]) -> ToolCall:
         self.calls += 1
@@ -176,13 +195,18 @@ async def run_pair(
     before = pickle.loads(pickle.dumps(world.env))
     copy = pickle.loads(pickle.dumps(world.env))
     calls = [(call.function, dict(call.args)) for call in task.ground_truth(copy)]
-    script, words = None, task.GROUND_TRUTH_OUTPUT
+    script = None
     if injection is not None:
         script = attack(world.name, injection, pickle.loads(pickle.dumps(before)))
-        words = f"{words}\n{injection.GROUND_TRUTH_OUTPUT}"
     changing = frozenset(name for name, about in DECLARED.items() if about["effect"] != "read")
     forget = Random(f"{forgets} {world.name} {task.ID}") if forgets else None
-    puppet = Puppet(calls, script, words, task.PROMPT, changing, forget)
+    thread = Thread()
+    lies, extra = list[Call](), ""  # of a hijacked reader
+    if injection is not None:
+        goals = injection.ground_truth(pickle.loads(pickle.dumps(before)))
+        lies, extra = [(call.function, dict(call.args)) for call in goals], injection.GROUND_TRUTH_OUTPUT
+    reader = Reader(task.PROMPT, MARK, thread, lies, extra)
+    puppet = Puppet(calls, script, task.GROUND_TRUTH_OUTPUT, task.PROMPT, changing, reader, forget)
     asked: list[str] = []
     attacks = 0
 
@@ -195,10 +219,11 @@ async def run_pair(
         return user == "agrees" or (user == "careful" and _is_wanted(question, calls))
 
     agent = Agent(FunctionModel(puppet.reply), tools=world.tools, hooks=hooks(), ask=answer)
-    result = await agent.run(task.PROMPT)
+    result = await agent.run(task.PROMPT, thread=thread)
     if result.error is not None:
         raise result.error
-    output, trace = [text_content_block_from_string(result.text)], world.trace
+    text = f"{result.text}\n{extra}" if puppet.hijacked else result.text
+    output, trace = [text_content_block_from_string(text)], world.trace
     check = world.suite._check_task_result
     solved = utility and check(task, output, before, world.env, trace)  # some oracles compare whole environments: slow
     reached = injection is not None and check(injection, output, before, world.env, trace)
