@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-integration test-full soak lint lint_python lint_ui fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node modules_if_node known_group dist clean
+.PHONY: help test test-integration test-full soak lint lint_and_compile compile_tests lint_python lint_ui_types lint_ui_style fmt bench bench-peers bench-ui dojo comparison docs docs-serve serve ui ui-dev ui_if_node modules_if_node known_group dist clean
 
 unexport PYTHONDONTWRITEBYTECODE  # what is compiled is kept: the tests start hundreds of programs
 
@@ -37,8 +37,16 @@ test-full: $(ready) modules_if_node ui_if_node ## run all tests with many more g
 soak: $(ready) ## soak the server for an hour, or for MINUTES, while something breaks every other second
 	$(python) tests/faults/soak.py --minutes $(or $(MINUTES),60) --keep
 
+lints := lint_python lint_ui_types lint_ui_style
 lint: ## check style, types and layers
-	@$(MAKE) --no-print-directory --jobs 2 lint_python lint_ui
+	@$(MAKE) --no-print-directory --jobs $(cores) $(lints)
+
+# What CI runs first. Compiling the tests once takes half a minute; else each of five test processes does it.
+lint_and_compile:
+	@$(MAKE) --no-print-directory --jobs $(cores) $(lints) compile_tests
+
+compile_tests: $(ready)
+	@$(python) -m pytest -qq --collect-only tests > .venv/collected || { cat .venv/collected; exit 1; }
 
 lint_python: $(ready)
 	$(python) -m ruff check
@@ -46,8 +54,11 @@ lint_python: $(ready)
 	$(python) -m mypy src $(wildcard tests/typing)
 	.venv/bin/lint-imports --no-logo
 
-lint_ui:
-	@if scripts/find-node; then $(MAKE) --no-print-directory $(modules) && cd ui && npx --no-install tsc --noEmit && npx --no-install eslint . && npx --no-install prettier --check --log-level warn .; fi
+lint_ui_types: modules_if_node
+	@if scripts/find-node; then cd ui && npx --no-install tsc --noEmit; fi
+
+lint_ui_style: modules_if_node
+	@if scripts/find-node; then cd ui && npx --no-install eslint . && npx --no-install prettier --check --log-level warn .; fi
 
 fmt: $(ready) ## format the code and fix what can be fixed
 	$(python) -m ruff check --fix
@@ -63,7 +74,9 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 	$(python) bench/snapshots.py
 	$(python) bench/many_threads.py
 	$(python) bench/evals.py
+	$(python) bench/code.py
 	$(python) bench/server.py
+	$(python) bench/run_cost.py
 
 bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own
 	$(python) bench/peers.py

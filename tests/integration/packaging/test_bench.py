@@ -61,7 +61,7 @@ def test_every_figure_is_there(bench: tuple[str, dict[str, Any]]) -> None:
     _, report = bench
     assert report["quick"] is True
     assert Counter(row["group"] for row in report["rows"]) == {
-        "step": 9, "growth": 3, "flow": 3, "ring": 30, "delta": 3, "agent": 3, "import": 3
+        "step": 9, "growth": 3, "flow": 6, "ring": 30, "delta": 3, "agent": 3, "import": 3
     }  # fmt: skip
     assert {row["messages"] for row in rows(report, "step", "ring")} == {20, 200, 2_000}
     assert {row["case"] for row in rows(report, "step", "growth")} == {"no hooks", "a few hooks", "20 hooks"}

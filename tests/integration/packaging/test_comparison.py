@@ -46,6 +46,23 @@ def test_wick_holds(leak: str) -> None:
     assert json.loads(found.line())["evidence"]
 
 
+@pytest.mark.parametrize("leak", LEAKS)
+def test_wick_holds_inside_programs(leak: str) -> None:
+    """Each scenario, with the tool calls made by a program of code mode."""
+    options = {"megabytes": SHOWN} if leak == "output" else {}
+    found = judge.judge("wick", leak, [sys.executable], HERE / "inside_programs.py", **options)
+    assert found.verdict == "held", found.line()
+
+
+def test_a_program_of_code_mode_without_a_guard_leaks(tmp_path: Path) -> None:
+    """The judge detects a leak inside a program, too."""
+    for name in ("peer.py", "with_wick.py", "inside_programs.py"):
+        text = (HERE / name).read_text("utf-8").replace("hooks=[no_rm, expand]", "hooks=[expand]")
+        (tmp_path / name).write_text(text)
+    found = judge.judge("wick", "rewrite", [sys.executable], tmp_path / "inside_programs.py")
+    assert found.verdict == "leaked" and found.evidence.endswith("executed: ls, rm -rf /data"), found.line()
+
+
 def test_a_program_without_a_guard_leaks(tmp_path: Path) -> None:
     """The judge detects a leak: the same program without its guard executes the command."""
     text = (HERE / "with_wick.py").read_text("utf-8").replace("hooks=[no_rm, expand]", "hooks=[expand]")

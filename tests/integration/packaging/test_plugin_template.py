@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from wick.cli.plugin_template import render_plugin
 
 ROOT = Path(__file__).parents[3]
 NAME = "acme_tools"
@@ -68,6 +71,25 @@ def test_the_plugin_is_fully_typed(project: Path) -> None:
     options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
     done = run("-m", "mypy", "--strict", *options, "src", "tests", folder=project)
     assert "Success" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_pyright_accepts_the_plugin(project: Path, site: Path) -> None:
+    """With the settings of the package: basedpyright has more rules, which `standard` switches off."""
+    assert '[tool.pyright]\ntypeCheckingMode = "standard"' in (project / "pyproject.toml").read_text()
+    program = Path(sys.executable).parent / "basedpyright"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{site}"}
+    command = [program, "--pythonpath", sys.executable, "src", "tests"]
+    done = subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "0 errors, 0 warnings" in done.stdout, done.stdout
+
+
+def test_skipped_cases_are_explained(project: Path) -> None:
+    readme = (project / "README.md").read_text()
+    assert "`pytest -rs`" in readme and "`unsupported` in `tests/test_backends.py`" in readme
+    assert not re.search(r"pytest -rs", render_plugin("acme", "acme", ["tools"])["README.md"])
 
 
 def test_the_doctor_lists_the_plugins(project: Path, site: Path) -> None:

@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -220,3 +222,97 @@ def test_rewritten(name):
 """
     became, printed = outcomes(tmp_path, source)
     assert became == {f"test_rewritten[{name}]": "PASSED" for name in modules}, printed
+
+
+FAILING = """
+import os
+from pathlib import Path
+
+import pytest
+import pytest
+from wick import Agent, FunctionModel, Scripted
+from wick.errors import ConfigError, ModelError
+
+def reply(request):
+    kind = os.environ.get("FAILS")
+    if kind == "model":
+        raise ModelError("the key is wrong", status=401)
+    if kind == "config":
+        raise ConfigError("set ACME_API_KEY")
+    return "Hello."
+
+def test_text(cassette):
+    assert Agent(cassette(FunctionModel(reply))).run_sync("Hi.").text == "Hello."
+
+def test_expected(cassette):
+    model = FunctionModel(lambda request: (_ for _ in ()).throw(ModelError("overloaded", status=529)))
+    with pytest.raises(ModelError, match="overloaded"):
+        Agent(cassette(model)).run_sync("Hi.")
+"""
+
+
+def test_a_failed_recording_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cassettes" / "test_it-test_text.yaml"
+    for kind, problem in (("model", "ModelError: the key is wrong"), ("config", "ConfigError: set ACME_API_KEY")):
+        monkeypatch.setenv("FAILS", kind)
+        became, printed = outcomes(tmp_path, FAILING, "--wick-record")
+        assert became == {"test_text": "FAILED", "test_expected": "PASSED"}
+        assert problem in printed and f"the model failed while {path} was recorded" in printed
+        assert "Traceback" not in printed and "src/wick" not in printed  # one sentence
+        assert not path.exists()
+    monkeypatch.delenv("FAILS")
+    assert outcomes(tmp_path, FAILING, "--wick-record")[0] == {"test_text": "PASSED", "test_expected": "PASSED"}
+    assert outcomes(tmp_path, FAILING)[0] == {"test_text": "PASSED", "test_expected": "PASSED"}  # an error is a reply
+
+
+def test_a_model_that_cannot_be_created_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    source = "from wick import Agent\ndef test_it(cassette):\n    Agent(cassette('openai:gpt-5')).run_sync('Hi.')\n"
+    became, printed = outcomes(tmp_path, source, "--wick-record")
+    assert became == {"test_it": "FAILED"} and "OpenAI needs a key: set OPENAI_API_KEY" in printed
+    assert "when it works, record with: pytest --wick-record" in printed and "src/wick" not in printed
+    assert not (tmp_path / "cassettes").exists()
+
+
+def test_a_recorded_error_names_its_file_and_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "cassettes" / "test_it-test_text.yaml"
+    assert outcomes(tmp_path, FAILING, "--wick-record")[0]["test_text"] == "PASSED"
+    text = path.read_text()
+    at = text.index("  - text:")
+    path.write_text(text[:at] + "  - error: ModelError\n    message: the key is wrong\n    status: 401\n")
+    became, printed = outcomes(tmp_path, FAILING)
+    assert became["test_text"] == "FAILED" and "Traceback" not in printed
+    assert f"ModelError: the key is wrong\nthis error is reply 1 of {path}, as the model failed" in printed
+    assert "record again with: pytest --wick-record-all 'test_it.py::test_text'" in printed
+    assert outcomes(tmp_path, FAILING, "--wick-record-all")[0]["test_text"] == "PASSED"
+
+
+DESCRIBED = '''
+from typing import Annotated
+from pydantic import Field
+from wick import Agent, FunctionModel, tool
+
+@tool
+def lookup(order: Annotated[int, Field(description="NUMBER", ge=LEAST)]) -> str:
+    """DESCRIPTION"""
+    return "sent"
+
+def test_tool(cassette):
+    Agent(cassette(FunctionModel(lambda request: "Hello.")), tools=[lookup]).run_sync("Hi.")
+'''
+
+
+def test_a_changed_tool_is_shown(tmp_path: Path) -> None:
+    def fill_in(description: str, number: str, least: int) -> str:
+        text = DESCRIBED.replace("DESCRIPTION", description).replace("NUMBER", number)
+        return text.replace("LEAST", str(least))
+
+    assert outcomes(tmp_path, fill_in("Look up.", "The order.", 1), "--wick-record")[0] == {"test_tool": "PASSED"}
+    for source, change in (
+        (fill_in("Find it.", "The order.", 1), r"-\s+\(order: integer\) \w{8} Look up.\n\+\s+.* \w{8} Find it."),
+        (fill_in("Look up.", "Its number.", 1), r"-\s+- order: The order\.[^+]*\+[^+]*\+\s+- order: Its number\."),
+        (fill_in("Look up.", "The order.", 2), r'-\s+- order: .* {"minimum": 1}[^+]*\+[^+]*\+\s+- .* {"minimum": 2}'),
+    ):
+        printed = outcomes(tmp_path, source)[1]
+        lines = "\n".join(line for line in printed.splitlines() if "order:" in line)
+        assert re.search(change, lines), printed
