@@ -36,13 +36,16 @@ WHOSE: Mapping[str, str] = {
     "/agents/tools/{name}": "tool",
     "/approvals/{id}": "approval",
     "/runs/{id}": "run",
+    "/runs/{id}/spans/{path}": "span",
     "/settings/providers/{provider}": "setting",
     "/settings/tokens/{token}": "setting",
     "/threads/{id}": "thread",
     "/threads/{id}/calls/{call_id}": "call",
+    "/threads/{id}/shares/{share}": "share",
     "/v1/models/{id}": "agent",
 }
 SAY = {"messages": [{"role": "user", "content": "x"}]}
+PLACES = {"span": "0.0.0"}  # the first model call of any run; it is not private
 # Bodies with which each route would change private data, if it were allowed.
 BODIES: Mapping[tuple[str, str], Any] = {
     ("PUT", "/agents/{id}"): {
@@ -72,9 +75,10 @@ BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/threads/{id}/fork"): {},
     ("POST", "/threads/{id}/messages"): SAY,
     ("POST", "/threads/{id}/rewind"): {"to": 1},
+    ("POST", "/threads/{id}/shares"): {},
     ("POST", "/threads/{id}/switch"): {"to": 1},
 }
-QUERIES = {"/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "path=secret.txt"}
+QUERIES = {"/search": "q=hush", "/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "path=secret.txt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,8 @@ def filled(path: str, ids: Mapping[str, str]) -> str:
     """A path with ids in the place of its variables."""
 
     def id_of(at: re.Match[str]) -> str:
-        return ids.get(WHOSE.get(path[: at.end()], ""), UNKNOWN)
+        kind = WHOSE.get(path[: at.end()], "")
+        return PLACES.get(kind) or ids.get(kind, UNKNOWN)
 
     return re.sub(r"\{\w+(?::path)?\}", id_of, path)
 
@@ -287,7 +292,7 @@ class Things:
 
 
 async def furnish(server: ServerProcess | InProcessServer) -> Things:
-    """Ada gets an agent, files, a thread with a run, a trace and a call, a grant, and a question that waits."""
+    """Ada gets an agent, files, a thread with a run, a trace, a call and a link, a grant, and a question that waits."""
     things = Things()
     async with open_client(server, "ada") as ada:
         made = {"agent_id": "adas", "model": "demo", "backend": {"type": "local"}, "recorder": True, "skills": True}
@@ -296,6 +301,7 @@ async def furnish(server: ServerProcess | InProcessServer) -> Things:
         things.user = (await _done(ada, "GET", "/auth/me"))["id"]
         said = await _said(ada, "adas", f"Write the secret word {SECRET} into secret.txt")
         things.ids |= {"agent": "adas", **said}
+        things.ids["share"] = (await _done(ada, "POST", f"/threads/{said['thread']}/shares"))["id"]
         await _done(ada, "PUT", "/agents/adas/files/write", {"path": "moving.txt", "content": "x"})
         asked = await _asked(ada, "Run the command: ls")
         await _done(ada, "POST", f"/approvals/{asked['approval']}", {"choice": "allow_always"})

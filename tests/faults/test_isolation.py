@@ -210,8 +210,8 @@ async def _with_her_ids(
 def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
     """Return all her ids; of two, the last one below a shared object."""
     found: list[Mapping[str, str]] = [things.ids]
-    if row.kinds == ("agent", "grant"):
-        found.append(things.only("grant"))
+    if row.kinds in (("agent", "grant"), ("thread", "share")):
+        found.append(things.only(row.kinds[-1]))
     return found
 
 

@@ -16,6 +16,7 @@ from server_agents import Gate, get_json, list_ids, sample_agents, send_answer, 
 from server_process import InProcessServer, host_server, open_client, read_events, read_frames, wait_until
 from wick import Agent
 from wick.protocols import Delta, Finish, Request, TextDelta
+from wick.stores.held_thread import LeaseRenewals
 
 
 class Stream:
@@ -229,6 +230,7 @@ async def test_without_nats_streams_follow_the_log(cluster: Cluster) -> None:
                 "/threads/th_1/messages", json={"messages": user_message("More.")["messages"]}
             ) as sent:
                 assert sent.status == 202
+            await wait_until(lambda: _is_noticed(cluster.servers[0]))  # else another run may take the message
             cluster.model.words.put_nowait(" two")
             cluster.model.words.put_nowait(None)
             found += await read_events(response, until="on_user_message")
@@ -302,6 +304,12 @@ async def test_clients_see_runs_that_two_servers_race_for(tmp_path: Path, live: 
 
 async def _has_problem(server: InProcessServer) -> bool:
     return bool(server.service.live.problem)
+
+
+async def _is_noticed(server: InProcessServer) -> bool:
+    """Return True if the one run of a server knows that it has a new message."""
+    [held] = LeaseRenewals.of(server.service.store)._held
+    return held._inbox.is_stale
 
 
 async def _is_connected(server: InProcessServer) -> bool:
