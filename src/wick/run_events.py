@@ -4,8 +4,8 @@ An announcer wraps the recorder of `run_log`, and waits until its entries are sa
 durable before it is emitted, and every hook has seen it. Only deltas are emitted from within, while the model replies
 or a tool runs: they are provisional. Those of a reply that is replaced are retracted.
 
-Without a subscriber an announcer only calls the next ring. A subscriber may have an `Audience`, so that events which
-nobody reads are not built.
+Without a subscriber an announcer only calls the next ring. A subscriber may have an `Audience`, so that unread
+events are not built.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class RecordedModel:
 
     @property
     def holds_schema(self) -> str:
-        """That of the recorded model: it decides the form in which a structured output is requested."""
+        """Return the form in which the recorded model was asked for structured output."""
         return next((reply.holds_schema for reply in self.replay.replies if reply.purpose == self.purpose), "")
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:

@@ -195,7 +195,7 @@ class Server:
 
 
 def _check_store(given: object) -> Store:
-    """Return a store object; raise a ConfigError if it is none, or if servers share it by its address."""
+    """Return a store object; raise a ConfigError if it is not a store, or if servers share it by its address."""
     methods = ("create", "append", "read", "lease", "enqueue", "answer", "watch")
     if not all(callable(getattr(given, method, None)) for method in methods):
         known = "'sqlite', 'memory', an address such as 'postgresql://…', or a Store"

@@ -51,7 +51,7 @@ from wick.stores.postgres_queries import (
 from wick.stores.postgres_search import ensure_search_index, like_pattern
 from wick.stores.postgres_workspaces import MOVE, RECORD_CHANGE, find_workspace
 from wick.stores.process_identity import server_id
-from wick.stores.watchers import follow_thread
+from wick.stores.watchers import ThreadKey, follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
 LEAVE_SECONDS = 5.0

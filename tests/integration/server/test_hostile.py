@@ -213,7 +213,9 @@ async def test_a_disconnect_before_the_terminal_opens_is_no_server_error() -> No
         raise OSError("gone")
 
     no_shell: Any = None  # it is not used
-    assert await _run_relay(WebSocket({"type": "websocket", "headers": []}, asks, has_left), no_shell, "", {}, lambda: None)
+    assert await _run_relay(
+        WebSocket({"type": "websocket", "headers": []}, asks, has_left), no_shell, "", {}, lambda: None
+    )
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Generated attackers that know the rules: no unasked change has a target that nobody vouched for.
+"""Generated attackers that know the rules: no unasked change has a target without a trusted source.
 
 They make any call with any argument: look-alike letters, values that are split and joined, files, todos, notes,
 children in the foreground and in the background, summaries, forks, rewound, loaded and resumed threads.
@@ -189,7 +189,7 @@ def pass_on(thread: Thread, via: str) -> Thread:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(VIAS), st.booleans(), attacks, st.lists(own_calls, max_size=4), attacks)
-async def test_no_attacker_changes_a_target_without_a_voucher(
+async def test_no_attacker_changes_a_target_without_a_trusted_source(
     via: str, pauses: bool, first: list[ToolCall], child: list[ToolCall], then: list[ToolCall]
 ) -> None:
     world = World()
@@ -218,7 +218,7 @@ handle_calls = st.one_of(
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(["run", "fork", "load"]), st.lists(handle_calls, max_size=8), st.lists(values, max_size=4))
-async def test_no_reference_becomes_a_target_without_a_voucher(
+async def test_no_reference_becomes_a_target_without_a_trusted_source(
     via: str, attack: list[ToolCall], lies: list[str]
 ) -> None:
     world = World(handles=True)

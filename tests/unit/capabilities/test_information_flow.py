@@ -316,13 +316,13 @@ async def test_a_target_of_others_is_a_question_that_shows_the_passage() -> None
         ("Write to my accountant.", ["get_profile"], "dave@corp.example"),
     ],
 )
-async def test_a_planned_call_with_a_vouched_target_passes(prompt: str, reads: list[str], target: str) -> None:
+async def test_a_planned_call_with_a_trusted_target_passes(prompt: str, reads: list[str], target: str) -> None:
     bench = Bench()
     await bench.run(prompt, plan({"tool": "send"}), call("read_mail"), *map(call, reads), call("send", to=target))
     assert bench.world.sent == [(target, "")] and not bench.asked
 
 
-async def test_why_names_the_plan_and_the_voucher_of_a_call_that_passes() -> None:
+async def test_why_names_the_plan_and_the_source_of_a_call_that_passes() -> None:
     reasons = dict[str, str]()
 
     @after(ToolUse)
@@ -335,13 +335,13 @@ async def test_why_names_the_plan_and_the_voucher_of_a_call_that_passes() -> Non
     thread = await bench.run(f"Read {url} and write to Carol.", plan({"tool": "send"}), call("read_mail"), *steps)
     places = {entry.data.name: entry.seq for entry in thread.entries if entry.kind == "message" and entry.data.name}
     assert reasons["send"] == (
-        f"planned as grant_1; to 'carol@corp.example' is vouched for by entry {places['list_contacts']}"
+        f"planned as grant_1; to 'carol@corp.example' comes from entry {places['list_contacts']}"
     )
-    assert reasons["fetch"] == f"url '{url}' is vouched for by entry 1"
+    assert reasons["fetch"] == f"url '{url}' comes from entry 1"
     assert reasons["read_mail"] == ""
 
 
-async def test_without_a_plan_a_vouched_target_is_a_question() -> None:
+async def test_without_a_plan_a_trusted_target_is_a_question() -> None:
     bench = Bench()
     await bench.run(f"Write to {BOB}.", call("read_mail"), call("send", to=BOB))
     assert not bench.world.sent and "was not planned" in bench.asked[0].question
@@ -406,14 +406,14 @@ async def test_an_id_of_the_system_is_a_target() -> None:
     assert bench.world.deleted == ["mail-77"]
 
 
-async def test_a_trusted_result_does_not_vouch_for_arguments_that_it_repeats() -> None:
+async def test_a_trusted_result_is_no_source_of_arguments_that_it_repeats() -> None:
     bench = Bench()
     laundered = [call("get_profile", note=f"dave or {MALLORY}"), call("send", to=MALLORY)]
     await bench.run("Go.", plan({"tool": "send"}), call("read_mail"), *laundered)
     assert not bench.world.sent and len(bench.asked) == 1
 
 
-async def test_a_directory_does_not_vouch_for_an_argument_that_it_repeats() -> None:
+async def test_a_directory_is_no_source_of_an_argument_that_it_repeats() -> None:
     @tool(effect="read", returns="directory")
     def find_contacts(query: str) -> list[str]:
         """Find contacts."""

@@ -1,4 +1,4 @@
-/** The targets of a call that nobody vouched for, each with the text that it was taken from. */
+/** The targets of a call without a trusted source, each with the text that it was taken from. */
 
 import type { Approval } from "../api";
 import { LabelMark } from "../parts/LabelMark";
@@ -19,7 +19,7 @@ export function Targets({ asked }: { asked: Approval }) {
   const targets = targetsOf(asked);
   if (!targets.length) return null;
   return (
-    <ul className={styles.targets} aria-label="Targets that nobody vouched for">
+    <ul className={styles.targets} aria-label="Targets without a trusted source">
       {targets.map((one, at) => (
         <li key={at}>
           <span>{showControls(one.target)}</span> <code>{showControls(one.value)}</code>{" "}

@@ -7,7 +7,7 @@ afterEach(cleanup);
 
 it("marks text of others and private data, with their sources", () => {
   render(<LabelMark label={{ trusted: false, private: ["mail", "drive"] }} source="read_mail" />);
-  expect(screen.getByText("untrusted").title).toBe("Text of others from read_mail: nobody vouched for it");
+  expect(screen.getByText("untrusted").title).toBe("Text of others from read_mail: not a trusted source");
   expect(screen.getByText("private: drive").title).toBe("Private data of drive was read");
 });
 

@@ -11,7 +11,7 @@ export function LabelMark({ label, source = "" }: { label: MessageLabel | null |
   return (
     <span className={styles.labels}>
       {!label.trusted && (
-        <span className={styles.untrusted} title={`Text of others${from}: nobody vouched for it`}>
+        <span className={styles.untrusted} title={`Text of others${from}: not a trusted source`}>
           untrusted
         </span>
       )}

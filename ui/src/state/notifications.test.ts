@@ -17,7 +17,7 @@ const before = (last: number, run = "", asking = 0) => ({ last, run, asking });
 it.each([
   ["a question", before(1, "run_1"), row(5, { run_id: "run_1", asking: 1 }), "asks"],
   ["the same question", before(5, "run_1", 1), row(5, { run_id: "run_1", asking: 1 }), ""],
-  ["a run that goes on", before(1, "run_1"), row(5, { run_id: "run_1" }), ""],
+  ["a run that continues", before(1, "run_1"), row(5, { run_id: "run_1" }), ""],
   ["the end of a run", before(5, "run_1"), row(9), "ended"],
   ["the end of a run that was not seen", before(5), row(9), "ended"],
   ["the end of the first run of a thread", undefined, row(9), "ended"],

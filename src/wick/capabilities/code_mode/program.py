@@ -180,7 +180,7 @@ class Program:
     # -- results ------------------------------------------------------------------------------------------------------
 
     async def _continue(self) -> Turn:
-        """Give the program the next result of the log. Wait for one, or pause, if there is none."""
+        """Give the program the next result of the log. Wait until there is one, or pause."""
         while len(self.log.results) == self.read:
             await self._wait()
         if any(isinstance(failure, Exception) for failure in self.failures) or self.run.stopping is not None:

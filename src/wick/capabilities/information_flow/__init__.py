@@ -27,7 +27,7 @@ from wick.capabilities.information_flow.handles import (
     store_handle,
 )
 from wick.capabilities.information_flow.labels import Label, list_values
-from wick.capabilities.information_flow.questions import TargetValue, ask_about_targets, describe_voucher
+from wick.capabilities.information_flow.questions import TargetValue, ask_about_targets, describe_trusted_source
 from wick.capabilities.information_flow.sources import (
     CHILD,
     Passage,
@@ -51,7 +51,7 @@ from wick.why import PASS_REASON
 # Files and folders that later runs read as instructions, besides those of the agent's capabilities
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "SKILL.md", "agents.yaml")
 LINK = "a link to"
-MOST_VOUCHERS = 5  # in the reason of a call that passes
+MOST_SOURCES = 5  # in the reason of a call that passes
 OUTERMOST = 90.0  # after hooks around those of other capabilities, so that nothing is added to a hidden result
 HIDDEN = "hidden"  # in the notes of a tool use, the label of its hidden result
 _OF_HANDLES = ("hide_result", "resolve_reply")
@@ -222,7 +222,7 @@ class InformationFlow(Capability):
 
     @guard(ToolUse, match=["private:?*", *(f"effect:{effect}" for effect in sorted(EFFECTS - {"read"}))])
     def check_targets(self, use: ToolUse) -> Ask | None:
-        """Ask about a call whose target has no voucher, once the run has read untrusted text."""
+        """Ask about a call whose target has no trusted source, once the run has read untrusted text."""
         is_tainted = self._is_tainted(use.run)
         if not is_tainted and not (self.handles and has_reference(use.call.args)):
             return None
@@ -279,58 +279,58 @@ class InformationFlow(Capability):
             others = [name for name in args if name not in values and name not in clean]
             content = [value for name in others for value in list_values(args[name])]
             values[LINK] = [link for text in content if isinstance(text, str) for link in find_links(text)]
-        vouched, unvouched = _sort_values(values, [state.sources for state in states])
+        trusted, unsourced = _sort_values(values, [state.sources for state in states])
         grants = self._find_grants(use, args)
         for owner, id, known in grants:
-            if all(name in known for name in unvouched):
+            if all(name in known for name in unsourced):
                 self._find_state(owner).claims[use.key] = id
-                rows = [describe_voucher(*row) for row in vouched if row[0] not in known][:MOST_VOUCHERS]
+                rows = [describe_trusted_source(*row) for row in trusted if row[0] not in known][:MOST_SOURCES]
                 use.notes[PASS_REASON] = "; ".join([f"planned as {id}", *rows])
                 return None
-        if CONTROL in clean and not unvouched:
+        if CONTROL in clean and not unsourced:
             use.notes[PASS_REASON] = _WRITTEN_BEFORE
             return None
-        if flow.effect == "fetch" and not unvouched:
-            use.notes[PASS_REASON] = "; ".join([describe_voucher(*row) for row in vouched][:MOST_VOUCHERS])
+        if flow.effect == "fetch" and not unsourced:
+            use.notes[PASS_REASON] = "; ".join([describe_trusted_source(*row) for row in trusted][:MOST_SOURCES])
             return None
-        if unvouched and (entries := self._find_endorsed(use, unvouched)):
-            use.notes[PASS_REASON] = f"the user endorsed {', '.join(entries)} as a source of {', '.join(unvouched)}"
+        if unsourced and (entries := self._find_endorsed(use, unsourced)):
+            use.notes[PASS_REASON] = f"the user endorsed {', '.join(entries)} as a source of {', '.join(unsourced)}"
             return None
         found = [
             TargetValue(name, value, self._find_passage(use.run, value))
-            for name, items in unvouched.items()
+            for name, items in unsourced.items()
             for value in items
         ]
         is_planned = bool(grants) or flow.effect == "fetch"
         return ask_about_targets(use.bound.name, flow.effect, found, args, targets, is_planned=is_planned)
 
     def _check_references(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
-        """Ask about a target that is a reference and has no voucher. The model has chosen all others itself."""
+        """Ask about a target that is a reference and has no trusted source. The model has chosen all others itself."""
         referring = {name for name, value in use.call.args.items() if has_reference(value)}
         targets = [name for name in flow.list_targets(args) if name in referring]
         values = {name: [*list_values(args[name])] for name in targets}
         states = self._list_states(use.run)
-        _, unvouched = _sort_values(values, [state.sources for state in states])
+        _, unsourced = _sort_values(values, [state.sources for state in states])
         if flow.effect == "fetch":  # a whole address in a text of others has nothing of the user in it
-            unvouched = {
+            unsourced = {
                 name: [value for value in items if not any(state.sources.quotes(value) for state in states)]
-                for name, items in unvouched.items()
+                for name, items in unsourced.items()
             }
-        if not any(unvouched.values()) or self._find_endorsed(use, unvouched):
+        if not any(unsourced.values()) or self._find_endorsed(use, unsourced):
             return None
         found = [
             TargetValue(name, value, self._find_passage(use.run, value))
-            for name, items in unvouched.items()
+            for name, items in unsourced.items()
             for value in items
         ]
         return ask_about_targets(use.bound.name, flow.effect, found, args, targets, is_planned=True)
 
-    def _find_endorsed(self, use: ToolUse, unvouched: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Return the entries that the user endorsed for this run, if each value without a voucher is in one of them."""
+    def _find_endorsed(self, use: ToolUse, unsourced: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return the entries that the user endorsed for this run, if they have all values without a trusted source."""
         runs = self._list_runs(use.run)
         endorsed = {row for run in runs for row in self._find_state(run).sources.endorsed}
         found = dict[str, None]()
-        for name, value in ((name, value) for name, items in unvouched.items() for value in items):
+        for name, value in ((name, value) for name, items in unsourced.items() for value in items):
             entries = (
                 f"{author} (entry {seq})"
                 for run in runs
@@ -442,15 +442,15 @@ REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text 
 def _sort_values(
     values: Mapping[str, Sequence[Any]], sources: Sequence[Sources]
 ) -> tuple[list[tuple[str, Any, int]], dict[str, list[Any]]]:
-    """Return the values of targets with the entry that vouches for each, and those without such an entry, by target."""
-    vouched, unvouched = list[tuple[str, Any, int]](), dict[str, list[Any]]()
+    """Return the values of targets with the trusted entry of each, and those without one, by target."""
+    trusted, unsourced = list[tuple[str, Any, int]](), dict[str, list[Any]]()
     for name, value in ((target, item) for target, items in values.items() for item in items):
-        seq = next(filter(None, (source.find_voucher(value) for source in sources)), 0)
+        seq = next(filter(None, (source.find_trusted_source(value) for source in sources)), 0)
         if seq:
-            vouched.append((name, value, seq))
+            trusted.append((name, value, seq))
         else:
-            unvouched.setdefault(name, []).append(value)
-    return vouched, unvouched
+            unsourced.setdefault(name, []).append(value)
+    return trusted, unsourced
 
 
 def _NO_CALL() -> None:

@@ -30,7 +30,7 @@ _TYPES = {str: "text", bool: "boolean", int: "number", float: "number", dict: "o
 
 
 def parse_json(text: str) -> Any:
-    """Return JSON data; a text that is none is the data itself."""
+    """Return parsed JSON, or the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -99,7 +99,7 @@ def format_value(value: Any) -> str:
 
 
 def find_value(path: str, threads: Sequence[Thread]) -> Any:
-    """Return the value of a reference, or raise InvalidArgs if there is none."""
+    """Return the value of a reference; raise InvalidArgs for an unknown one."""
     id, *parts = path.strip("{}").split(".")
     row = next((found[id] for thread in threads if id in (found := thread.values.get(HANDLES, {}))), None)
     if row is None:

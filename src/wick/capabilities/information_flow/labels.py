@@ -9,7 +9,7 @@ from typing import Any
 
 from wick._internal.tool_flow import FOREIGN, ToolFlow
 
-_RANKS = ("untrusted", "child", "own", "directory", "id", "trusted")  # authors; those that vouch for more are later
+_RANKS = ("untrusted", "child", "own", "directory", "id", "trusted")  # authors; the more trusted are later
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def list_leaves(text: str, authors: Mapping[str, str]) -> Iterator[tuple[str, An
 
 
 def _walk(data: Any, declared: str, authors: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Yield each value with its author: of the declared fields around it, the author that vouches for the least."""
+    """Yield each value with its author: of the declared fields around it, the least trusted author."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _walk(value, narrow_author(declared, key, authors), authors)
@@ -81,7 +81,7 @@ def _walk(data: Any, declared: str, authors: Mapping[str, str]) -> Iterator[tupl
 
 
 def narrow_author(declared: str, key: str, authors: Mapping[str, str]) -> str:
-    """Return the author of a field inside of a declared one: of both, the one that vouches for the least."""
+    """Return the author of a field inside of a declared one: of both, the less trusted one."""
     around = [author for author in (declared, authors.get(key) if key != "*" else None) if author]
     return min(around, key=_rank_author, default="")
 

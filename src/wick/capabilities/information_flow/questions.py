@@ -17,7 +17,7 @@ MOST_QUOTED = 3  # values with the text around them; the others are named
 
 @dataclass(frozen=True, slots=True)
 class TargetValue:
-    """A value without a voucher, and the text of others that it was taken from."""
+    """A value without a trusted source, and the text of others that it was taken from."""
 
     target: str  # the name of the argument
     value: Any
@@ -79,10 +79,10 @@ def _list_sources(tool: str, values: Iterable[TargetValue]) -> list[dict[str, An
     return [*found.values()]
 
 
-def describe_voucher(name: str, value: Any, seq: int) -> str:
-    """Return a phrase about a value that an entry vouches for."""
+def describe_trusted_source(name: str, value: Any, seq: int) -> str:
+    """Return a phrase about a value and the trusted entry that it comes from."""
     shown = cut_visible(value if isinstance(value, str) else json.dumps(value), VALUE_CHARS)
-    return f"{name} {shown!r} is vouched for by entry {seq}"
+    return f"{name} {shown!r} comes from entry {seq}"
 
 
 def describe_content(args: Mapping[str, Any], targets: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The sources of a thread: the texts and values that the user or a trusted tool vouches for.
+"""The sources of a thread: the texts and values of the user and of trusted tools.
 
 `Sources` is folded from the log, so a fork, a rewind and a resumed run have the sources of the entries they keep, and
 a summary in place of messages changes nothing. Work per step is that of the new entries.
@@ -25,7 +25,7 @@ from wick.threads.state import Entry
 from wick.tools import Tool
 
 CHILD = "information_flow_child"  # in thread.values: a child that has read untrusted data
-VOUCHING = frozenset(("trusted", "id", "directory"))  # authors whose values may be targets
+SOURCE_AUTHORS = frozenset(("trusted", "id", "directory"))  # authors whose values may be targets
 _FOLDED = ("value", "run_end", "asked", "answered", "call")
 
 
@@ -77,8 +77,8 @@ QueuedResult = tuple[int, str, Mapping[str, str], tuple[ToolCall, ...], Mapping[
 
 
 @dataclass(slots=True)
-class VouchedValues:
-    """The texts and values of a thread that the user or a trusted tool vouches for.
+class TrustedValues:
+    """The texts and values of a thread that come from the user or from a trusted tool.
 
     Results are queued, and read when a value is looked up: most steps look up none.
     """
@@ -87,8 +87,8 @@ class VouchedValues:
     exact: dict[str, int] = field(default_factory=dict)  # ids and members of directories, by entry
     queued: list[QueuedResult] = field(default_factory=list)
 
-    def find_voucher(self, value: Any) -> int:
-        """Return the entry that vouches for a value of an argument; 0 if none does."""
+    def find_trusted_source(self, value: Any) -> int:
+        """Return the trusted entry that has a value of an argument; 0 if none has it."""
         if isinstance(value, bool) or value is None:
             return 0
         queued, self.queued = self.queued, []
@@ -102,7 +102,7 @@ class VouchedValues:
     def _fold_result(
         self, seq: int, text: str, authors: Mapping[str, str], calls: Iterable[ToolCall], sealed: Mapping[str, Any]
     ) -> None:
-        """Add the values of a result, unless they repeat arguments without a voucher."""
+        """Add the values of a result, unless they repeat arguments without a trusted source."""
         echoes = {
             value if isinstance(value, str) else json.dumps(value)
             for call in calls
@@ -126,11 +126,11 @@ class VouchedValues:
 
 @dataclass(slots=True)
 class Sources:
-    """The vouched values of one thread, and its first entry with untrusted text."""
+    """The trusted values of one thread, and its first entry with untrusted text."""
 
     typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
     hides: bool = False  # results of others are hidden from the model
-    vouched: VouchedValues = field(default_factory=VouchedValues)
+    trusted: TrustedValues = field(default_factory=TrustedValues)
     passages: list[tuple[str, int, str]] = field(default_factory=list)  # author, entry and text of others
     grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
     tainted: int = 0  # the first entry with text of others; 0 without one
@@ -182,9 +182,9 @@ class Sources:
         self.update(kept, tools)
         self.folded = len(thread.entries)
 
-    def find_voucher(self, value: Any) -> int:
-        """Return the entry that vouches for a value of an argument; 0 if none does."""
-        return self.vouched.find_voucher(value)
+    def find_trusted_source(self, value: Any) -> int:
+        """Return the trusted entry that has a value of an argument; 0 if none has it."""
+        return self.trusted.find_trusted_source(value)
 
     def find_clean(self, call: str) -> frozenset[str]:
         """Return the arguments of a call in a program that come from the program itself or from trusted results.
@@ -233,10 +233,10 @@ class Sources:
         elif data["key"] == GRANTS and "item" in data:
             self.grants[data["item"]] = CallGrant.from_json(data["value"])
         elif data["key"] == HANDLES and "item" in data:
-            row = data["value"]  # the model has only a reference: it vouches, and is quoted, but does not taint the run
+            row = data["value"]  # the model has only a reference: a source, also of quotes, that does not taint the run
             self.passages.append((row["tool"], entry.seq, row["text"]))
-            if not VOUCHING.isdisjoint(row["authors"].values()):
-                self.vouched.queued.append((entry.seq, row["text"], row["authors"], self.calls, self.sealed))
+            if not SOURCE_AUTHORS.isdisjoint(row["authors"].values()):
+                self.trusted.queued.append((entry.seq, row["text"], row["authors"], self.calls, self.sealed))
         elif data["key"] == CHILD and not self.hides:
             self.tainted = self.tainted or entry.seq
 
@@ -252,7 +252,7 @@ class Sources:
         texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
         for text in texts:
             typed, has_quotes = split_quoted(text)
-            self.vouched.texts.add(entry.seq, typed)
+            self.trusted.texts.add(entry.seq, typed)
             if has_quotes:
                 self._taint(entry, "a text that the user quoted")
         if not isinstance(content, str) and len(texts) < len(content):
@@ -268,8 +268,8 @@ class Sources:
             self.tainted = self.tainted or seq
             self.passages.append((message.name, seq, message.text))
         authors = label.get("returns")
-        if authors and not message.failed and not VOUCHING.isdisjoint(authors.values()):
-            self.vouched.queued.append((seq, message.text, authors, self.calls, self.sealed))
+        if authors and not message.failed and not SOURCE_AUTHORS.isdisjoint(authors.values()):
+            self.trusted.queued.append((seq, message.text, authors, self.calls, self.sealed))
 
     def _taint(self, entry: Entry, author: str) -> None:
         self.tainted = self.tainted or entry.seq

@@ -308,7 +308,7 @@ def _declare_flow(hints: Any) -> ToolFlow | None:
 def _read_result_label(server: str, meta: Any) -> ToolFlow | None:
     """Return the declaration of a result with a label in `_meta.ifc`: its integrity, and its readers.
 
-    A trusted result does not vouch for targets: the label says that others did not write it, not that it names any.
+    A trusted result is not a source of targets: the label says that others did not write it, not that it names any.
     """
     label = meta.get("ifc") if isinstance(meta, Mapping) else None
     if not isinstance(label, Mapping) or label.get("integrity") not in ("trusted", "untrusted"):

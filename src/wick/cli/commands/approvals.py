@@ -134,7 +134,7 @@ QUESTION = click.argument("id", metavar="[QUESTION]", default="", shell_complete
 @click.option("--step", is_flag=True, help="Also allow the other questions of the same step.")
 @click.option("--args", "changed", metavar="JSON", help="Replace the arguments of the tool use with this JSON object.")
 @click.option(
-    "--start-afresh", "afresh", is_flag=True, help="If files of a workspace are missing: go on in an empty folder."
+    "--start-afresh", "afresh", is_flag=True, help="If files of a workspace are missing: continue in an empty folder."
 )
 @click.argument("words", default="")
 @with_host_options

@@ -63,7 +63,7 @@ class RemoteHost:
         if self._has_token:
             problem = f"rejected the token of {place}" if place else "rejected the token"
         else:
-            problem = f"needs a token, and there is none in {place}" if place else "needs a token"
+            problem = f"needs a token, but {place} has none" if place else "needs a token"
         hint = "use --token-file FILE, or set WICK_TOKEN"
         if place == str(data_folder() / "token"):
             hint += "; for a server of this machine, WICK_DATA names its data folder"

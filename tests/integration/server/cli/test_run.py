@@ -291,7 +291,7 @@ def test_servers_that_cannot_be_used_are_sentences(wick: WickCommand, cli_server
     assert nobody.code == 1 and "use --token-file FILE, or set WICK_TOKEN" in nobody.err
     data = str(wick.folder / "other data")
     nobody = wick("run", "hi", "--server", cli_server.url, WICK_DATA=data)
-    assert f"needs a token, and there is none in {data}/token: " in nobody.err
+    assert f"needs a token, but {data}/token has none: " in nobody.err
     assert "for a server of this machine, WICK_DATA names its data folder" in nobody.err
     wick.write("other data/token", "a-token-of-another-server")
     wrong = wick("run", "hi", "--server", cli_server.url, WICK_DATA=data)

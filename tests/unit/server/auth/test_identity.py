@@ -53,7 +53,7 @@ async def test_concurrent_first_sight_of_a_user_agrees(records: SqliteRecords) -
     assert len({user.id for user in found}) == 1
 
 
-async def test_a_role_is_the_last_vouched_one(records: SqliteRecords) -> None:
+async def test_a_role_is_the_last_confirmed_one(records: SqliteRecords) -> None:
     users = Users(records)
     first, second = await users.get_or_create("jwt", "ada", "admin"), await users.get_or_create("jwt", "ada", "user")
     assert first.id == second.id and second.role == "user"
