@@ -111,9 +111,11 @@ def test_a_bad_diagram_shows_its_error_and_its_source(ada: Page) -> None:
 
 
 def scroll_until_drawn(diagram: Locator) -> None:
-    """Look at a diagram. The list returns to its end while others grow, as no input says that the user has left it."""
+    """Look at a diagram. Without an input of the user, the list would return to its end while others grow."""
+    diagram.page.locator("article.chat-reply").hover()
 
     def is_drawn() -> bool:
+        diagram.page.mouse.wheel(0, -1)
         diagram.scroll_into_view_if_needed()
         return not diagram.get_by_role("status").count()
 
