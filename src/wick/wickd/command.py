@@ -82,7 +82,8 @@ class DaemonCommand:
             loop.on_read(self._failed, self._check_started)
         for data in self.data:
             self.child_fds.append(create_data_file(data))
-        self._register_outputs()
+        if self.began is None:  # else its output is read after `began` was called
+            self._register_outputs()
 
     def _open_output_pipe(self) -> int:
         ours, theirs = os.pipe()
@@ -119,6 +120,8 @@ class DaemonCommand:
         began, self.began = self.began, None
         if began is not None and not self.failure:
             began()
+        if not self.finished:
+            self._register_outputs()
 
     # -- output -----------------------------------------------------------------------------------------------------
 
@@ -131,7 +134,7 @@ class DaemonCommand:
         """Pause or resume reading the output."""
         if paused != self._paused:
             self._paused = paused
-            if not self.finished and self._loop is not None:
+            if not self.finished and self._loop is not None and self.began is None:
                 self._register_outputs()
 
     def _read_output(self, descriptor: int) -> bool:

@@ -106,5 +106,8 @@ def open_terminal() -> Iterator[Terminal]:
 
 
 def shell_command(*words: str) -> str:
-    """Return the command `wick` as a shell line, with a limit of two minutes."""
-    return shlex.join(["timeout", "--foreground", "120", *COMMAND, *words])
+    """Return the command `wick` as a shell line.
+
+    Without `timeout`, which would pass Ctrl-C on: the command would get it twice, and the second one ends it.
+    """
+    return shlex.join([*COMMAND, *words])
