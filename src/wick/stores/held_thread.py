@@ -177,7 +177,7 @@ async def release_lease(store: Store, owner: str, id: str, fence: int) -> Summar
     """Release a lease, and return the thread. If that fails, `release_leases` or the next run tries again."""
     try:
         return await store.release(owner, id, fence)
-    except StoreError as error:  # the lease expires
+    except Exception as error:  # also of a store of a plugin: the run has ended, and the lease expires
         _unreleased.setdefault(store, {})[owner, id] = fence
         logger.warning("the lease of %s could not be released: %s", id, error)
         return None
@@ -205,6 +205,7 @@ class HeldInbox:
         self._items = items or ()
         self._known = max((item.position for item in self._items), default=0)
         self.is_stale = items is None
+        self._reads = self._newest = 0  # the number of reads, and the number of the one that returned the items
         self._timer: asyncio.TimerHandle | None = None  # starts the watch
         self._watch_task: asyncio.Task[None] | None = None
         self._reported: asyncio.Future[None] | None = None  # done when the watch has reported the inbox, or ended
@@ -218,11 +219,14 @@ class HeldInbox:
             self.is_stale = self.is_stale or not self._reported.done()
         if self.is_stale or (self._watch_task is not None and self._watch_task.done()):  # without one, every call reads
             self.is_stale = False  # before the read: an item that arrives meanwhile may not be in it
+            number = self._reads = self._reads + 1
             try:
-                self._items = await self._store.inbox(self._owner, self._id)
+                items = await self._store.inbox(self._owner, self._id)
             except BaseException:
                 self.is_stale = True
                 raise
+            if number > self._newest:  # else a read that started later has returned earlier
+                self._newest, self._items = number, items
         return self._items
 
     def _start_watch(self) -> None:
@@ -537,14 +541,14 @@ class HeldThread:
         self.released_head = await self.store.release(*place, fence, entries=rows, expect=self.last_written, took=took)
 
     async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write; if the connection is lost, write the same entries again, which `Store.append` allows."""
+        """Write; after a lost connection or lock, write the same entries again, which `Store.append` allows."""
         give_up, pauses = monotonic() + APPEND_SECONDS, iter(APPEND_PAUSES)
         while True:
             try:
                 return await write()
             except StoreError as error:
                 pause = next(pauses, None)
-                if error.code != "unavailable" or pause is None or monotonic() >= give_up:
+                if error.code not in ("unavailable", "locked") or pause is None or monotonic() >= give_up:
                     raise
             await asyncio.sleep(pause)
 

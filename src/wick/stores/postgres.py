@@ -193,7 +193,10 @@ class Postgres:
                 rows.note_entry(history, entry["kind"], entry["data"])
         title = rows.shorten_title(title) or source.title or history.title
         async with self._pools.connection(writes=True) as connection, connection.transaction():
-            key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
+            # locked against deletion
+            key, kept, created = await find_thread(connection, owner, id, "key, meta, created", "FOR SHARE")
+            if created != source.created:  # deleted by now, and created again
+                raise rows.not_found_error(id)
             await create_thread(connection, owner, new_id, title, kept if about is None else about)
             (new_key,) = await find_thread(connection, owner, new_id, "key")
             await copy_thread(connection, key, new_key, at, history)
@@ -349,7 +352,7 @@ class Postgres:
         self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
     ) -> builtins.list[Lease]:
         seconds = rows.check_claim(holder, capacity, seconds)
-        if not capacity:
+        if not capacity or not (self._heartbeat is None or self._heartbeat.is_steady):
             return []
         async with self._pools.connection(writes=True) as connection:
             leases = await claim_threads(connection, holder, server_id(holder), self.place, capacity, seconds, skip)

@@ -63,12 +63,21 @@ class Heartbeat:
         self._seen, self._stopping = Event(), Event()
         self.servers_alive = 0  # this one and the others, counted with the last heartbeat
         self.next_lapse = inf  # monotonic time at which the leases of another server lapse if it is not seen again
+        self._beat_at = self._steady_at = 0.0  # monotonic times: of the last heartbeat; when they are steady again
         self._thread = Thread(target=self._run, name="wick heartbeat", daemon=True)
 
     def start(self, seconds: float) -> bool:
         """Start the thread, and wait for the first heartbeat; return False at the timeout."""
         self._thread.start()
         return self._seen.wait(seconds)
+
+    @property
+    def is_steady(self) -> bool:
+        """False after a pause of the heartbeat, until the other servers have had time to be seen again.
+
+        If the database was away, no server was seen, and the first one back would take the leases of all others.
+        """
+        return self._steady_at <= monotonic() < self._beat_at + SEEN_SECONDS
 
     def stop(self, seconds: float) -> None:
         """Delete the row of this server, and end the thread."""
@@ -96,6 +105,10 @@ class Heartbeat:
             state = {"running": member.count_runs(), "draining": member.is_draining()}
             for ((alive, left),) in connection.execute(BEAT, {**about, **state}):
                 self.servers_alive, self.next_lapse = int(alive), monotonic() + left
+            now = monotonic()
+            if self._beat_at and now - self._beat_at > SEEN_SECONDS - BEAT_SECONDS:
+                self._steady_at = now + SEEN_SECONDS
+            self._beat_at = now
             self._seen.set()
             self._stopping.wait(BEAT_SECONDS)
         with suppress(psycopg.Error):

@@ -205,7 +205,8 @@ class Sqlite:
         title = rows.shorten_title(title) or named or history.title
 
         def work(do: Transaction) -> Summary:
-            find_thread(do.db, owner, id, "key")  # it may be deleted by now
+            if find_thread(do.db, owner, id, "key") != (key,):  # deleted by now, and created again
+                raise rows.not_found_error(id)
             create_thread(do, owner, new_id, title, kept if about is None else about, self._clock())
             (new_key,) = find_thread(do.db, owner, new_id, "key")
             copy_thread(do.db, key, new_key, at, history)

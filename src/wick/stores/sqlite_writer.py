@@ -85,7 +85,7 @@ class SqliteWriter:
         self._connection: SqliteConnection | None = None
         self._seen_version = 0  # the data_version that watchers know of
         self._polled_at = 0.0
-        self._stopping = False
+        self._stopping = self._has_ended = False
         self._thread = Thread(target=self._run_jobs, name="wick sqlite writer", daemon=True)
         self._thread.start()
 
@@ -93,6 +93,8 @@ class SqliteWriter:
         """Run a job and wait until it is committed."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put(_WriteJob(work, answer))
+        if self._has_ended:  # closed by another OS thread
+            self._fail_jobs()
         try:
             return await answer
         finally:  # break the cycle error → traceback → frame → future → error
@@ -127,7 +129,19 @@ class SqliteWriter:
             jobs.clear()  # a waiting thread must not keep jobs alive
             self._run_periodic_work()
             self._run_deferred_work()
+        self._has_ended = True
+        self._fail_jobs()
         self._drop_connection()
+
+    def _fail_jobs(self) -> None:
+        """Fail the jobs that were queued after the thread had finished its last batch."""
+        jobs = list[_WriteJob]()
+        with suppress(Empty):
+            while True:
+                if (job := self._jobs.get_nowait()) is not None:
+                    job.error = StoreError("the store was closed before the write", "unavailable")
+                    jobs.append(job)
+        _deliver_results(jobs)
 
     def _collect_jobs(self) -> list[_WriteJob]:
         jobs: list[_WriteJob] = []

@@ -124,6 +124,31 @@ async def test_a_lease_lapses_with_the_heartbeat_of_its_server(store: Postgres, 
         await store.lease("ada", "t1", "me", 60)
 
 
+async def test_a_server_whose_heartbeat_paused_claims_nothing_until_others_are_seen(
+    store: Postgres, schema: str
+) -> None:
+    """After an outage of the database, the first server that is back would take the leases of all others."""
+    await join(store)
+    assert store._heartbeat is not None
+    heartbeat = store._heartbeat
+    dead = add_dead_server(schema, "aa", 4)
+    await start_runs(store, dead, 0, 1)
+    heartbeat._beat_at -= 60.0
+
+    async def is_beating() -> bool:
+        return heartbeat._steady_at > 0.0
+
+    await wait_until(is_beating)
+    begun = time.monotonic()
+    assert begun >= heartbeat._steady_at or await store.claim(holder_name(), 9) == []
+
+    async def has_claimed() -> bool:
+        return bool(await store.claim(holder_name(), 9))
+
+    await wait_until(has_claimed)
+    assert time.monotonic() >= heartbeat._steady_at
+
+
 async def test_recovery_claims_when_the_leases_of_another_server_lapse(tmp_path: Path, schema: str) -> None:
     async with host_server(tmp_path, store="postgres", store_schema=schema) as server:
         store = server.service.store

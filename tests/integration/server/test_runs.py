@@ -426,8 +426,10 @@ async def test_a_recipe_is_the_input(tmp_path: Path, gate: Gate) -> None:
         gate.asked.clear()
         going = asyncio.create_task(send_answer(client, "cook", user_message("more", "th_1")))
         await gate.asked.wait()
-        refused = await send_answer(client, "cook", user_message("that", "th_1") | {"recipe": "review"}, 409)
-        assert "a recipe can only start one" in refused["error"]["message"]
+        for headers in ({}, {"Idempotency-Key": "k"}):
+            body = user_message("that", "th_1") | {"recipe": "review"}
+            refused = await send_answer(client, "cook", body, 409, **headers)
+            assert "a recipe can only start one" in refused["error"]["message"]
         gate.answers.put_nowait("Fine.")
         await going
 

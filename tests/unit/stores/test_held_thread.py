@@ -125,6 +125,46 @@ async def test_without_a_watch_every_call_reads(store: Counting, monkeypatch: py
         assert not await held.fetch_messages() and store.reads == reads + 1
 
 
+async def test_a_slow_read_does_not_replace_a_later_one(store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question and a step may read the inbox at the same time."""
+    inbox, slow, is_slow = store.inbox, asyncio.Event(), True
+
+    async def read_slowly(owner: str, id: str) -> Any:
+        nonlocal is_slow
+        found, waits, is_slow = await inbox(owner, id), is_slow, False
+        if waits:
+            await slow.wait()
+        return found
+
+    async with hold(store, "ada", Thread("t")) as held:
+        await held.fetch_messages()
+        monkeypatch.setattr(store, "inbox", read_slowly)
+        held.expect_inbox()
+        first = asyncio.create_task(held.fetch_inbox())
+        await until(lambda: not is_slow)
+        await store.enqueue("ada", "t", user("one").to_json())
+        held.expect_inbox()
+        await held.fetch_inbox()
+        slow.set()
+        await first
+        assert [message.text for message in await held.fetch_messages()] == ["one"]
+
+
+@pytest.mark.parametrize("code", ["unavailable", "locked"])
+async def test_an_append_is_retried(store: Counting, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    release, errors = store.release, [StoreError("busy", code)]
+
+    async def fail_once(*place: Any, **more: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return await release(*place, **more)
+
+    monkeypatch.setattr(store, "release", fail_once)
+    async with hold(store, "ada", Thread("t")) as held:
+        held.thread.append("event", {"name": "x"})
+    assert (await store.head("ada", "t")).last == 1 and not errors
+
+
 async def test_a_run_in_a_new_thread_reads_nothing(store: Counting) -> None:
     agent = Agent(FunctionModel(lambda request: "hello"), hooks=[Sessions(store)])
     assert (await agent.run("Hi", thread="t", user="ada")).text == "hello" and store.reads == 0

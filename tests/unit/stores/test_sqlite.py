@@ -201,6 +201,40 @@ async def test_closing_ends_the_thread(path: Path) -> None:
     assert "wick sqlite writer" not in {thread.name for thread in threading.enumerate()}
 
 
+async def test_a_write_after_the_writer_has_ended_fails(path: Path) -> None:
+    """Another OS thread may have got the writer before `close`."""
+    store = Sqlite(path)
+    await hold_thread(store)
+    assert store._writer is not None
+    writer = store._writer
+    await store.close()
+    async with asyncio.timeout(30):
+        with assert_refused("unavailable", "the store was closed"):
+            await writer.run(lambda do: None)
+
+
+async def test_a_thread_that_was_created_again_is_not_forked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = Sqlite(path), sqlite.read_fork_source
+    mine = await hold_thread(store)
+    await mine.append(make_entry(1))
+
+    def recreate(db: sqlite3.Connection, owner: str, id: str, at: int) -> Any:
+        found = read(db, owner, id, at)
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("PRAGMA foreign_keys = ON")
+            other.execute("DELETE FROM threads")
+            other.execute(
+                "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES ('ada', ?, '', '{}', 1, 1)",
+                (id,),
+            )
+        return found
+
+    monkeypatch.setattr(sqlite, "read_fork_source", recreate)
+    with assert_refused("not_found", "t"):
+        await store.fork("ada", "t", 1, "new")
+    await store.close()
+
+
 async def test_a_store_that_is_forgotten_ends_its_thread(path: Path) -> None:
     store = Sqlite(path, retention=1000)
     await hold_thread(store)

@@ -209,16 +209,19 @@ class Runs:
         if not thread_id and not key:
             return await self._enqueue(user, None, rows, key, recipe, None, instance, model)
         request = [agent, thread_id, rows, recipe, *([model] if model else ())]
-        thread, after = await self._remember_request(user, key, request, thread_id or Thread().id)
+        thread, after, is_repeat = await self._remember_request(user, key, request, thread_id or Thread().id)
         head = await self.threads.open(user, agent, thread)
-        if recipe and head.run and after is None:
+        if recipe and head.run and not is_repeat:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
         if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
             for question in await self.sessions.questions(thread, owner=user.id):
-                with suppress(StoreError):  # answered concurrently, or lapsed
+                try:
                     await self.sessions.answer(
                         thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
                     )
+                except StoreError as error:
+                    if error.code not in ("conflict", "not_found"):  # answered concurrently, or expired
+                        raise
         return await self._enqueue(user, head, rows, key, recipe, after, instance, model)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
@@ -228,13 +231,16 @@ class Runs:
         instance = await self.registry.get_agent(user, thread_agent(head))
         await _check_parts(instance.agent, messages)
         rows = [message.to_json() for message in messages]
-        _, after = await self._remember_request(user, key, [thread, rows], thread)
+        _, after, _ = await self._remember_request(user, key, [thread, rows], thread)
         return await self._enqueue(user, head, rows, key, "", after, instance)
 
-    async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None]:
-        """Store a request under its idempotency key; return its thread and the number of entries at that time."""
+    async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None, bool]:
+        """Store a request under its idempotency key.
+
+        Return its thread, the number of entries at the first request, and True if this one is a repetition.
+        """
         if not key:
-            return thread, None
+            return thread, None, False
         try:
             last = (await self.store.head(user.id, thread)).last
         except StoreError as error:
@@ -242,12 +248,13 @@ class Runs:
                 raise
             last = 0
         asked: dict[str, Any] = {"hash": digest(canonical_json(request)), "thread": thread, "after": last}
-        if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
+        is_repeat = not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS)
+        if is_repeat:
             before = await self.records.get(KEY, user.id, key) or asked
             if before["hash"] != asked["hash"]:
                 raise ApiError(409, "conflict", "this Idempotency-Key was used for another request; take a new one")
             asked = before
-        return str(asked["thread"]), int(asked["after"])
+        return str(asked["thread"]), int(asked["after"]), is_repeat
 
     async def _enqueue(
         self,

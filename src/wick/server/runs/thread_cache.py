@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from wick.constants import CACHED_ENTRY_BYTES, CACHED_THREADS_BYTES, CACHED_THREADS_SECONDS
-from wick.messages import Message
 from wick.protocols import Lease
 from wick.threads import Thread
 
@@ -26,9 +27,20 @@ class CachedThread:
     def measure(self) -> None:
         """Add the entries since the last call to the size."""
         for entry in self.thread.entries[self.counted :]:
-            text = len(entry.data.text) if isinstance(entry.data, Message) else 0
-            self.size += CACHED_ENTRY_BYTES + 2 * text  # the text, and its encoded form for the provider
+            # texts, images and arguments, and their encoded form for the provider
+            self.size += CACHED_ENTRY_BYTES + 2 * count_chars(entry.data)
         self.counted, self.used = len(self.thread.entries), monotonic()
+
+
+def count_chars(data: Any) -> int:
+    """Return the length of all strings in a message or in JSON data, without the keys."""
+    if isinstance(data, str):
+        return len(data)
+    if isinstance(data, Mapping):
+        return sum(map(count_chars, data.values()))
+    if isinstance(data, list | tuple):
+        return sum(map(count_chars, data))
+    return sum(count_chars(getattr(data, name)) for name in getattr(data, "__match_args__", ()))  # of a data class
 
 
 class ThreadCache:

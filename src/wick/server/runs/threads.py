@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -117,8 +116,11 @@ class UserThreads:
             page = await self.store.list(user.id, prefix=f"{id}.", order="created", cursor=cursor or "", limit=PAGE)
             for head in page.threads:
                 if "parent" in head.meta:
-                    with suppress(StoreError):
+                    try:
                         await self.store.delete(user.id, head.id)
+                    except StoreError as error:
+                        if error.code != "not_found":  # else its parent would be gone, and no request could delete it
+                            raise
             cursor = page.next
         await self.store.delete(user.id, id)
         self._counts.pop(user.id, None)  # recount on the next request: runs create subthreads, too

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from wick.constants import CACHED_ENTRY_BYTES
-from wick.messages import user
+from wick.messages import ImagePart, Message, TextPart, ToolCall, user
 from wick.protocols import Lease, Summary
 from wick.server.runs import thread_cache
-from wick.server.runs.thread_cache import CachedThread, ThreadCache
+from wick.server.runs.thread_cache import CachedThread, ThreadCache, count_chars
 from wick.threads import Thread
 
 
@@ -39,8 +39,17 @@ def test_a_run_starts_anew_if_the_log_may_be_another_one(other: Lease | None) ->
     assert cache.take("bob", "t", lease(2)).thread is not left.thread
 
 
+def test_images_and_arguments_count_for_the_size() -> None:
+    cache, left = ThreadCache(), cached(texts=0)
+    left.thread.add(Message("user", (TextPart("x"), ImagePart(data="A" * 50_000, media_type="image/png"))))
+    left.thread.add(Message("assistant", tool_calls=(ToolCall("1", "write_file", {"content": ["y" * 40_000]}),)))
+    left.thread.append("event", {"name": "z" * 30_000})
+    cache.put(left)
+    assert 2 * 120_000 < cache.size < 2 * 121_000 + 3 * CACHED_ENTRY_BYTES
+
+
 def test_the_longest_unused_threads_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    each = 2 * (CACHED_ENTRY_BYTES + 20)
+    each = 2 * (CACHED_ENTRY_BYTES + 2 * count_chars(user("x" * 10)))
     cache, several = ThreadCache(2 * each), [cached("a"), cached("b"), cached("c")]
     for one in several:
         cache.put(one)
