@@ -46,6 +46,7 @@ import os
 from wick import Agent, Ask, ToolCall, ToolUse, assistant, guard, tool
 from wick.capabilities.ask_user import AskUser
 from wick.capabilities.code_mode import CodeMode
+from wick.capabilities.recorder import Recorder
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
 from wick.models.scripted import FunctionModel
@@ -157,7 +158,8 @@ server.register_agent("thinking", Agent(Thinking(), name="thinking"))
 server.register_agent("caller", caller)
 server.register_agent("coder", coder)
 server.register_agent("slow", Agent(Slow(), name="slow"))
-server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait]))
+hooks = [Recorder()]
+server.register_agent("patient", lambda user: Agent(FunctionModel(patient), name="patient", tools=[wait], hooks=hooks))
 server.register_agent("echo", lambda user: Agent(FunctionModel(echoing), name="echo"))
 server.start()
 '''

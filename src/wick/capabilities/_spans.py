@@ -35,6 +35,8 @@ def describe_start(op: Operation[Any]) -> tuple[str, Attributes]:
     known |= {"gen_ai.operation.name": operation} if operation else {}
     if isinstance(op, Run):
         return name, known | {"gen_ai.agent.name": op.agent}
+    if isinstance(op, ToolUse):
+        return name, known | {"tool_name": op.call.name, "tool_call_id": op.call.id}
     return name, known | ({"step": op.number} if isinstance(op, Step) else {})
 
 

@@ -46,6 +46,17 @@ class Recorder(Capability):
         is_recorded = thread.values.get(VALUE, {})
         return [thaw(trace) for trace in reversed(is_recorded.values())]
 
+    @staticmethod
+    def is_recorded(run: Run) -> bool:
+        """Return True if a recorder records the run."""
+        return any(isinstance(key, Recorder) for key in run.scratch)
+
+    @staticmethod
+    def build_partial_trace(run: Run) -> dict[str, Any] | None:
+        """Return the trace of a run in progress, or None if it is not recorded. `ms` of open spans is None."""
+        recording = next((found for by, found in run.scratch.items() if isinstance(by, Recorder)), None)
+        return None if recording is None else recording.build_trace(run)
+
     @wrap(Run, priority=inf, on_error="log")
     async def begin(self, run: Run, next: Next[Result]) -> Result:
         """Record this run; also store the trace of a run that pauses or is cancelled."""
@@ -89,12 +100,7 @@ class Recorder(Capability):
 
     def _store_trace(self, run: Run, recording: _Recording) -> None:
         values = run.thread.values
-        before: list[Any] = thaw(values.get(VALUE, {}).get(run.id, {}).get("spans", [])) if run.resumed else []
-        spans = [*before, *(span.to_json() for span in recording.roots)]
-        texts = thaw(values.get(VALUE, {}).get(run.id, {}).get("texts", {})) if run.resumed else {}
-        trace = {"run": run.id, "agent": run.agent, "spans": spans, "left_out": recording.left_out}
-        trace["texts"] = texts | recording.texts
-        values.put(VALUE, run.id, trace)
+        values.put(VALUE, run.id, recording.build_trace(run))
         for old in [*values[VALUE]][: -self.runs]:
             values.drop(VALUE, old)
         run.thread.changed_values.pop(VALUE, None)  # do not send the trace to clients that follow the run
@@ -155,6 +161,17 @@ class _Recording:
     left_out: int = 0
     texts: dict[str, str] = field(default_factory=dict)  # system prompts, by their hash: each is stored once
 
+    def build_trace(self, run: Run) -> dict[str, Any]:
+        """Return the trace as JSON data, after that of the run before it was resumed."""
+        before = run.thread.values.get(VALUE, {}).get(run.id, {}) if run.resumed else {}
+        return {
+            "run": run.id,
+            "agent": run.agent,
+            "spans": [*thaw(before.get("spans", [])), *(span.to_json() for span in self.roots)],
+            "left_out": self.left_out,
+            "texts": thaw(before.get("texts", {})) | self.texts,
+        }
+
     def open_span(self, op: Operation[Any]) -> _Span:
         above = _current_spans.get().get(self.recorder)
         name, attributes = describe_start(op)
@@ -180,8 +197,8 @@ class _Recording:
             span.error = f"{type(op.error).__name__}: {op.error}"[:PREVIEW_CHARS]
         elif isinstance(op, ToolUse) and op.result is not None:
             span.error = op.result.error[:PREVIEW_CHARS]
-        short = dict(span.attributes)
-        span.attributes |= describe_attempts(op) | (describe_result(op, op.result) if op.result is not None else {})
+        short, result = span.attributes, describe_result(op, op.result) if op.result is not None else {}
+        span.attributes = short | describe_attempts(op) | result  # a new dict: a trace in progress has the old one
         span.why = [row.to_json() for row in op.why if not row.hook.startswith(f"{own}.")][:WHYS]
         events = [*list_record_events(op)][:EVENTS] if isinstance(op, Run) else []
         span.events = [{"name": name, "attributes": data} for name, data in events]

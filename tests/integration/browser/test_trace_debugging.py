@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Browser, expect
 
-from browser_pages import ApiClient, open_page, open_panel, open_thread_id, send_and_wait
+from browser_pages import ApiClient, open_page, open_panel, open_thread_id, send_and_wait, send_message, wait_until_idle
 from server_process import ServerProcess
 
 
@@ -41,3 +41,18 @@ def test_two_runs_are_side_by_side(browser: Browser, server: ServerProcess) -> N
         expect(panel.get_by_role("list", name="Summary")).to_have_count(2)
         panel.get_by_label("Beside").select_option(index=0)
         expect(panel.get_by_role("list", name="Summary")).to_have_count(1)
+
+
+def test_the_trace_grows_while_the_run_is_in_progress(browser: Browser, server: ServerProcess) -> None:
+    with open_page(browser, server, agent="patient") as page:
+        send_message(page, "wait for traced.now")
+        panel = open_panel(page, "Trace")
+        spans = panel.get_by_role("treeitem")
+        expect(spans.filter(has_text="wait").filter(has_text="running")).to_have_count(1)
+        expect(spans.filter(has_text="running")).to_have_count(3)  # the run and its step, too
+        expect(panel.get_by_role("list", name="Summary")).to_contain_text("running")
+        before = spans.count()
+        (server.folder / "traced.now").touch()
+        wait_until_idle(page)
+        expect(spans).to_have_count(before + 2)  # the next step, with its model call
+        expect(spans.filter(has_text="running")).to_have_count(0)

@@ -1,13 +1,14 @@
-"""Runs of a thread, and costs of the model calls of a trace."""
+"""Runs of a thread, and their traces."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from api_requests import send_refused, send_request
-from server_agents import get_json, send_answer, user_message
+from server_agents import Gate, get_json, send_answer, user_message
 from server_process import InProcessServer, ServerProcess, host_server, open_client
 from wick import Agent, FunctionModel, ModelCall, Scripted, ToolCall, assistant, before, tool, user
 from wick.capabilities.recorder import Recorder
@@ -74,6 +75,29 @@ async def test_a_run_without_a_recorder_has_no_trace(server: ServerProcess) -> N
     (told,) = (await send_request(server, "ada", "GET", f"/threads/{thread}/runs"))[1]["runs"]
     assert (told["run_id"], told["traced"]) == (run, False)
     assert await send_refused(server, "ada", "GET", f"/runs/{run}/trace") == (404, "not_found")
+
+
+async def test_a_run_in_progress_has_a_trace(tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Agent(gate, name="gate", system="The word is secret-canary-0123456789.", hooks=[Recorder()])
+    async with host_server(tmp_path, agents={"gate": agent}) as server, open_client(server) as client:
+        server.service.secrets.learn(["secret-canary-0123456789"])
+        going = asyncio.create_task(send_answer(client, "gate", user_message("go", "th_1")))
+        await gate.asked.wait()
+        (listed,) = (await get_json(client, "/threads/th_1/runs"))["runs"]
+        assert listed["traced"] and listed["ended"] is None
+        found = await get_json(client, f"/runs/{listed['run_id']}/trace")
+        (run,) = found["spans"]
+        (call,) = run["children"][0]["children"]
+        assert (run["name"], run["ms"], call["name"], call["ms"]) == ("run", None, "llm.call", None)
+        assert found["thread_id"] == "th_1" and "secret-canary" not in str(found)
+        await get_json(client, f"/runs/{listed['run_id']}/spans/0.0.0", 404)  # it has no reply yet
+        async with open_client(server, "bob") as bob:
+            await get_json(bob, f"/runs/{listed['run_id']}/trace", 404)
+        gate.answers.put_nowait("Done.")
+        await going
+        (run,) = (await get_json(client, f"/runs/{listed['run_id']}/trace"))["spans"]
+        assert run["ms"] > 0 and run["attributes"]["outcome"] == "completed"
 
 
 async def test_a_model_call_has_its_full_request_and_reply(tmp_path: Path) -> None:

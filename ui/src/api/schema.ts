@@ -1269,6 +1269,8 @@ export interface paths {
         /**
          * Trace
          * @description Return the trace of a run. Only the last runs of a thread have one.
+         *
+         *     A run in progress has one on the server that performs it. The `ms` of its open spans is null.
          */
         get: operations["trace_runs__id__trace_get"];
         put?: never;

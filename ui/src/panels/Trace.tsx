@@ -7,7 +7,7 @@ import { formatCount, formatDollars, formatPlural } from "../parts/amounts";
 import { formatDuration, layOutSpans, totalDuration } from "../parts/spans";
 import { patchApp, useApp } from "../state/app";
 import { Show, Trouble } from "./States";
-import { runTitle, useRun } from "./trace/runs";
+import { runTitle, useProgress, useRun } from "./trace/runs";
 import { Waterfall } from "./trace/Waterfall";
 import { useLoad } from "./useLoad";
 import panel from "./panels.module.css";
@@ -78,7 +78,8 @@ function Untraced({ run }: { run: api.ThreadRun }) {
   if (run.ended == null)
     return (
       <p className="empty" role="status">
-        This run is in progress. Its trace is available when it ends.
+        This run is in progress. Its trace is available when it ends: another server performs it, or the hook “recorder”
+        is not enabled.
       </p>
     );
   return (
@@ -90,7 +91,7 @@ function Untraced({ run }: { run: api.ThreadRun }) {
 }
 
 function OneRun({ run }: { run: string }) {
-  const trace = useLoad(() => api.runs.trace(run), [run]);
+  const trace = useLoad(() => api.runs.trace(run), [run], useProgress(run));
   return (
     <Show of={trace} what="the trace">
       {(found) => <Found trace={found} />}
@@ -129,7 +130,7 @@ export function summarizeRows(rows: ReturnType<typeof layOutSpans>): string[] {
       ? "price unknown"
       : `${formatDollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
   return [
-    formatDuration(totalDuration(rows)),
+    rows.some((row) => row.open) ? "running" : formatDuration(totalDuration(rows)),
     formatPlural(models.length, "model call"),
     formatPlural(tools.length, "tool call"),
     `${formatCount(tokens)} tokens`,

@@ -17,12 +17,14 @@ export interface Row {
   tokens: number;
   cost: number | null;
   failed: boolean;
+  open: boolean; // not ended yet
 }
 
 const KINDS: Record<string, Kind> = { run: "run", step: "step", "llm.call": "model", "tool.call": "tool" };
 
 export function layOutSpans(spans: readonly Span[], hooks: boolean): Row[] {
   const begin = Math.min(...spans.map((span) => span.start));
+  const latest = latestTime(spans);
   const rows: Row[] = [];
   const visit = (span: Span, depth: number, key: string) => {
     const from = (span.start - begin) * 1000;
@@ -31,12 +33,13 @@ export function layOutSpans(spans: readonly Span[], hooks: boolean): Row[] {
       span,
       depth,
       from,
-      ms: span.ms ?? 0,
+      ms: span.ms ?? Math.max(0, (latest - span.start) * 1000),
       label: spanLabel(span),
       kind: KINDS[span.name] ?? "step",
       tokens: spanTokens(span),
       cost: span.cost ?? null,
       failed: Boolean(span.error),
+      open: span.ms == null,
     });
     if (hooks) rows.push(...hookRows(span, depth + 1, from, key));
     (span.children ?? []).forEach((child, at) => visit(child, depth + 1, `${key}.${at}`));
@@ -63,7 +66,16 @@ function hookRows(span: Span, depth: number, from: number, key: string): Row[] {
     tokens: 0,
     cost: null,
     failed: !["pass", "continue", "approved", "ask"].includes(why.verdict),
+    open: false,
   }));
+}
+
+/** The last time of which a trace has something: until then, at least, its open spans have lasted. */
+function latestTime(spans: readonly Span[]): number {
+  return spans.reduce(
+    (latest, span) => Math.max(latest, span.start + (span.ms ?? 0) / 1000, latestTime(span.children ?? [])),
+    0,
+  );
 }
 
 function spanLabel(span: Span): string {

@@ -29,7 +29,7 @@ export function Details({ row, run, close, zoom }: { row: Row; run: string; clos
       <header className={joinClasses(panel.line, styles.line)}>
         <b>{row.label}</b>{" "}
         <small>
-          {row.kind}, {formatDuration(row.ms)}, begun after {formatDuration(row.from)}
+          {row.kind}, {row.open ? "running" : formatDuration(row.ms)}, begun after {formatDuration(row.from)}
         </small>
         <LabelMark label={label} source={row.label} />
         <button className="plain" onClick={zoom}>
@@ -40,7 +40,7 @@ export function Details({ row, run, close, zoom }: { row: Row; run: string; clos
         </button>
       </header>
       {span.error && <p className={styles.failed}>{span.error}</p>}
-      {row.kind === "model" ? (
+      {row.kind === "model" && !row.open ? (
         <>
           <Call run={run} span={row.key} />
           <details>

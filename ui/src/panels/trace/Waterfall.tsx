@@ -32,7 +32,8 @@ const HEIGHT = 26;
 
 export function Waterfall({ rows, run }: { rows: Row[]; run: string }) {
   const end = useMemo(() => totalDuration(rows), [rows]);
-  const [view, look] = useState<View>(() => wholeView(end));
+  const [chosenView, look] = useState<View | null>(null);
+  const view = chosenView ?? wholeView(end); // grows with a run in progress
   const [kinds, setKinds] = useState<ReadonlySet<Kind>>(() => new Set<Kind>(["run", "step", "model", "tool"]));
   const [words, setWords] = useState("");
   const [chosen, choose] = useState("");
@@ -64,7 +65,7 @@ export function Waterfall({ rows, run }: { rows: Row[]; run: string }) {
           <button aria-label="Zoom out" onClick={() => look(zoomView(view, 2, end))}>
             −
           </button>
-          <button onClick={() => look(wholeView(end))}>All</button>
+          <button onClick={() => look(null)}>All</button>
         </div>
       </div>
       <Axis view={view} />
@@ -200,7 +201,7 @@ interface OneRowProps {
 function OneRow({ id, row, view, top, chosen, choose, zoom }: OneRowProps) {
   const bar = spanPosition(view, row.from, row.ms);
   const figures = [
-    formatDuration(row.ms),
+    row.open ? "running" : formatDuration(row.ms),
     row.tokens ? `${formatShort(row.tokens)} tokens` : "",
     row.cost === null ? "" : formatDollars(row.cost),
   ]

@@ -1,5 +1,7 @@
 /** The runs of a thread, and which of them is shown. */
 
+import { useEffect, useRef, useState } from "react";
+
 import * as api from "../../api";
 import { openConversation, useApp } from "../../state/app";
 import { useLoad } from "../useLoad";
@@ -32,6 +34,27 @@ export function useRun(thread: string): Runs {
 }
 
 const NONE: api.ThreadRun[] = [];
+const PROGRESS_MS = 500; // at least, between two reads of the trace of a run in progress
+
+/** A number that grows while a run of the open thread makes progress, and once more when it ends. */
+export function useProgress(run: string): number {
+  const items = useApp((state) => (openConversation(state).run === run ? openConversation(state).items : NOTHING));
+  const [count, setCount] = useState(0);
+  const seen = useRef<readonly unknown[]>(items);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => {
+    if (seen.current === items) return;
+    seen.current = items;
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      setCount((old) => old + 1);
+    }, PROGRESS_MS);
+  }, [items]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return count;
+}
+
+const NOTHING: readonly unknown[] = [];
 
 export function runTitle(run: api.ThreadRun): string {
   const at = new Date(run.started * 1000).toLocaleTimeString([], {
