@@ -7,9 +7,10 @@ recorder: it waits until the result is saved, and emits it.
 
 from __future__ import annotations
 
+import json
 import logging
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -243,10 +244,22 @@ def _log_result(use: ToolUse, result: ToolResult) -> None:
                 "name": use.call.name,
                 "output": result.output,
             }
-            about |= {"error": result.error} if result.error else {"is_json": True} if result.data is not None else {}
+            about |= {"error": result.error} if result.error else {"is_json": True} if _is_json(result) else {}
             about |= {"denied": True} if use.prevented is not None else {}
             use.run.thread.append("result", about | ({"label": label} if label else {}))
         use.result = result
+
+
+def _is_json(result: ToolResult) -> bool:
+    """Return True if the output is the JSON of the data, or of the one field `result` that MCP servers put around it."""
+    data = result.data
+    if data is None:
+        return False
+    try:
+        value = json.loads(result.output)
+    except (ValueError, RecursionError):  # a text beside the data
+        return False
+    return value in ((data, data["result"]) if isinstance(data, Mapping) and data.keys() == {"result"} else (data,))
 
 
 def label_result(use: ToolUse) -> FrozenDict | None:

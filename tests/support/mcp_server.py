@@ -1,6 +1,7 @@
 """An MCP server for tests, made with the `mcp` package: `python mcp_server.py [PORT]`, over stdio without a port.
 
-What its tool `greet` says of itself stands in the variable GREETING, and `change` changes it.
+What its tool `greet` says of itself stands in the variable GREETING, and `change` changes it. SENSORS is a number of
+further tools.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -126,6 +128,18 @@ def review(language: str) -> str:
     """Review code."""
     return f"Review this {language} code."
 
+
+def make_sensor(number: int) -> Callable[[str], str]:
+    def read_sensor(place: str) -> str:
+        return f"{place}: {number} degrees"
+
+    return read_sensor
+
+
+for number in range(int(os.environ.get("SENSORS", "0"))):
+    server.add_tool(
+        make_sensor(number), name=f"sensor_{number}", description=f"Read the sensor {number} of a building."
+    )
 
 if "PIDFILE" in os.environ:
     Path(os.environ["PIDFILE"]).write_text(str(os.getpid()))

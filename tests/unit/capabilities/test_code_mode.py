@@ -35,6 +35,7 @@ from wick.capabilities.code_mode import stubs
 from wick.capabilities.recorder import VALUE
 from wick.errors import ConfigError, StoreError
 from wick.evals.transcript import collect_calls
+from wick.messages import ToolResult
 from wick.protocols import NewThread
 from wick.server.runs.call_history import explain_call
 from wick.server.runs.frames import FrameBuilder
@@ -720,6 +721,23 @@ async def test_many_tools_cost_no_more_context_than_a_few() -> None:
         assert "async def sensor_17(place: str) -> str: ...  # Read the sensor 17" in result.thread.messages[2].text
         assert result.thread.messages[4].text == "roof: 17"
     assert sizes[1] < sizes[0] * 1.15
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (ToolResult("a table", data={"rows": [1]}), "'a table'"),  # the text for the model, and data for programs
+        (ToolResult('{"rows": [1]}', data={"rows": [1]}), "{'rows': [1]}"),
+        (ToolResult("true", data={"result": True}), "True"),  # as MCP servers wrap values
+        (ToolResult("17", data={"result": "17"}), "'17'"),
+        (ToolResult("[" * 5_000, data=[]), repr("[" * 5_000)),
+    ],
+)
+async def test_a_program_gets_the_value_that_the_model_would_read(result: ToolResult, shown: str) -> None:
+    async def read() -> ToolResult:
+        return result
+
+    assert await output("print(repr(await read()))", tools=[tool(read, name="read", description="Read.")]) == shown
 
 
 async def test_names_that_python_does_not_allow() -> None:

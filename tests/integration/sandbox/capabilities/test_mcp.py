@@ -35,6 +35,7 @@ from wick import (
     guard,
     tool,
 )
+from wick.capabilities.code_mode import CodeMode
 from wick.capabilities.information_flow import InformationFlow
 from wick.capabilities.mcp import MCP, transports
 from wick.capabilities.permissions import Permissions
@@ -165,6 +166,28 @@ async def test_a_tool_has_the_definition_of_the_server(web: dict[str, Any]) -> N
     odd = next(made for origin, made in seen.items() if origin.startswith("odd"))
     assert odd.name.startswith("mcp__t__odd_name_of_a_tool")
     assert len(odd.name) == 64
+
+
+async def test_many_tools_of_a_server_cost_a_program_no_more_context_than_a_few() -> None:
+    sizes = []
+    for count in (20, 500):
+        finding = "print(await search_tools(query='sensor 17'))"
+        calling = "first, other = await asyncio.gather(mcp__t__sensor_17(place='roof'), mcp__t__sensor_3(place='hall'))"
+        replies = [
+            tool_calls_reply(ToolCall("a", "run_code", {"code": finding})),
+            tool_calls_reply(ToolCall("b", "run_code", {"code": f"import asyncio\n{calling}\n[first, other]"})),
+            "done",
+        ]
+        model = Scripted(*replies)
+        async with servers({"t": program(env={"SENSORS": str(count)})}) as mcp:
+            result = await Agent(model, hooks=[mcp, CodeMode()]).run("go")
+        sizes.append(sum(len(str(item.schema)) for item in model.requests[0].tools))
+        found, called = tool_results(result)
+        assert "async def mcp__t__sensor_17(place: str)" in found and "Read the sensor 17 of a building." in found
+        assert "roof: 17 degrees" in called and "hall: 3 degrees" in called
+        rows = [entry["name"] for entry in thread_entries(result.thread, "call")]
+        assert rows == ["search_tools", "mcp__t__sensor_17", "mcp__t__sensor_3"]
+    assert sizes[1] < sizes[0] * 1.1
 
 
 async def test_annotations_of_a_trusted_server_are_believed(web: dict[str, Any]) -> None:
