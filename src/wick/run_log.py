@@ -251,7 +251,7 @@ def _log_result(use: ToolUse, result: ToolResult) -> None:
 
 
 def _is_json(result: ToolResult) -> bool:
-    """Return True if the output is the JSON of the data, or of the one field `result` that MCP servers put around it."""
+    """Return True if the output is the JSON of the data, or of its field `result`, in which MCP servers put a value."""
     data = result.data
     if data is None:
         return False
