@@ -382,16 +382,16 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
 
 _ERROR_MEANINGS = {
     "53100": ("full", "its disk is full; free some space, and retry"),
-    "25006": ("read_only", "it takes no writes now"),
-    "55P03": ("locked", "something is locked; try again"),
-    "57014": ("locked", "it took too long; try again"),
-    "40001": ("locked", "others were in the way; try again"),
-    "40P01": ("locked", "others were in the way; try again"),
+    "25006": ("read_only", "it is read-only now: it may be a replica; connect to the primary"),
+    "55P03": ("locked", "a row or table is locked by another transaction; try again"),
+    "57014": ("locked", "the statement took longer than its time limit; try again"),
+    "40001": ("locked", "other transactions changed the same rows; try again"),
+    "40P01": ("locked", "transactions waited for each other (deadlock); try again"),
     "XX001": ("corrupt", "its data is damaged; restore it from a backup"),
     "XX002": ("corrupt", "an index is damaged; rebuild it"),
-    "42501": ("read_only", "it does not let this user do that"),
+    "42501": ("read_only", "this user lacks a privilege; grant it to the user of the connection"),
     "23": ("corrupt", "its data is inconsistent; restore it from a backup"),
-    "22": ("invalid", "it does not take this"),
+    "22": ("invalid", "it cannot store such a value"),
 }
 
 

@@ -250,7 +250,9 @@ RESERVED = (".", "..", "search")  # no address of a server leads to a thread of 
 def check_thread_id(id: Any) -> str:
     """Return the id of a new thread; a `StoreError` if it cannot be one. Threads that exist keep their ids."""
     if id in RESERVED:
-        raise StoreError(f"a thread cannot be called {id!r}, for that has another meaning in addresses", "invalid")
+        raise StoreError(
+            f"a thread cannot be named {id!r}, which has another meaning in URLs; choose another id", "invalid"
+        )
     return check_name("the id of a thread", id)
 
 
@@ -289,7 +291,7 @@ def encode_new_thread(owner: str, id: str, new: NewThread | None) -> tuple[str, 
 def check_lease_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds > 0:
         return float(seconds)
-    raise StoreError(f"a lease lasts for some seconds, not {seconds!r}", "invalid")
+    raise StoreError(f"the seconds of a lease are a number above 0, not {seconds!r}", "invalid")
 
 
 def check_claim(holder: str, capacity: int, seconds: float) -> float:
@@ -313,7 +315,7 @@ def can_claim(head: Summary, unchanged: Container[tuple[str, str, int, int]]) ->
 def check_idle_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0:
         return float(seconds)
-    raise StoreError(f"a thread is idle for some seconds, not {seconds!r}", "invalid")
+    raise StoreError(f"the seconds of an idle thread are a number of at least 0, not {seconds!r}", "invalid")
 
 
 def clamp_limit(limit: int) -> int:
@@ -354,7 +356,7 @@ def decode_cursor(cursor: str, order: str, oldest_first: bool) -> PageMark | Non
             return float(at), check_number("a key", key)
     except (TypeError, ValueError, StoreError):
         pass
-    raise StoreError("this cursor is of another list; begin again without one", "invalid")
+    raise StoreError("this cursor belongs to another list or order; request the first page without a cursor", "invalid")
 
 
 def is_valid_prefix(prefix: str) -> bool:

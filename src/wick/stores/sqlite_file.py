@@ -144,7 +144,7 @@ class SqliteConnection:
         if not is_same:
             raise StoreError(
                 f"the database {self.path} was removed or replaced while it was open; the last writes may be "
-                f"lost: put the file back, or start anew with another",
+                f"lost: put the file back, or start again with another one",
                 "unavailable",
                 "the server's database was removed or replaced; its operator must put it back",
             )
@@ -279,7 +279,9 @@ def _schema_version(db: sqlite3.Connection, path: Path, schema: SqliteSchema) ->
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.application:
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise StoreError(f"{path} is a database of something else; name another file", "incompatible", INCOMPATIBLE)
+            raise StoreError(
+                f"{path} is a database of another program; name another file", "incompatible", INCOMPATIBLE
+            )
         return 0
     if version > len(schema.steps):
         raise StoreError(
@@ -317,10 +319,13 @@ _ERROR_MEANINGS = {
     sqlite3.SQLITE_READONLY: ("read_only", "cannot be written: it is read-only; make it writable, and retry"),
     sqlite3.SQLITE_CORRUPT: ("corrupt", "is damaged; restore it from a backup"),
     sqlite3.SQLITE_NOTADB: ("corrupt", "is not a SQLite database, or is damaged; name another, or restore it"),
-    sqlite3.SQLITE_CONSTRAINT: ("corrupt", "contradicts itself; restore it from a backup"),
-    sqlite3.SQLITE_CANTOPEN: ("unavailable", "cannot be opened; is it there, and may it be read?"),
+    sqlite3.SQLITE_CONSTRAINT: ("corrupt", "has inconsistent data; restore it from a backup"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "unavailable",
+        "cannot be opened; check that its folder exists and that this user may read and write both",
+    ),
     sqlite3.SQLITE_IOERR: ("unavailable", "cannot be read or written: the disk failed"),
-    sqlite3.SQLITE_TOOBIG: ("invalid", "does not take that much at once"),
+    sqlite3.SQLITE_TOOBIG: ("invalid", "cannot store a value of this size"),
 }
 
 

@@ -304,7 +304,7 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
         db.execute("CREATE TABLE theirs (x)")
     before = await dump(path)
     store = Sqlite(path)
-    with assert_refused("incompatible", "a database of something else"):
+    with assert_refused("incompatible", "a database of another program"):
         await store.create("ada", "t")
     assert await dump(path) == before
     path.write_bytes(b"This is not a database, but a letter to my aunt. " * 100)

@@ -188,7 +188,7 @@ async def test_a_server_that_takes_no_writes(store: Postgres, schema: str) -> No
     await hold_thread(store)
     standby = Postgres(shared_server().conninfo + " options='-c default_transaction_read_only=on'", schema=schema)
     assert (await standby.head("ada", "t")).last == 0
-    with assert_refused("read_only", "takes no writes now"):
+    with assert_refused("read_only", "it is read-only now"):
         await standby.enqueue("ada", "t", {"n": 1})
     await standby.close()
 
