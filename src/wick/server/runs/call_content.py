@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from wick._internal.frozen import thaw
@@ -51,7 +51,7 @@ def build_call_content(span: Span, spans: Sequence[Span], texts: Mapping[str, st
 def _find_call_before(span: Span, spans: Sequence[Span]) -> Span | None:
     """Return the model call before this one in the same run, for the same purpose."""
     before: Span | None = None
-    for one in _walk(spans):
+    for one in walk_spans(spans):
         if one is span:
             return before
         is_alike = all(one["attributes"].get(key) == span["attributes"].get(key) for key in ("run_id", "purpose"))
@@ -70,7 +70,8 @@ def _count_shared(before: Sequence[Any], now: Sequence[Any]) -> int:
     return count
 
 
-def _walk(spans: Sequence[Span]) -> Iterator[Span]:
+def walk_spans(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans with all that are nested in them."""
     for span in spans:
         yield span
-        yield from _walk(span.get("children", ()))
+        yield from walk_spans(span.get("children", ()))

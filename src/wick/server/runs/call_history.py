@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wick._internal.frozen import thaw
 from wick.api.types import CallAttempt, CallQuestion, CallReasons, HookVerdict
 from wick.capabilities.recorder import VALUE
 from wick.messages import Message, ToolCall
+from wick.server.runs.call_content import walk_spans
 from wick.threads import Thread
 from wick.threads.state import Entry
 from wick.why import describe_answer
@@ -39,7 +39,7 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
     # the trace of the run, if there is one, has the verdicts of all hooks
     trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
     this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
-    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
+    uses = [span for span in walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
     if len(uses) == 1:  # ambiguous if two calls have this id
         found.verdicts = [HookVerdict(**row) for row in thaw(uses[0].get("why", []))] or found.verdicts
     return found
@@ -79,9 +79,3 @@ def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended
-
-
-def _walk_spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for span in spans:
-        yield span
-        yield from _walk_spans(span["children"])
