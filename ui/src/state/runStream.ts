@@ -10,6 +10,8 @@ import { mergeThread } from "./threadItems";
 
 const following = new Map<string, AbortController>(); // by thread
 const DRAW_MS = 30; // frames within this time are drawn at once
+const SLOW_DRAW_MS = 34; // two frames of the screen; after a slower one the page gets time for its user
+const MOST_PAUSE_MS = 250;
 
 export const isFollowed = (thread: string): boolean => following.has(thread);
 
@@ -93,23 +95,31 @@ async function drainFrames(
 ): Promise<boolean> {
   let waiting: Frame[] = [];
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let pause = DRAW_MS;
   const flush = () => {
     clearTimeout(timer);
     const some = waiting;
     [timer, waiting] = [undefined, []];
     take(some);
+    measureDraw((ms) => (pause = ms > SLOW_DRAW_MS ? Math.min(2 * ms, MOST_PAUSE_MS) : DRAW_MS));
   };
   try {
     for await (const frame of frames) {
       alive();
       waiting.push(frame);
       if (frame.event === "done" || frame.event === "error") return true;
-      timer ??= setTimeout(flush, DRAW_MS);
+      timer ??= setTimeout(flush, pause);
     }
     return false;
   } finally {
     flush();
   }
+}
+
+/** Pass on the time from now until the page has been drawn. A hidden page is not drawn. */
+function measureDraw(done: (ms: number) => void): void {
+  const begun = performance.now();
+  requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
 }
 
 function resumeFrom(thread: string): string {
