@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { canvas } from "../../canvas/tabs";
 import { app, patchApp } from "../../state/app";
 import { serveFiles } from "../../testing/files";
+import { serve } from "../../testing/serve";
 import Files from "../Files";
 
 beforeEach(() => {
@@ -41,6 +42,15 @@ it("is walked with the keyboard, and opens files on the canvas", async () => {
   press("Enter");
   await waitFor(() => expect(canvas.get().tabs.map((tab) => tab.text)).toEqual(["1"]));
   expect(app.get().panel).toBe("canvas");
+});
+
+it("asks for no files before the agents are loaded", async () => {
+  const server = serve({});
+  stop = server.stop;
+  patchApp({ agent: "" });
+  render(<Files />);
+  await screen.findByRole("status");
+  expect(server.asked).toEqual([]);
 });
 
 it("renames with F2, and tabs follow", async () => {

@@ -34,6 +34,7 @@ export function useFolders(agent: string, thread: string): Live {
 
   const list = useCallback(
     async (path: string) => {
+      if (!agent) return; // the agents are not loaded yet
       try {
         const { entries, truncated } = await api.files.list(agent, path, thread);
         if (asked.current !== thread) return; // another thread is looked at by now
