@@ -83,6 +83,11 @@ def test_similar_commands_are_allowed_in_a_thread_and_keys_answer(
         page.keyboard.press("e")
         expect(page.get_by_label("Arguments as JSON")).to_be_focused()
         question(page).focus()
+        page.keyboard.type("no", delay=40)  # a sentence is not an answer
+        expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        expect(page.get_by_label("Message", exact=True)).to_have_value("no")
+        page.get_by_label("Message", exact=True).fill("")
+        question(page).focus()
         page.keyboard.press("n")
         wait_until_idle(page)
         told = results(api, open_thread_id(page))

@@ -1,8 +1,8 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { act, cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import type { Approval } from "../api";
-import { NOBODYS, patchApp } from "../state/app";
+import { app, NOBODYS, patchApp } from "../state/app";
 import { serve } from "../testing/serve";
 import { Ask, formatExpiry } from "./Ask";
 
@@ -167,35 +167,72 @@ it("says when a question lapses", () => {
   ]);
 });
 
-const later = () => vi.setSystemTime(Date.now() + 1_000);
+const press = (target: Element, ...keys: string[]) => keys.forEach((key) => fireEvent.keyDown(target, { key }));
 
-it.each([
-  ["y", { choice: "allow" }],
-  ["n", { choice: "deny", words: "" }],
-])("is answered with the key %s, but not at once", async (key, body) => {
-  vi.useFakeTimers({ toFake: ["Date"] });
-  render(<Ask asked={ASKED} title="x" />);
-  const heading = screen.getByRole("heading");
-  fireEvent.keyDown(heading, { key });
-  fireEvent.keyDown(screen.getByPlaceholderText(/Reason/), { key }); // typed
-  expect(server.asked).toEqual([]);
-  later();
-  fireEvent.keyDown(heading, { key, ctrlKey: true });
-  fireEvent.keyDown(heading, { key, repeat: true });
-  fireEvent.keyDown(screen.getByPlaceholderText(/Reason/), { key });
-  expect(server.asked).toEqual([]);
-  fireEvent.keyDown(heading, { key });
-  vi.useRealTimers();
-  expect(await said()).toEqual({ ...body, thread_id: "th_1" });
-});
+describe("keys", () => {
+  beforeEach(() => vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"] }));
+  afterEach(() => vi.useRealTimers());
+  const wait = (ms: number) => act(() => vi.advanceTimersByTime(ms));
 
-it("is edited with the key e", () => {
-  vi.useFakeTimers({ toFake: ["Date"] });
-  render(<Ask asked={ASKED} title="x" />);
-  later();
-  fireEvent.keyDown(screen.getByRole("heading"), { key: "e" });
-  vi.useRealTimers();
-  expect(document.activeElement).toBe(screen.getByLabelText("Arguments as JSON"));
+  it.each([
+    ["y", { choice: "allow" }],
+    ["n", { choice: "deny", words: "" }],
+  ])("answer with %s, but not at once", async (key, body) => {
+    render(<Ask asked={ASKED} title="x" />);
+    const heading = screen.getByRole("heading");
+    press(heading, key);
+    press(screen.getByPlaceholderText(/Reason/), key); // typed
+    wait(1_000);
+    fireEvent.keyDown(heading, { key, ctrlKey: true });
+    fireEvent.keyDown(heading, { key, repeat: true });
+    press(screen.getByPlaceholderText(/Reason/), key);
+    wait(1_000);
+    press(heading, key);
+    wait(300);
+    expect(server.asked).toEqual([]);
+    wait(100);
+    vi.useRealTimers();
+    expect(await said()).toEqual({ ...body, thread_id: "th_1" });
+  });
+
+  it.each([
+    [["y", "e"], "ye"],
+    [["N", "o"], "No"],
+    [["I", " "], "I "],
+    [["y", "Enter"], "y"],
+  ])("that follow each other are a message: %s", (keys, written) => {
+    patchApp({ drafts: { th_1: "So: " } });
+    render(
+      <>
+        <Ask asked={ASKED} title="x" />
+        <textarea id="message" />
+      </>,
+    );
+    wait(1_000);
+    press(screen.getByRole("heading"), ...keys);
+    expect(document.activeElement?.id).toBe("message");
+    wait(1_000);
+    expect(app.get().drafts["th_1"]).toBe(`So: ${written}`);
+    expect(server.asked).toEqual([]);
+  });
+
+  it("answer nothing once the focus is elsewhere", () => {
+    render(<Ask asked={ASKED} title="x" />);
+    wait(1_000);
+    screen.getByRole("button", { name: "Edit" }).focus();
+    press(document.activeElement!, "y");
+    screen.getByPlaceholderText<HTMLInputElement>(/Reason/).focus();
+    wait(1_000);
+    expect(server.asked).toEqual([]);
+  });
+
+  it("edit with e", () => {
+    render(<Ask asked={ASKED} title="x" />);
+    wait(1_000);
+    press(screen.getByRole("heading"), "e");
+    wait(400);
+    expect(document.activeElement).toBe(screen.getByLabelText("Arguments as JSON"));
+  });
 });
 
 it("offers the rules of the question, and sends them", async () => {
