@@ -172,7 +172,7 @@ const press = (target: Element, ...keys: string[]) => keys.forEach((key) => fire
 describe("keys", () => {
   beforeEach(() => vi.useFakeTimers({ toFake: ["Date", "setTimeout", "clearTimeout"] }));
   afterEach(() => vi.useRealTimers());
-  const wait = (ms: number) => act(() => vi.advanceTimersByTime(ms));
+  const wait = (ms: number): void => act(() => void vi.advanceTimersByTime(ms));
 
   it.each([
     ["y", { choice: "allow" }],
