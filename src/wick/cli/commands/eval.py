@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -97,6 +98,8 @@ def run(
     """
     if save:
         check_report_name(save)
+    for report_file in filter(None, (output, html)):
+        _prepare_file(report_file)
     suite = _select_parts(load_suite(path), path, agents, cases, variants)
     stored = recordings_path(path)
     options = EvalOptions(
@@ -121,7 +124,6 @@ def run(
             having = "cases have" if count > 1 else "case has"
             click.echo(f"{count:,} {having} replies of the suite: the model was not called", err=True)
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(report.to_json(), encoding="utf-8")
     if html is not None:
         html.write_text(render_html(report), encoding="utf-8")
@@ -141,6 +143,16 @@ async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> SuiteR
     with suppress(asyncio.CancelledError):
         await runner.run()
     return runner
+
+
+def _prepare_file(path: Path) -> None:
+    """Create the folder of a report before the run, which may be long; raise a ConfigError if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another file") from None
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{path} cannot be written; choose another file, or change the permissions")
 
 
 def _select_parts(

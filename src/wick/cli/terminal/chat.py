@@ -98,9 +98,9 @@ class Chat:
         self.screen.show_thinking()
         type_ahead = TypeAheadReader(lambda words: self._steer(run, words))
 
-        async def ask(request: ApprovalRequest) -> ApprovalReply:
+        async def ask(request: ApprovalRequest, problem: str) -> ApprovalReply:
             with type_ahead.pause():
-                return await self._prompt.ask(request)
+                return await self._prompt.ask(request, problem)
 
         following = asyncio.create_task(
             follow_run(

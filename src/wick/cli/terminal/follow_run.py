@@ -28,7 +28,7 @@ class Interrupted(Exception):
     """Raised when the user presses Ctrl-C at a question; it stops the run."""
 
 
-Asker = Callable[[ApprovalRequest], Awaitable[ApprovalReply]]
+Asker = Callable[[ApprovalRequest, str], Awaitable[ApprovalReply]]  # the text is the problem of the last answer
 Show = Callable[[Event], None]
 
 
@@ -65,6 +65,7 @@ class _QuestionQueue:
         self._waiting: dict[str, ApprovalRequest] = {}
         self._asking: asyncio.Task[None] | None = None
         self._current = ""
+        self._discarded = set[str]()
         self.error: Exception | None = None  # raised while asking
 
     def put(self, request: ApprovalRequest) -> None:
@@ -75,6 +76,7 @@ class _QuestionQueue:
 
     def discard(self, id: str) -> None:
         self._waiting.pop(id, None)
+        self._discarded.add(id)
         if id == self._current and self._asking is not None:
             self._asking.cancel()
 
@@ -86,13 +88,24 @@ class _QuestionQueue:
             self._asking.add_done_callback(self._ask_next)
 
     async def _ask_and_answer(self, request: ApprovalRequest) -> None:
-        """Ask a question, and send the answer to the host. Stop the run on Ctrl-C and on an error."""
+        """Ask a question, and send the answer to the host. Stop the run on Ctrl-C and on an error.
+
+        If the host refuses a rule, ask again, unless the question was answered elsewhere.
+        """
         assert self._ask is not None
         try:
-            reply = await self._ask(request)
+            reply = await self._ask(request, "")
             self._current = ""  # answered: a response event must not cancel this task
-            if reply.rule:
-                await self._host.add_allow_rule(reply.rule)
+            while reply.rule:
+                try:
+                    await self._host.add_allow_rule(reply.rule)
+                    break
+                except (WickError, OSError) as error:
+                    if request.id in self._discarded:
+                        return
+                    self._current = request.id
+                    reply = await self._ask(request, str(error))
+                    self._current = ""
             try:
                 await self._host.answer_approval(
                     request.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id

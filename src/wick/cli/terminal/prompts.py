@@ -48,6 +48,7 @@ KEY_SOURCE = "t yes, and this source may name such targets in this run"
 KEYS_STEP = "all yes to all questions of this step · none no to all"
 KEYS_LOST = "y try again · f start afresh, without the files · n end the run"
 _REFUSED_LASTING = "this question is asked every time; answer y or n"
+_REFUSED_RULE = "a rule would not apply, as this question is asked every time; answer y or n"
 _REFUSED = {
     "allow_source": "this question names no source; answer y or n",
     **dict.fromkeys(("allow_step", "deny_step"), "this is the only question of this step; answer y or n"),
@@ -77,8 +78,10 @@ class ApprovalPrompt:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
         self._console = Console(file=file, highlight=False)
 
-    async def ask(self, request: ApprovalRequest) -> ApprovalReply:
+    async def ask(self, request: ApprovalRequest, problem: str = "") -> ApprovalReply:
         """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run.
+
+        The problem of an earlier answer is shown first.
 
         If the terminal is closed, the process ends as by SIGHUP, and the question stays open.
         """
@@ -86,6 +89,8 @@ class ApprovalPrompt:
         clear_typeahead(self._session.input)
         with suppress(termios.error, OSError, ValueError):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        if problem:
+            self._console.print(Text(f"  {strip_controls(problem)}", style="red"))
         is_inquiry = request.about.get("tool") == "ask_user" and request.about.get("kind") in INQUIRY_KINDS
         try:
             return await (self._ask_question(request) if is_inquiry else self._ask_permission(request))
@@ -135,6 +140,9 @@ class ApprovalPrompt:
                     return ApprovalReply(choice)
                 self._console.print(Text(f"  {_REFUSED.get(choice, _REFUSED_LASTING)}", style="red"))
             elif (match := RULE.fullmatch(line)) is not None:
+                if "allow_always" not in allowed:
+                    self._console.print(Text(f"  {_REFUSED_RULE}", style="red"))
+                    continue
                 try:
                     parse_rule("allow", match[1])
                     return ApprovalReply("allow", rule=match[1])

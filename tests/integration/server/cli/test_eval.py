@@ -55,6 +55,17 @@ def test_variants_are_side_by_side_and_a_regression_exits_with_1(wick: ForkedWic
     assert saved.read_bytes() == (wick.folder / "out" / "report.json").read_bytes()
 
 
+@pytest.mark.parametrize("option", ["--html", "--output"])
+def test_the_file_of_a_report_is_prepared_before_the_run(wick: ForkedWick, option: str) -> None:
+    wick.write("shop.py", "raise SystemExit('the run has started')")
+    wick.write("a-file", "")
+    done = wick("eval", "run", "suite.yaml", option, "a-file/report")
+    assert done.code == 2 and "a-file/report cannot be written" in done.err and "started" not in done.err
+    wick.write("shop.py", Path(eval_shop.__file__).read_text(encoding="utf-8"))
+    assert wick("eval", "run", "suite.yaml", option, "new/folder/report").code == 0
+    assert (wick.folder / "new" / "folder" / "report").stat().st_size
+
+
 def test_the_same_suite_twice_gives_the_same_bytes(wick: ForkedWick) -> None:
     wick.write("suite.yaml", json.dumps(BOTH))
     for name, jobs in (("one", "1"), ("two", "7")):

@@ -46,6 +46,8 @@ SOURCES = [{"thread": "t", "entry": 4, "author": "read_mail", "tool": "send", "t
         ({"step": ["ask_2"]}, ["none"], ApprovalReply("deny_step"), ""),
         ({}, ["all", "n"], ApprovalReply("deny"), "this is the only question of this step"),
         ({}, ["always", "y"], ApprovalReply("allow"), "this question is asked every time"),
+        ({}, ["a Send(*)", "y"], ApprovalReply("allow"), "a rule would not apply"),
+        ({"lasting": True}, ["a Send(*)"], ApprovalReply("allow", rule="Send(*)"), ""),
     ],
 )
 async def test_the_keys_for_a_source_and_for_a_step(
