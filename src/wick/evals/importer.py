@@ -194,10 +194,23 @@ def _describe_case(id: str, thread: str, given: Sequence[Message], run: Recorded
         if call.decision == "ran" and not call.is_answer
     ]
     case |= {"results": results} if results else {}
-    if approvals := {call.tool: "allow" if call.decision == "ran" else "deny" for call in calls if call.asked}:
+    if approvals := _collect_approvals(calls):
         case["approvals"] = approvals
     case["expect"] = _propose_expectations(run, calls)
     return case
+
+
+def _collect_approvals(calls: Sequence[TranscriptCall]) -> dict[str, Any]:
+    """Return the answers by tool; those of a tool with different answers by the arguments of each use."""
+    found = dict[str, list[dict[str, Any]]]()
+    for call in calls:
+        if call.asked:
+            answer = "allow" if call.decision == "ran" else "deny"
+            found.setdefault(call.tool, []).append({"args": call.asked_args, "answer": answer})
+    return {
+        tool: answers if len({row["answer"] for row in answers}) > 1 else answers[0]["answer"]
+        for tool, answers in found.items()
+    }
 
 
 def _describe_reply(entry: Entry) -> dict[str, Any]:

@@ -160,16 +160,23 @@ class Replay:
         """Return the recorded result of a tool use; None without one. Each is used for one call."""
         if (found := self._answered.get(id(use.call))) is not None:
             return found[1]
-        names, args = use.names, self.redactor.portable.redact_json(thaw(use.args))  # as the recording has them
+        names, args = use.names, self.read_arguments(thaw(use.args))
         for index, result in enumerate(self.results):
-            if index not in self._used_results and result.tool in names:
-                wanted = self.redactor.portable.redact_json(result.args or {})
-                if any(name not in args or not matches_redacted(value, args[name]) for name, value in wanted.items()):
-                    continue
+            if index not in self._used_results and result.tool in names and self.has_arguments(args, result.args):
                 self._used_results.add(index)
                 self._answered[id(use.call)] = use.call, result
                 return result
         return None
+
+    def read_arguments(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a tool use as a recording has them, without secrets and paths of the machine."""
+        redacted: dict[str, Any] = self.redactor.portable.redact_json(args)
+        return redacted
+
+    def has_arguments(self, args: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
+        """Return True if arguments from `read_arguments` have the recorded ones."""
+        recorded = self.read_arguments(wanted or {})
+        return all(name in args and matches_redacted(value, args[name]) for name, value in recorded.items())
 
     @property
     def unused(self) -> int:

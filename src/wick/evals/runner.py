@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from wick.evals.report import (
     summarize_variant,
 )
 from wick.evals.scorers import Scorer, advise_recording, apply_scorer, score_recording, score_transcript
-from wick.evals.suite import Answer, EvalCase, EvalSuite, EvalVariant, Expectations
+from wick.evals.suite import Answer, Approvals, EvalCase, EvalSuite, EvalVariant, Expectations, RecordedAnswer
 from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
 from wick.testing.redaction import RecordingRedactor
@@ -162,7 +161,7 @@ class SuiteRunner:
     async def _run_agent(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
         agent: Agent = self.agents.build(name, variant)
-        changes: dict[str, Any] = {"ask": partial(_answer_question, self.suite.approvals_of(case))}
+        changes: dict[str, Any] = {"ask": _Answers(self.suite.approvals_of(case), replay).answer}
         if not replay.live_model:
             recorded = next((reply.model for reply in replay.replies if reply.model and variant.model is None), "")
             # The real model would need its API key. This one also has the recorded name, which decides the price.
@@ -248,7 +247,24 @@ def _fail_case(case: EvalCase, check: str, problem: str, price: Decimal | None =
     return build_case_result(transcript, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
 
 
-def _answer_question(answers: Answer | Mapping[str, Answer], question: Question) -> bool | Block:
-    """Answer a question about a tool use: as the case says, by the name of the tool."""
-    answer = answers if isinstance(answers, str) else answers.get(str(question.about.get("tool", "")), "deny")
-    return True if answer == "allow" else Block("the user denied it")
+class _Answers:
+    """The answers of a case to questions about tool uses. Each recorded answer counts once; the last one also later."""
+
+    def __init__(self, answers: Approvals, replay: Replay) -> None:
+        self._answers, self._replay = answers, replay
+        self._used = set[tuple[str, int]]()
+
+    def answer(self, question: Question) -> bool | Block:
+        answer = self._answers if isinstance(self._answers, str) else self._answers.get(question.tool, "deny")
+        if not isinstance(answer, str):
+            answer = self._choose(question, answer)
+        return True if answer == "allow" else Block("the user denied it")
+
+    def _choose(self, question: Question, recorded: Sequence[RecordedAnswer]) -> Answer:
+        args = self._replay.read_arguments(question.args)
+        fitting = [index for index, one in enumerate(recorded) if self._replay.has_arguments(args, one.args)]
+        if not fitting:
+            return "deny"
+        index = next((index for index in fitting if (question.tool, index) not in self._used), fitting[-1])
+        self._used.add((question.tool, index))
+        return recorded[index].answer

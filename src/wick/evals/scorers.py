@@ -13,7 +13,7 @@ from typing import Any
 from wick.errors import ConfigError
 from wick.evals.recordings import Replay
 from wick.evals.report import REQUEST_CHECKS, EvalCheck
-from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText
+from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText, format_argument
 from wick.evals.transcript import EvalTranscript, TranscriptCall
 from wick.testing.redaction import redact_arguments
 
@@ -137,8 +137,8 @@ def _args_match(args: dict[str, Any], expected: ExpectedArguments) -> bool:
     if expected.match != "regex":
         wanted = (expected.args, redact_arguments(expected.args))  # a replay has no secrets
         return any(args == one if expected.match == "exact" else _is_subset(one, args) for one in wanted)
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in args.items()}
-    return all(name in texts and re.search(str(pattern), texts[name]) for name, pattern in expected.args.items())
+    texts = {name: format_argument(value) for name, value in args.items()}
+    return all(name in texts and re.search(pattern, texts[name]) for name, pattern in expected.patterns.items())
 
 
 def _is_subset(wanted: Any, found: Any) -> bool:

@@ -75,6 +75,11 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
+def format_argument(value: Any) -> str:
+    """Return an argument as the text that a pattern is compared with: a value that is not a text as readable JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _as_text(value: Any) -> Any:
     """Return a number as text: YAML reads `contains: 35` as a number."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -176,6 +181,14 @@ class RecordedResult(StrictEvalModel):
     data: Any = None
 
 
+class RecordedAnswer(StrictEvalModel):
+    """The answer to a question about a tool use with these arguments; without `args`, about any use of the tool."""
+
+    args: dict[str, Any] | None = None
+    answer: Answer
+
+
+Approvals = Answer | dict[str, Answer | list[RecordedAnswer]]
 Replies = list[Annotated[EvalReply, _as_map("text")]]
 
 
@@ -200,9 +213,14 @@ class ExpectedArguments(StrictEvalModel):
 
     @model_validator(mode="after")
     def _check_patterns(self) -> Self:
-        for pattern in self.args.values() if self.match == "regex" else ():
-            check_pattern(str(pattern))
+        for pattern in self.patterns.values() if self.match == "regex" else ():
+            check_pattern(pattern)
         return self
+
+    @property
+    def patterns(self) -> dict[str, str]:
+        """The arguments as regular expressions. YAML reads `true` and `7` as other values than texts."""
+        return {name: format_argument(value) for name, value in self.args.items()}
 
 
 class ExpectedOutput(ExpectedText):
@@ -251,7 +269,7 @@ class EvalCase(StrictEvalModel):
     replies: Replies = Field(default_factory=list)
     results: list[RecordedResult] = Field(default_factory=list)
     tools: ToolSource | None = None
-    approvals: Answer | dict[str, Answer] | None = None
+    approvals: Approvals | None = None
     expect: Expectations = Field(default_factory=Expectations)
     thread: str = ""
 
@@ -293,7 +311,7 @@ class EvalSuite(StrictEvalModel):
     name: str = ""
     variants: dict[str, Annotated[EvalVariant, _as_map("agent")]] = Field(default_factory=dict)
     tools: ToolSource = "recorded"
-    approvals: Answer | dict[str, Answer] = "deny"
+    approvals: Approvals = "deny"
     requests: list[RequestPart] = Field(default_factory=lambda: [*get_args(RequestPart)])
     judge: Annotated[JudgeOptions, _as_map("model")] = Field(default_factory=JudgeOptions)
     timeout: Annotated[float, Field(gt=0, strict=False)] = 300.0
@@ -316,7 +334,7 @@ class EvalSuite(StrictEvalModel):
         """Return whether the tools of a case are recorded or real."""
         return case.tools or self.tools
 
-    def approvals_of(self, case: EvalCase) -> Answer | Mapping[str, Answer]:
+    def approvals_of(self, case: EvalCase) -> Approvals:
         """Return the answers to questions about the tool uses of a case."""
         return self.approvals if case.approvals is None else case.approvals
 

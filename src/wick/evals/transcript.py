@@ -30,6 +30,7 @@ class TranscriptCall:
     reason: str = ""
     output: str = ""
     failed: bool = False
+    asked_args: dict[str, Any] | None = None  # the arguments in the question; the answer may have changed them
 
     @property
     def is_answer(self) -> bool:
@@ -99,6 +100,7 @@ def _apply_entry(call: TranscriptCall, entry: Entry) -> None:
     data = entry.data
     if entry.kind == "asked":
         call.asked, call.args, call.reason = True, thaw(data.get("args", call.args)), data["question"]
+        call.asked_args = call.args
         call.decision = "denied"  # until its intent is logged
         return
     if "hash" in data:

@@ -89,6 +89,26 @@ async def test_a_run_becomes_a_case(sessions: Sessions) -> None:
     assert other.expect.invalid == ["lookup"]
 
 
+async def test_each_use_of_a_tool_has_its_own_answer(sessions: Sessions) -> None:
+    amounts = {"a": 60, "b": 70, "c": 70, "d": 80}
+    calls = [call(id, "refund", order=7, amount=amount) for id, amount in amounts.items()]
+    given = iter([False, True, False])  # the two with 70 dollars differ, too
+    real = agent.with_options(
+        model=Scripted(*calls, "Done."), ask=lambda question: question.args["amount"] == 80 or next(given)
+    ).with_hooks(sessions)
+    await real.run("Refund.", thread="th_refunds")
+    (case,) = await import_all(sessions)
+    rows = [(60, "deny"), (70, "allow"), (70, "deny"), (80, "allow")]
+    assert case.model_dump(exclude_unset=True)["approvals"] == {
+        "refund": [
+            {"args": {"order": 7, "amount": amount, "note": "none"}, "answer": answer} for amount, answer in rows
+        ]
+    }
+    report = await run_suite(eval_shop.make_suite(case.model_dump(exclude_unset=True)), EvalOptions(folder=FOLDER))
+    decisions = [one.decision for one in report.cases[0].results["base"].calls]
+    assert decisions == ["denied", "ran", "denied", "ran"] and not report.failed
+
+
 @pytest.mark.parametrize("suffix", [".yaml", ".jsonl"])
 async def test_imported_cases_pass_and_execute_nothing(sessions: Sessions, tmp_path: Path, suffix: str) -> None:
     await record_threads(sessions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -47,6 +48,23 @@ PASSING: list[dict[str, Any]] = [
     {"text": {"contains": ["Done", "20"], "excludes": "sorry", "matches": r"\d+ dollars", "equals": DONE.text}},
     {"max_steps": 3, "max_tokens": 120, "max_cost": 0.0125},
 ]
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern", "matches"),
+    [
+        (True, True, True),  # `true` in YAML, without quotes
+        (True, "^true$", True),
+        (False, True, False),
+        (None, "^null$", True),
+        ({"city": "Köln", "paid": True}, '"city": "Köln", "paid": true', True),
+        (["été"], "\\\\u00e9", False),
+    ],
+)
+def test_patterns_see_readable_json(value: object, pattern: object, matches: bool) -> None:
+    done = replace(DONE, calls=[TranscriptCall("send", {"value": value}, "ran")])
+    expected = {"arguments": [{"tool": "send", "args": {"value": pattern}, "match": "regex"}]}
+    assert score_transcript(done, Expectations.model_validate(expected))[-1].passed is matches
 
 
 @pytest.mark.parametrize("expected", PASSING, ids=str)
