@@ -59,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """
     try:
         result = yield
-    except Exception as error:
+    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # those of pytest are BaseExceptions
         cassettes = session.cassettes or []
         for cassette in cassettes:
             cassette.drop_failures()

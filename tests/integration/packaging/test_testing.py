@@ -265,6 +265,30 @@ def test_a_failed_recording_is_not_stored(tmp_path: Path, monkeypatch: pytest.Mo
     assert outcomes(tmp_path, FAILING)[0] == {"test_text": "PASSED", "test_expected": "PASSED"}  # an error is a reply
 
 
+OUTCOMES = """
+import pytest
+from wick import Agent, FunctionModel
+from wick.errors import ModelError
+
+def overloaded(request):
+    raise ModelError("overloaded", status=529)
+
+@pytest.mark.parametrize("outcome", [pytest.fail, pytest.skip, pytest.xfail], ids=["fail", "skip", "xfail"])
+def test_text(cassette, outcome):
+    try:
+        Agent(cassette(FunctionModel(overloaded))).run_sync("Hi.")
+    except ModelError:
+        outcome("later")
+"""
+
+
+def test_an_outcome_of_pytest_stores_no_failure(tmp_path: Path) -> None:
+    became, printed = outcomes(tmp_path, OUTCOMES, "--wick-record")
+    assert became["test_text[fail]"] == "FAILED" and became["test_text[xfail]"] == "XFAIL"
+    assert printed.count("later") > 1 and "ModelError: overloaded" in printed  # the note at the failure
+    assert not [*(tmp_path / "cassettes").glob("*.yaml")]
+
+
 def test_a_model_that_cannot_be_created_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     source = "from wick import Agent\ndef test_it(cassette):\n    Agent(cassette('openai:gpt-5')).run_sync('Hi.')\n"

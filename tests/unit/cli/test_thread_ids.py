@@ -50,6 +50,9 @@ async def test_an_ambiguous_beginning_names_its_candidates(host: LocalHost) -> N
 async def test_an_unknown_thread_is_refused(host: LocalHost) -> None:
     with pytest.raises(ConfigError, match="there is no thread 'th_zz'; list them with: wick threads list"):
         await find_thread_id(host, "th_zz", str(host.folder))
+    host.hint_options = " --server https://a.example"
+    with pytest.raises(ConfigError, match="wick threads list --server https://a.example$"):
+        await find_thread_id(host, "th_zz", str(host.folder))
 
 
 async def test_last_is_of_the_folder(host: LocalHost) -> None:

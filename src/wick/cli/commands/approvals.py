@@ -7,10 +7,11 @@ import json
 import shlex
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from wick._internal.visible_text import cut_visible, make_visible
 from wick.api.types import Approval, Choice, ThreadInfo
@@ -81,9 +82,10 @@ async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> 
                 continue
             click.secho(f"{approval.id}  {strip_controls(approval.agent_id)}  {approval.thread_id}", bold=True)
             click.echo(f"  {_format_question(approval)}")
-            click.echo(f"  wick approvals allow {approval.id}  ·  wick approvals deny {approval.id} 'reason'")
+            at = f"{approval.id}{host.hint_options}"
+            click.echo(f"  wick approvals allow {at}  ·  wick approvals deny {at} 'reason'")
             if approval.about.get("files") == "missing":
-                click.echo(f"  without the files: wick approvals allow {approval.id} --start-afresh")
+                click.echo(f"  without the files: wick approvals allow {at} --start-afresh")
 
 
 async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[Approval]:
@@ -191,8 +193,14 @@ def deny(group: GroupOptions, options: HostOptions, id: str, step: bool, words: 
 
 
 def _merge_options(options: HostOptions, group: GroupOptions) -> HostOptions:
-    """Return the options given after `allow` or `deny`, or else those given before it."""
-    return group.host if options == HostOptions() else options
+    """Return the options given before `allow` or `deny`, each replaced by one that is given after it."""
+    ctx = click.get_current_context()
+    given = {
+        field.name: getattr(options, field.name)
+        for field in fields(options)
+        if ctx.get_parameter_source(field.name) is ParameterSource.COMMANDLINE  # WICK_SERVER replaces no option
+    }
+    return replace(group.host, **given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +213,7 @@ class ApprovalAnswer:
     args: dict[str, Any] | None = None
 
 
-def choose_question(pending: list[Approval], answer: ApprovalAnswer) -> tuple[Approval, str]:
+def choose_question(pending: list[Approval], answer: ApprovalAnswer, hint_options: str) -> tuple[Approval, str]:
     """Return the question that an answer is for, and its words. Without an id, exactly one must be pending.
 
     An id has no spaces, so that a single argument with spaces is the words.
@@ -216,13 +224,13 @@ def choose_question(pending: list[Approval], answer: ApprovalAnswer) -> tuple[Ap
         raise ConfigError(f"{len(pending)} questions are pending; choose one by its id")
     if not id and not pending:
         raise ConfigError("no pending questions")
-    chosen = choose_id(id, [approval.id for approval in pending], "pending question", "wick approvals")
+    chosen = choose_id(id, [approval.id for approval in pending], "pending question", f"wick approvals{hint_options}")
     return next(approval for approval in pending if approval.id == chosen), words
 
 
 async def _send_answer(options: HostOptions, thread: str, answer: ApprovalAnswer) -> None:
     async with open_host(options) as host:
-        question, words = choose_question(await _list_pending(host, options, thread), answer)
+        question, words = choose_question(await _list_pending(host, options, thread), answer, host.hint_options)
         try:
             thread_id = await host.answer_approval(
                 question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id

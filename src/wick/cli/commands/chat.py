@@ -59,7 +59,7 @@ async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: boo
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))
         if chat.thread:
-            chat.print_notice(f"continue with: wick chat --thread {chat.thread}")
+            chat.print_notice(f"continue with: wick chat --thread {chat.thread}{host.hint_options}")
 
 
 async def _converse(chat: Chat, lines: LineReader) -> None:

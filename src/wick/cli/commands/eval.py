@@ -48,7 +48,7 @@ class _EvalGroup(click.Group):
     """The commands of evals, with a hint for a suite in the place of a command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name.endswith((".yaml", ".yml", ".jsonl")):
+        if cmd_name.endswith((".yaml", ".yml", ".jsonl")) and not ctx.resilient_parsing:  # as in completion
             raise click.UsageError(f"{cmd_name} is a suite, not a command; run it with: wick eval run {cmd_name}", ctx)
         return super().get_command(ctx, cmd_name)
 

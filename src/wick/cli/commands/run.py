@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -84,7 +83,7 @@ def command(
     if not words and not recipe and not thread and not resume:
         raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
     request = RunInput(words, LAST if resume else thread, recipe)
-    outcome = asyncio.run(_run_prompt(options, overrides, request, _OUTPUTS[output](options.server)))
+    outcome = asyncio.run(_run_prompt(options, overrides, request, _OUTPUTS[output](options.hint_options)))
     sys.exit(EXIT_CODES[outcome.outcome])
 
 
@@ -143,8 +142,8 @@ async def _run_prompt(
 class TextOutput:
     """Output of the answer as streamed text."""
 
-    def __init__(self, server: str = "") -> None:
-        self.question, self.server = "", server
+    def __init__(self, hint_options: str = "") -> None:
+        self.question, self.hint_options = "", hint_options
         self._line_is_open = False  # the current line has text
         self._status = ExitStack()
 
@@ -183,19 +182,18 @@ class TextOutput:
         self._status.close()
         self._end_line()
         if outcome.outcome == "interrupted" and self.question:
-            return click.echo(format_waiting(outcome, self.question, self.server), err=True)
+            return click.echo(format_waiting(outcome, self.question, self.hint_options), err=True)
         if outcome.outcome != "completed":
             click.echo(f"{outcome.outcome}: {strip_controls(outcome.error or outcome.reason)}", err=True)
 
 
-def format_waiting(outcome: RunOutcome, question: str, server: str = "") -> str:
-    """Return the hint for a run that waits for an answer. A server continues its runs by itself."""
+def format_waiting(outcome: RunOutcome, question: str, hint_options: str = "") -> str:
+    """Return the hint for a run that waits for an answer. A server, selected by options, continues its runs itself."""
     hint = f"answer it with: wick approvals; then resume with: wick run --thread {outcome.thread}"
-    if server:
-        host = f"--server {shlex.quote(server)}"
+    if hint_options:
         hint = (
-            f"answer it with: wick approvals {host}; the server then continues the run, "
-            f"and the reply is in: wick threads show {outcome.thread} {host}"
+            f"answer it with: wick approvals{hint_options}; the server then continues the run, "
+            f"and the reply is in: wick threads show {outcome.thread}{hint_options}"
         )
     return f"waiting for an answer to: {strip_controls(question)}\n{hint}"
 

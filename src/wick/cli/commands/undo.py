@@ -80,7 +80,7 @@ def command(
         return
     for path, reason in report.left.items():
         click.echo(f"not restored: {strip_controls(path)}: {strip_controls(reason)}", err=True)
-    again = f"wick undo --thread {id} --to {report.entry - 1}"
+    again = f"wick undo --thread {id} --to {report.entry - 1}{options.hint_options}"
     click.echo(f"restored {format_count(len(report.restored), 'path')}; to undo this: {again}")
 
 

@@ -69,6 +69,7 @@ class LocalHost(LocalThreads):
 
     remote = False
     on_break: Callable[[Exception], None] | None = None  # there is no connection
+    hint_options: str = ""
 
     def __init__(
         self,

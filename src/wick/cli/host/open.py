@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,12 @@ class HostOptions:
     def absolute_folder(self) -> str:
         """Return the absolute path of the folder."""
         return str(Path(self.folder).absolute())
+
+    @property
+    def hint_options(self) -> str:
+        """Return --server and --token-file as given, to append to a command in a hint."""
+        given = (("--server", self.server), ("--token-file", self.token_file))
+        return "".join(f" {option} {shlex.quote(value)}" for option, value in given if value)
 
 
 _HOST_OPTIONS = (
@@ -141,6 +148,7 @@ async def open_host(
             )
         token, place = find_token(options)
         host = RemoteHost(options.server, token, options.agent, options.absolute_folder, token_place=place)
+        host.hint_options = options.hint_options
     else:
         from wick.cli.host.local import LocalHost
 

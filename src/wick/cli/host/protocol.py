@@ -76,6 +76,7 @@ class AgentHost(Protocol):
     def remote(self) -> bool: ...
 
     on_break: Callable[[Exception], None] | None  # called before each attempt to reconnect to a server
+    hint_options: str  # the options that select this host, to append to a command in a hint
 
     async def open(self) -> None:
         """Check that the host can be used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
@@ -43,6 +44,7 @@ class RemoteHost:
         self._named, self._default = agent, ""
         self._has_token, self._token_place = bool(token), token_place
         self.on_break: Callable[[Exception], None] | None = None
+        self.hint_options = f" --server {shlex.quote(self.name)}"
 
     async def open(self) -> None:
         """Check that the server is reachable and accepts the token."""
@@ -139,7 +141,7 @@ class RemoteHost:
         if last.role != "assistant" or last.tool_calls or last.cut:
             raise ServerError(
                 f"the last run of thread {thread} has ended without an answer; a server continues it with a prompt: "
-                f"wick run --thread {thread} 'Continue.'",
+                f"wick run --thread {thread}{self.hint_options} 'Continue.'",
                 "conflict",
             )
         return None

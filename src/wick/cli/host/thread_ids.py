@@ -22,7 +22,7 @@ async def find_thread_id(host: AgentHost, text: str, folder: str) -> str:
         return text
     if text == LAST:
         return await find_last_thread(host, folder)
-    return choose_id(text, await host.list_thread_ids(text), "thread", "wick threads list")
+    return choose_id(text, await host.list_thread_ids(text), "thread", f"wick threads list{host.hint_options}")
 
 
 async def find_thread_ids(host: AgentHost, texts: Iterable[str], folder: str) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ async def find_last_thread(host: AgentHost, folder: str) -> str:
     """Return the id of the latest thread of a folder."""
     latest = await host.list_threads(limit=1, folder=folder)
     if not latest:
-        raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
+        raise ConfigError(f"{folder} has no threads yet; start one with: wick chat{host.hint_options}")
     return latest[0].id
 
 

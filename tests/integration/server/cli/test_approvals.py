@@ -226,6 +226,21 @@ def test_questions_are_shown_as_they_arrive(place: HostCommand) -> None:
         watching.communicate()
 
 
+def test_hints_have_the_server(place: HostCommand) -> None:
+    watching = place.wick.start("approvals", "--watch", environment=place.environment)
+    given = f" --server {place.server.url}" if place.server else ""
+    try:
+        place.say("Write 'wax' to wax.txt")
+        assert watching.stdout is not None
+        hint = next(line for raw in watching.stdout if "wick approvals allow" in (line := raw.decode()))
+    finally:
+        watching.kill()
+        watching.communicate()
+    assert re.fullmatch(
+        rf"  wick approvals allow ask_\w+{given}  ·  wick approvals deny ask_\w+{given} 'reason'\n", hint
+    )
+
+
 def test_nothing_waits(tmp_path: Path) -> None:
     done = WickCommand(tmp_path)("approvals")
     assert (done.code, done.out) == (0, "") and "no pending questions" in done.err
