@@ -1,5 +1,5 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 
 import { app, openConversation, NOBODYS, patchApp } from "../state/app";
 import { followNothing } from "../state/runStream";
@@ -89,4 +89,37 @@ it("stops and steers a running run", () => {
   fireEvent.click(screen.getByRole("button", { name: "Stop" }));
   fireEvent.click(screen.getByRole("button", { name: "Stop" }));
   expect(server.asked.filter((one) => one.method === "POST").map((one) => one.path)).toEqual(["/runs/run_1/cancel"]);
+});
+
+describe("with another agent", () => {
+  beforeEach(() => {
+    patchApp({ thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), agent: "other" } } });
+    fireEvent.paste(render(<Composer />).getByLabelText("Message"), {
+      clipboardData: { files: [new File(["x"], "a.txt", { type: "text/plain" })] },
+    });
+    write("read this");
+  });
+
+  it("keeps the message and its attachments if the fork fails", async () => {
+    await screen.findByRole("button", { name: "Remove a.txt" });
+    fireEvent.click(screen.getByRole("button", { name: "Send" }));
+    await waitFor(() => expect(app.get().notices.length).toBe(1));
+    await waitFor(() => expect([field().value, field().readOnly]).toEqual(["read this", false]));
+    expect(screen.getByRole("button", { name: "Remove a.txt" })).toBeTruthy();
+  });
+
+  it("sends the message to the fork", async () => {
+    server.stop();
+    server = serve({
+      "POST /threads/th_1/fork": () => ({ id: "th_2" }),
+      "GET /threads/th_2": () => ({ id: "th_2", agent_id: "default", messages: [] }),
+      "POST /agents/default/stream": () => [frame("done", { outcome: "completed" }, "3")],
+    });
+    await screen.findByRole("button", { name: "Remove a.txt" });
+    fireEvent.click(screen.getByRole("button", { name: "Send" }));
+    await waitFor(() => expect(server.asked.some((one) => one.path === "/agents/default/stream")).toBe(true));
+    const { body } = server.asked.find((one) => one.path === "/agents/default/stream")!;
+    expect(body).toMatchObject({ thread_id: "th_2", messages: [{ role: "user" }] });
+    expect([app.get().drafts["th_1"], app.get().attached["th_1"]]).toEqual([undefined, []]);
+  });
 });

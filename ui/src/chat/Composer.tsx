@@ -27,19 +27,22 @@ export function Composer() {
   const media = useApp((state) => state.attached[state.thread] ?? NOTHING);
   const agent = useApp((state) => state.agent);
   const skills = useSkills(agent, text.startsWith("/"));
-  const [uploading, setUploading] = useState(false);
+  const [busy, setBusy] = useState(""); // what the message waits for
   const write = (words: string) => setDraft(thread, words);
-  const ready = agent !== "" && !uploading && Boolean(text.trim() || media.length);
+  const ready = agent !== "" && !busy && Boolean(text.trim() || media.length);
 
   const submit = async () => {
     if (!ready) return;
-    setUploading(media.length > 0);
+    if (media.length) setBusy("Uploading the attachments…");
     const message = await tryRequest(() => buildMessage(agent, expandSkill(text, skills), media));
-    setUploading(false);
-    if (!message) return; // the draft stays
+    const isFork = message && otherAgent(app.get());
+    if (isFork) setBusy("Forking the thread…");
+    const target = isFork ? await continueWithAgent() : thread; // another agent answers in a fork
+    setBusy("");
+    if (!message || target === undefined) return; // the draft and its attachments stay
     write("");
     setAttached(thread, []);
-    void sendSpoken(message, { thread, agent });
+    void sendMessage(message, { thread: target, agent });
   };
   return (
     <form
@@ -64,7 +67,7 @@ export function Composer() {
         skills={skills}
         write={write}
         submit={() => void submit()}
-        locked={uploading}
+        locked={Boolean(busy)}
         canEditLast={!media.length}
         hint={
           asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"
@@ -86,13 +89,12 @@ export function Composer() {
         </label>
         <ModelPicker />
         <span className={styles.hint}>
-          {uploading
-            ? "Uploading the attachments…"
-            : asked
+          {busy ||
+            (asked
               ? "Enter sends this instead of an answer"
               : running
                 ? "Enter sends it at the next step"
-                : "Enter to send, Shift+Enter: new line"}
+                : "Enter to send, Shift+Enter: new line")}
         </span>
         {running && (
           <button type="button" className={styles.stop} onClick={() => void stopRun()}>
@@ -105,13 +107,6 @@ export function Composer() {
       </div>
     </form>
   );
-}
-
-/** Send a message; if another agent was chosen, to a fork of the thread. */
-async function sendSpoken(message: api.MessageIn, at: { thread: string; agent: string }): Promise<void> {
-  const thread = otherAgent(app.get()) ? await continueWithAgent() : at.thread;
-  if (thread === undefined) setDraft(at.thread, typeof message.content === "string" ? message.content : "");
-  else await sendMessage(message, { thread, agent: at.agent });
 }
 
 interface FieldProps {
