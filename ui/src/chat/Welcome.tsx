@@ -7,6 +7,7 @@ import { serverUrl } from "../api/http";
 import { joinClasses } from "../parts/classes";
 import { useLoad } from "../panels/useLoad";
 import { NEW, patchApp, setDraft, useApp } from "../state/app";
+import { shortcut } from "../state/commands";
 import { modelOf, useModels } from "../state/models";
 import { examplePrompts } from "./examples";
 import chat from "./chat.module.css";
@@ -31,7 +32,7 @@ export function Welcome() {
           ))}
       </ul>
       <p className={joinClasses(chat.keys, "only-large")}>
-        <kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts
+        <kbd>{shortcut("mod+k")}</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts
       </p>
     </div>
   );

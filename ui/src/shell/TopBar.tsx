@@ -117,7 +117,7 @@ function You() {
         className="plain"
         onClick={() => patchApp({ overlay: "palette" })}
         aria-label="Commands"
-        title="Commands (Ctrl+K)"
+        title={`Commands (${shortcut("mod+k")})`}
       >
         <Icon name="search" />
       </button>
@@ -134,7 +134,7 @@ function You() {
         aria-pressed={settings}
         onClick={() => patchApp({ panel: settings ? null : "settings" })}
         aria-label="Settings"
-        title="Settings (Ctrl+,)"
+        title={`Settings (${shortcut("mod+,")})`}
       >
         <Icon name="settings" />
       </button>
