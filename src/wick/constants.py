@@ -355,3 +355,6 @@ EVAL_JOBS = 8  # cases that run at the same time
 EVAL_TEXT_CHARS = 4_000  # of an answer, or of the output of a tool, in a report
 EVAL_REPORTS = 1_000  # stored reports that a server lists
 EVAL_REPORT_BYTES = 64_000_000  # largest stored report that a server reads
+
+# the project
+REPOSITORY = "https://github.com/wick-agents/wick"  # wick is in no package index yet

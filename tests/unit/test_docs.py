@@ -25,6 +25,7 @@ import wick.capabilities
 from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
 from wick.agent import RunOptions
+from wick.cli.plugin_template import render_plugin
 from wick.cli.scaffold import render_project
 from wick.config import RINGS
 from wick.config.keys import build_agent_schema, list_agent_keys
@@ -547,6 +548,13 @@ def test_a_page_that_installs_wick_from_an_index_is_found() -> None:
 def test_a_new_project_depends_on_the_repository() -> None:
     (wanted,) = tomllib.loads(render_project("new", "new")["pyproject.toml"])["project"]["dependencies"]
     assert wanted == f"wick-agent[cli,files,permissions] @ git+{PROJECT['urls']['Repository']}"
+
+
+@pytest.mark.parametrize("kinds", [[], ["tools"]])
+def test_a_new_plugin_depends_on_the_repository(kinds: list[str]) -> None:
+    project = tomllib.loads(render_plugin("new", "new", kinds)["pyproject.toml"])
+    assert project["project"]["dependencies"] == [f"wick-agent[cli] @ git+{PROJECT['urls']['Repository']}"]
+    assert project["tool"]["hatch"]["metadata"]["allow-direct-references"], "hatchling refuses it otherwise"
 
 
 def test_the_table_of_extras_is_complete() -> None:

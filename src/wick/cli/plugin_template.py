@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wick.constants import REPOSITORY
+
 _PYPROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -15,13 +17,16 @@ name = "{name}"
 version = "0.1.0"
 description = "A plugin for wick."
 requires-python = ">=3.11"
-dependencies = ["wick-agent[cli]"]
+dependencies = ["wick-agent[cli] @ git+{repository}"]  # wick is in no package index yet
 
 [project.optional-dependencies]
 test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15", "pyright>=1.1.400"]
 
 # wick finds these names in every environment where the package is installed.
 {entry_points}
+[tool.hatch.metadata]
+allow-direct-references = true  # for the repository of wick
+
 [tool.hatch.build]
 dev-mode-dirs = ["src"]  # `pip install --no-build-isolation -e .` needs no other package
 
@@ -378,7 +383,7 @@ PLUGIN_KINDS = {
 
 def render_plugin(name: str, module: str, kinds: Sequence[str] = ()) -> dict[str, str]:
     """Return the files of a plugin package by path; `module` is its Python package. No `kinds` means all of them."""
-    values = {"name": name, "module": module, "scheme": module.replace("_", "-")}
+    values = {"name": name, "module": module, "scheme": module.replace("_", "-"), "repository": REPOSITORY}
     chosen = {kind: part for kind, part in PLUGIN_KINDS.items() if kind in kinds or not kinds}
     files, entries, rows = dict(_FILES), list[str](), list[str]()
     for kind, part in chosen.items():

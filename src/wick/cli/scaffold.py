@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-REPOSITORY = "https://github.com/wick-agents/wick"  # wick is in no package index yet
+from wick.constants import REPOSITORY
 
 _AGENTS = """\
 # The configuration of the agent. Check it with: wick agents check
@@ -25,7 +25,12 @@ _MODULE = '''\
 
 from __future__ import annotations
 
+import re
+
 from wick import Block, ToolUse, guard, tool
+
+# --force-with-lease is one of them: it also replaces published commits, just not those that were not fetched.
+FORCED = re.compile(r"--force\\S*|--mirror|-[A-Za-z]*f[A-Za-z]*|\\+\\S+")  # or a refspec, as in: git push origin +main
 
 
 @tool(read_only=True)
@@ -36,9 +41,14 @@ def count_words(text: str) -> int:
 
 @guard(ToolUse, match="execute")
 def no_force(use: ToolUse) -> Block | None:
-    """Block force pushes. Guards run last, and see the final arguments."""
-    if "--force" in use.args["command"]:
-        return Block("force is not allowed here")
+    """Block force pushes. Guards run last, and see the final arguments.
+
+    A shell has more ways to write one; they need approval, because the rules in agents.yaml allow no commands.
+    """
+    for command in re.split(r"[;&|\\n]+", use.args["command"]):
+        _, push, rest = command.partition(" push ")
+        if push and any(FORCED.fullmatch(word.strip("'\\"")) for word in rest.split()):
+            return Block("force is not allowed here")
     return None
 '''
 
@@ -48,6 +58,8 @@ _TEST = '''\
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from wick import Result, Scripted, ToolCall
 from wick.config import load
@@ -68,10 +80,17 @@ def test_counts_words() -> None:
     assert result.text == "There are three."
 
 
-def test_blocks_force_push() -> None:
-    result = run(ToolCall("1", "execute", {{"command": "git push --force"}}), "I may not do that.")
+@pytest.mark.parametrize("options", ["--force", "--force-with-lease", "-f", "-uf origin", "origin '+main'", "--mirror"])
+def test_blocks_force_push(options: str) -> None:
+    result = run(ToolCall("1", "execute", {{"command": f"git status && git push {{options}}"}}), "I may not do that.")
     (refused,) = result.messages.tool_messages()
     assert "force is not allowed here" in refused.text
+
+
+@pytest.mark.parametrize("command", ["git push --follow-tags", "git push -u origin a-f", "git push; tail -f +1"])
+def test_other_pushes_are_not_blocked(command: str) -> None:
+    result = run(ToolCall("1", "execute", {{"command": command}}), "It waits for approval.")
+    assert "force is not allowed here" not in str(result.messages)
 '''
 
 _PYPROJECT = """\

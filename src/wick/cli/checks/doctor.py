@@ -27,6 +27,7 @@ from wick._internal.plugins import KINDS, find_plugin, find_plugins
 from wick._internal.prompt_text import to_one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
+from wick.constants import REPOSITORY
 from wick.errors import WickError
 from wick.models.ollama import list_installed, ollama_url
 from wick.models.registry import ALIASES, CREDENTIALS, DEFAULTS, PROVIDERS, choose_model, example_spec
@@ -38,7 +39,7 @@ ENGINE_SECONDS = 5.0
 ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
 SOURCE_CHECKOUT = "source checkout"
-INSTALL_COMMAND = "pip install 'wick-agent @ git+https://github.com/wick-agents/wick'"
+INSTALL_COMMAND = f"pip install 'wick-agent @ git+{REPOSITORY}'"
 QUESTION = "Answer with the one word: ready."
 
 # The packages of each extra: name to module.

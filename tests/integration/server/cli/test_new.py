@@ -39,7 +39,7 @@ def test_a_new_project_works(tmp_path: Path) -> None:
     assert files == {*FILES, "my_agent.py", "tests/test_my_agent.py"}
     assert check_agents_file(here.wick.folder / "my-agent" / "agents.yaml")[1] == []
     done = outcome_of(here, "my-agent")
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout
+    assert done.returncode == 0 and "10 passed" in done.stdout, done.stdout
     answered = here("run", "--agent", "my-agent/agents.yaml", "--model", "demo", "What is in this folder?")
     assert answered.code == 0 and "There is nothing" in answered.out
 
@@ -50,7 +50,7 @@ def test_the_generated_test_depends_on_the_guard(tmp_path: Path) -> None:
     path = here.wick.folder / "mine-x" / "mine_x.py"
     path.write_text(path.read_text(encoding="utf-8").replace("--force", "--nothing"), encoding="utf-8")
     done = outcome_of(here, "mine-x")
-    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
+    assert done.returncode == 1 and "2 failed, 8 passed" in done.stdout, done.stdout
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
