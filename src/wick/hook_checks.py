@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Protocol, Union
 
 from wick._internal.dependencies import DepsParameter, read_deps_parameter
+from wick._internal.visible_text import format_count
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError
 from wick.operations import OPERATIONS, Operation, Run, Step
@@ -129,7 +130,8 @@ def _check_parameters(hook: RegisteredHook) -> str:
     wanted = 2 if hook.position == "wrap" else 1
     if names is None or len(names) == wanted:
         return ""
-    given = f"the hook {hook.name!r} takes {len(names)} arguments, but {_point_name(hook)} gives it {wanted}"
+    taken = format_count(len(names), "argument")
+    given = f"the hook {hook.name!r} takes {taken}, but {_point_name(hook)} gives it {wanted}"
     hint = f"; to receive the deps of the run, annotate {names[-1]} as Deps[…]" if len(names) == wanted + 1 else ""
     return given + hint
 

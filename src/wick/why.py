@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wick._internal.visible_text import format_count
 from wick.constants import PREVIEW_CHARS
 from wick.decisions import Block, Stop
 from wick.events import ChatModelStream, Emit, Event
@@ -134,7 +135,7 @@ def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, object]:
 
 def _shorten(value: object) -> object:
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str | int | float):
-        return f"{len(value)} items"
+        return format_count(len(value), "item")
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else repr(value)

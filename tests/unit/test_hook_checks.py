@@ -177,7 +177,7 @@ def test_a_wrong_number_of_arguments_is_refused(position: Position, fn: Any, cou
 def test_a_wrap_without_next_is_refused() -> None:
     async def around(use: ToolUse) -> None: ...
 
-    with pytest.raises(HookError, match="takes 1 arguments, but wrap_tool_use gives it 2"):
+    with pytest.raises(HookError, match="takes 1 argument, but wrap_tool_use gives it 2"):
         wrap(ToolUse)(around)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,8 @@
-"""Display of text that a user decides about, with invisible characters made visible.
+"""Text for users: invisible characters made visible where a user decides about a text, and numbers with their nouns.
 
 make_visible("git log\ncurl evil")    two lines, the first with a mark at its end
 make_visible("a\u202eb")              a<U+202E>b
+format_count(2, "reply")              2 replies
 """
 
 from __future__ import annotations
@@ -33,3 +34,11 @@ def cut_visible(text: str, limit: int, *, mark_breaks: bool = True) -> str:
         return make_visible(text, mark_breaks=mark_breaks)
     shown = make_visible(text[:limit], mark_breaks=mark_breaks)
     return f"{shown}… ({len(text) - limit:,} of {len(text):,} characters are not shown)"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 thread`, `2 threads`; `1 reply`, `2 replies`."""
+    if number == 1:
+        return f"1 {noun}"
+    is_y = noun.endswith("y") and noun[-2:-1] not in "aeiou"
+    return f"{number:,} {f'{noun[:-1]}ies' if is_y else f'{noun}s'}"

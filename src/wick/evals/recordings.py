@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest, thaw
+from wick._internal.visible_text import format_count
 from wick.capabilities.structured_output import ANSWER
 from wick.capability import Capability
 from wick.decisions import Block
@@ -137,7 +138,8 @@ class Replay:
         left = [index for index in left if index not in self._used_replies]
         if not left:
             self.missing.append(f"reply {len(self.requests)}{f' ({purpose})' if purpose else ''} is not recorded")
-            raise ModelError(f"the recording has {len(self.replies)} replies, and the run needs another one")
+            replies = format_count(len(self.replies), "reply")
+            raise ModelError(f"the recording has {replies}, and the run needs another one")
         is_old = any(isinstance(reply.request, RequestFingerprint) for reply in self.replies)
         old_form = fingerprint_request(request, self.redactor) if is_old else None
         forms = [old_form if isinstance(reply.request, RequestFingerprint) else sent for reply in self.replies]

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable, signature
 
+from wick._internal.visible_text import format_count
 from wick.errors import ConfigError, ModelError
 from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
@@ -52,7 +53,8 @@ class Scripted:
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
         if len(self.requests) > len(self.replies):
-            raise ModelError(f"the script has {len(self.replies)} replies, and this is question {len(self.requests)}")
+            replies = format_count(len(self.replies), "reply")
+            raise ModelError(f"the script has {replies}, and this is question {len(self.requests)}")
         reply = self.replies[len(self.requests) - 1]
         for delta in _deltas(reply, request):
             yield delta

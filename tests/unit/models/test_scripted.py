@@ -112,7 +112,7 @@ async def test_requests_are_remembered() -> None:
 async def test_a_question_beyond_the_script_is_an_error() -> None:
     model = Scripted("one")
     await collect_deltas(model)
-    with pytest.raises(ModelError, match="the script has 1 replies, and this is question 2"):
+    with pytest.raises(ModelError, match="the script has 1 reply, and this is question 2"):
         await collect_deltas(model)
     assert len(model.requests) == 2
 

@@ -2,6 +2,7 @@
 
 import { lazy, Suspense, useState } from "react";
 
+import { formatPlural } from "../parts/amounts";
 import { type Options } from "./chartConfig";
 import type { ChartData } from "./deck";
 import styles from "./chart.module.css";
@@ -51,7 +52,7 @@ export function Chart({ data, label = summarizeChart(data), options = PLAIN, qui
 }
 
 function summarizeChart({ kind, title, labels, series }: ChartData): string {
-  return `${title || "Chart"}, ${kind}: ${series.map((one) => one.name).join(", ")} by ${labels.length} labels`;
+  return `${title || "Chart"}, ${kind}: ${series.map((one) => one.name).join(", ")} by ${formatPlural(labels.length, "label")}`;
 }
 
 interface Shown {

@@ -1,5 +1,6 @@
 /** The tools of a grid: filter, add, delete and copy, and how many rows and cells there are. */
 
+import { formatPlural } from "../parts/amounts";
 import { activeRange, type GridModel } from "./gridTable";
 import type { Table } from "./table";
 import styles from "./canvas.module.css";
@@ -40,7 +41,7 @@ export function GridTools({ model, table, edits, copy }: Props) {
         {cells > 1 && `${cells.toLocaleString()} cells selected`}
       </small>
       <small role="status">
-        {rows.length.toLocaleString()} {rows.length === 1 ? "row" : "rows"}
+        {formatPlural(rows.length, "row")}
         {rows.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}
       </small>
     </div>

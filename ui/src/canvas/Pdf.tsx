@@ -4,6 +4,7 @@ import { getDocument, GlobalWorkerOptions, type PDFDocumentProxy } from "pdfjs-d
 import worker from "pdfjs-dist/build/pdf.worker.min.mjs?url";
 import { useEffect, useRef, useState } from "react";
 
+import { formatPlural } from "../parts/amounts";
 import type { Tab } from "./tabs";
 import styles from "./canvas.module.css";
 
@@ -37,9 +38,7 @@ export default function Pdf({ tab }: { tab: Tab }) {
         <button onClick={() => step(1)} disabled={scale === SCALES.at(-1)} aria-label="Zoom in">
           +
         </button>
-        <small>
-          {document.numPages} {document.numPages === 1 ? "page" : "pages"}
-        </small>
+        <small>{formatPlural(document.numPages, "page")}</small>
       </div>
       <div className={styles.pdfPages} tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
         {Array.from({ length: document.numPages }, (_, at) => (

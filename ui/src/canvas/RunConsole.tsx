@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "react";
 
+import { formatPlural } from "../parts/amounts";
 import type { Entry } from "./runMessages";
 import styles from "./run.module.css";
 
@@ -22,7 +23,7 @@ export function RunConsole({ entries, clear, restart, fix }: Props) {
     <section className={styles.console} aria-label="Console">
       <header className={styles.bar}>
         <b>Console</b>
-        <small role="status">{errors ? `${errors} ${errors === 1 ? "error" : "errors"}` : ""}</small>
+        <small role="status">{errors ? formatPlural(errors, "error") : ""}</small>
         <span className="grow" />
         {errors > 0 && (
           <button className="main" onClick={fix} title="Send the errors to the agent">

@@ -2,6 +2,7 @@
 
 import { useState } from "react";
 
+import { formatPlural } from "../parts/amounts";
 import { otherAgent } from "../state/threads";
 import { useApp } from "../state/app";
 import { askAbout, requestChange } from "./changes";
@@ -21,7 +22,7 @@ export function SelectionBar({ tab }: { tab: Tab }) {
   const lines = now.text.trimEnd().split("\n").length;
   return (
     <div className={styles.bar} role="group" aria-label="Selection">
-      <small>{lines === 1 ? "1 line selected" : `${lines} lines selected`}</small>
+      <small>{formatPlural(lines, "line")} selected</small>
       <span className="grow" />
       <button onClick={() => begin("ask")}>Ask about this</button>
       {!tab.cut && now.from >= 0 && <button onClick={() => begin("change")}>Change this</button>}

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "react";
 
+import { formatPlural } from "../parts/amounts";
 import styles from "./writing.module.css";
 
 const MOST_LINES = 400; // earlier ones are drawn once the file is complete
@@ -16,7 +17,7 @@ export function Writing({ text }: { text: string }) {
     <div className={styles.writing}>
       <p role="status">The agent is writing this file…</p>
       <pre ref={box} tabIndex={0} aria-label="Text so far">
-        {lines.length > MOST_LINES && `… ${lines.length - MOST_LINES} lines above\n`}
+        {lines.length > MOST_LINES && `… ${formatPlural(lines.length - MOST_LINES, "line")} above\n`}
         {lines.slice(-MOST_LINES).join("\n")}
       </pre>
     </div>

@@ -1,7 +1,7 @@
 import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { NOBODYS, patchApp } from "../state/app";
+import { app, NOBODYS, patchApp } from "../state/app";
 import { serve } from "../testing/serve";
 import { UndoFiles } from "./UndoFiles";
 
@@ -40,6 +40,7 @@ it("shows the changes and what is not undone, and restores all paths", async () 
   fireEvent.click(restore());
   await waitFor(() => expect(close).toHaveBeenCalled());
   expect(server.asked[1]!.body).toEqual({ seq: 3, paths: [] });
+  expect(app.get().notices.at(-1)!.text).toBe("Restored 1 path.");
 });
 
 it("restores one path", async () => {

@@ -3,6 +3,7 @@ import { useEffect, useState } from "react";
 import * as api from "../api";
 import { Dialog } from "../shell/Dialog";
 import { notify, runOnce, tryRequest } from "../state/app";
+import { formatPlural } from "../parts/amounts";
 import { Diff } from "./AboutCall";
 import { readUnified } from "./diff";
 import styles from "./chat.module.css";
@@ -27,7 +28,10 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
     );
     if (!report) return;
     const left = Object.entries(report.left).map(([path, reason]) => `${path}: ${reason}`);
-    notify([`Restored ${report.restored.length} paths.`, ...left].join("\n"), left.length ? "error" : "info");
+    notify(
+      [`Restored ${formatPlural(report.restored.length, "path")}.`, ...left].join("\n"),
+      left.length ? "error" : "info",
+    );
     close();
   };
   const changes = preview?.changes.filter((change) => !selected || change.path === selected) ?? [];
@@ -41,7 +45,7 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
         <label className={styles.undoPaths}>
           Restore
           <select value={selected} onChange={(event) => setSelected(event.target.value)}>
-            <option value="">all {preview.changes.length} paths</option>
+            <option value="">all of {formatPlural(preview.changes.length, "path")}</option>
             {preview.changes.map((change) => (
               <option key={change.path}>{change.path}</option>
             ))}

@@ -1,6 +1,7 @@
 /** The onion, drawn: an operation at the heart, a ring for each hook around it, the guards at its gate innermost. */
 
 import { useId, useState } from "react";
+import { formatPlural } from "./amounts";
 import { joinClasses } from "./classes";
 import styles from "./onion.module.css";
 
@@ -90,7 +91,7 @@ const operationName = (operation: string): string => operation.replace("_", " ")
 
 function summarizeOnion(operation: string, rings: Ring[]): string {
   return rings.length
-    ? `${rings.length} hooks around every ${operationName(operation)}`
+    ? `${formatPlural(rings.length, "hook")} around every ${operationName(operation)}`
     : `No hooks around a ${operationName(operation)}`;
 }
 

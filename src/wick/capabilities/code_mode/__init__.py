@@ -14,6 +14,7 @@ from typing import Annotated
 
 from wick import constants
 from wick._internal.tool_flow import RESULT_FLOW, ToolFlow
+from wick._internal.visible_text import format_count
 from wick.capabilities._tool_ranking import QUERY_CHARS, rank_tools
 from wick.capabilities.code_mode.interpreter import ProgramLimits, import_monty
 from wick.capabilities.code_mode.program import FAILURE, Program
@@ -118,7 +119,9 @@ class CodeMode(Capability):
         names = {item.name: name for name, item in functions.items() if item.name != SEARCH}
         found = rank_tools([functions[name] for name in names.values()], query[:QUERY_CHARS])[:RESULTS]
         lines = [format_stub(names[item.name], item) for item in found]
-        return "\n".join(lines) or f"No function fits; try other words. There are {len(names)} functions."
+        if not lines:
+            return f"No function fits; try other words. The agent has {format_count(len(names), 'function')}."
+        return "\n".join(lines)
 
     def _list_functions(self, run: Run) -> dict[str, Tool]:
         """Return the tools that programs of a run may call, by the names of their functions."""

@@ -13,6 +13,7 @@ from typing import Any
 from wick._internal.frozen import freeze, thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.tool_schema import format_type
+from wick._internal.visible_text import format_count
 from wick.capabilities.code_mode.syntax import IMPORTS
 from wick.tools import Tool
 
@@ -76,7 +77,7 @@ def bind_arguments(item: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     """Return the arguments of a call by name, as JSON data. Raise TypeError if they are not."""
     names = order_parameters(item.parameters)
     if len(args) > len(names):
-        raise TypeError(f"{item.name} takes {len(names)} arguments, and {len(args)} were given")
+        raise TypeError(f"{item.name} takes {format_count(len(names), 'argument')}, not {len(args)}")
     found = dict(zip(names, args, strict=False))
     if twice := found.keys() & kwargs.keys():
         raise TypeError(f"{item.name} got several values for {', '.join(sorted(twice))}")

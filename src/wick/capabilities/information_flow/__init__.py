@@ -14,6 +14,7 @@ from pydantic import Field
 from wick._internal.data_flow import CONTROL
 from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick._internal.tool_flow import EFFECTS, RESULT_FLOW, ToolFlow
+from wick._internal.visible_text import format_count
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.handles import (
     LOOK,
@@ -216,7 +217,7 @@ class InformationFlow(Capability):
             number = len(run.thread.values.get(GRANTS, {})) + 1
             grant = CallGrant(step.tool, step.known, step.times)
             run.thread.values.put(GRANTS, f"grant_{number}", grant.to_json())
-        return f"{len(steps)} steps are planned"
+        return f"planned {format_count(len(steps), 'step')}"
 
     # -- the guard ----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wick._internal.frozen import thaw
+from wick._internal.visible_text import format_count
 from wick.capabilities.information_flow.labels import narrow_author
 from wick.errors import InvalidArgs
 from wick.threads import Thread
@@ -62,8 +63,8 @@ def describe_data(data: Any, authors: Mapping[str, str], path: str, declared: st
 
 
 def _describe_value(data: Any, path: str) -> str:
-    unit = "characters" if isinstance(data, str) else "items" if isinstance(data, dict | list) else ""
-    size = f"{len(data)} {unit}" if unit else ""
+    unit = "character" if isinstance(data, str) else "item" if isinstance(data, dict | list) else ""
+    size = format_count(len(data), unit) if unit else ""
     return f"{{{{{path}}}}} ({', '.join(filter(None, (_TYPES.get(type(data), 'value'), size)))})"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.conversions import list_operation_rings
 from wick.api.types import OperationRings
 from wick.cli.checks.agents_file import FileProblem, check_agents_file
@@ -98,8 +99,7 @@ def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str
         where = "" if problem.line is None else f"{file}, line {problem.line}: "
         click.echo(strip_controls(f"{where}{problem.message}"))
     if problems:
-        many = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        return click.echo(f"{many} in {file}", err=True)
+        return click.echo(f"{format_count(len(problems), 'problem')} in {file}", err=True)
     for id, rings in onions.items():
         click.secho(f"{strip_controls(id)}\n", bold=True, underline=True)
         for line in draw_rings(rings):

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.types import ClusterStatus
 from wick.cli.host.open import HostOptions, find_token
 from wick.cli.root_command import FAILED
@@ -46,7 +47,7 @@ def command(server: str, token_file: str, as_json: bool) -> None:
             if one.problem:
                 click.echo(f"{one.id}: requests for its files fail here: {strip_controls(one.problem)}")
         if dead := sum(not one.alive for one in status.servers):
-            servers = "1 server is dead" if dead == 1 else f"{dead} servers are dead"
+            servers = f"{format_count(dead, 'server')} {'is' if dead == 1 else 'are'} dead"
             click.echo(f"{servers}: other servers resume the runs, and restore the files from snapshots")
     if not status.is_healthy:
         sys.exit(FAILED)

@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.types import DrainStatus
 from wick.cli.host.open import HostOptions, find_token
 from wick.cli.terminal.output import show_status
@@ -25,7 +26,8 @@ def command(server: str, token_file: str, no_wait: bool) -> None:
     """
     with show_status("draining"):
         status = asyncio.run(drain_server(server, find_token(HostOptions(server, token_file))[0], wait=not no_wait))
-    click.echo(f"{server} is {status.status}; {status.runs} runs are left")
+    left = f"{format_count(status.runs, 'run')} {'is' if status.runs == 1 else 'are'}"
+    click.echo(f"{server} is {status.status}; {left} left")
 
 
 async def drain_server(server: str, token: str, *, wait: bool) -> DrainStatus:

@@ -14,10 +14,11 @@ from pathlib import Path
 import click
 
 from wick._internal.paths import data_folder
+from wick._internal.visible_text import format_count
 from wick.capabilities.sessions import LOCAL
 from wick.cli.completion import complete_agent_specs
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
-from wick.cli.terminal.output import JSON, format_count, print_table, show_status, strip_controls
+from wick.cli.terminal.output import JSON, print_table, show_status, strip_controls
 from wick.constants import EVAL_JOBS
 from wick.errors import ConfigError
 from wick.evals.html_report import render_html

@@ -17,12 +17,13 @@ import click
 
 from wick._internal.factory_options import suggest_key
 from wick._internal.prompt_text import to_one_line
+from wick._internal.visible_text import format_count
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.cli.command_group import CommandGroup
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
-from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.config import Config, load
 from wick.errors import ConfigError, MissingExtra, WickError
 

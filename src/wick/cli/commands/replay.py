@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.types import ReplayReport
 from wick.capability import Capability
 from wick.cli.completion import complete_thread_ids
@@ -16,7 +17,7 @@ from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.host.protocol import AgentHost
 from wick.cli.host.thread_ids import find_thread_ids
 from wick.cli.root_command import DONE, STOPPED
-from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.config.builder import load_python_name
 from wick.errors import ConfigError
 from wick.hooks import Hook

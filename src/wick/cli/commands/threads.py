@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.types import ThreadInfo
 from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_thread_ids
@@ -156,7 +157,7 @@ def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
     """Delete threads with all their messages."""
     with show_status("finding the threads"):
         ids = call_host(options, lambda host: find_thread_ids(host, ids, options.absolute_folder))
-    described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
+    described = f"the thread {ids[0]}" if len(ids) == 1 else format_count(len(ids), "thread")
     if not yes and not click.confirm(f"Delete {strip_controls(described)} permanently?"):
         sys.exit(FAILED)
 

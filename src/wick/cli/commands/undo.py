@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from wick._internal.visible_text import format_count
 from wick.api.types import UndoPreview, UndoReport
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, call_host, with_host_options
@@ -14,7 +15,6 @@ from wick.cli.host.thread_ids import LAST, find_thread_id
 from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import (
     JSON,
-    format_count,
     format_time,
     print_json,
     print_text,

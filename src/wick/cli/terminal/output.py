@@ -54,11 +54,6 @@ def strip_controls(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 thread`, `2 threads`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def format_time(at: float) -> str:
     """Return a timestamp in local time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

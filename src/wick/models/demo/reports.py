@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wick._internal.visible_text import format_count
+
 _LINES, _CHARS, _ENTRIES = 10, 1_000, 20  # limits of a quoted result
 
 
@@ -56,7 +58,7 @@ def _list_items(heading: str, nothing: str) -> Callable[[Mapping[str, Any], str,
         if not items:
             return nothing.format_map(names)
         more = [f"- … and {len(items) - _ENTRIES:,} more"] if len(items) > _ENTRIES else []
-        count = "is 1 entry" if len(items) == 1 else f"are {len(items):,} entries"
+        count = f"{'is' if len(items) == 1 else 'are'} {format_count(len(items), 'entry')}"
         shown = [f"- {_format_item(item)}" for item in items[:_ENTRIES]]
         return "\n".join([heading.format_map({**names, "count": count}), "", *shown, *more])
 
@@ -68,7 +70,7 @@ def _format_item(item: Any) -> str:
         case {"type": "dir", "name": name}:
             return _code(f"{name}/")
         case {"name": name, "size": int(size)}:
-            return f"{_code(str(name))} ({size:,} bytes)"
+            return f"{_code(str(name))} ({format_count(size, 'byte')})"
         case {"file": file, "line": line, "text": text}:
             return _code(f"{file}:{line}: {text}")
     return _code(str(item))
@@ -78,7 +80,7 @@ def _report_content(args: Mapping[str, Any], text: str, data: Any) -> str:
     path, lines = _code(str(args["path"])), text.splitlines()
     if not text.strip():
         return f"{path} is empty."
-    count = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
+    count = format_count(len(lines), "line")
     begins = "" if len(lines) <= _LINES else f" and begins with these {_LINES}"
     return f"{path} has {count}{begins}:\n\n{_fence(text)}"
 
@@ -114,14 +116,16 @@ WORDINGS = {
     "read_file": Wording("read {path}", _report_content),
     "write_file": Wording(
         "write {path}",
-        lambda args, *_: f"I wrote {_code(str(args['path']))} ({len(str(args['content'])):,} characters).",
+        lambda args, *_: (
+            f"I wrote {_code(str(args['path']))} ({format_count(len(str(args['content'])), 'character')})."
+        ),
     ),
     "edit_file": Wording(
         "edit {path}", lambda args, *_: _fill("I replaced {old_text} with {new_text} in {path}.", args)
     ),
     "execute": Wording("run {command}", _report_executed),
     "write_todos": Wording(
-        "write down the todos", lambda args, text, data: f"I wrote down {len(args['todos'])} todos."
+        "write down the todos", lambda args, text, data: f"I wrote down {format_count(len(args['todos']), 'todo')}."
     ),
     "task": Wording("hand a task to a subagent", _report_task),
     "ask_user": Wording("ask you a question", _report_answer),

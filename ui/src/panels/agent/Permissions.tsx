@@ -4,6 +4,7 @@ import { type FormEvent, useState } from "react";
 
 import * as api from "../../api";
 import { AboutCall } from "../../chat/AboutCall";
+import { formatPlural } from "../../parts/amounts";
 import { tryRequest, useApp } from "../../state/app";
 import { Show } from "../States";
 import { type Loaded, useLoad } from "../useLoad";
@@ -145,7 +146,7 @@ function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; 
       {ready.length > 0 && (
         <details>
           <summary>
-            {ready.length} rules of the ready set “{ready[0]!.policy}”
+            {formatPlural(ready.length, "rule")} of the ready set “{ready[0]!.policy}”
           </summary>
           <pre tabIndex={0}>{ready.map((rule) => `${rule.type}  ${rule.rule}`).join("\n")}</pre>
         </details>

@@ -4,6 +4,7 @@ import * as api from "../../api";
 import { isWithin, renameTabs, findExisting } from "../../canvas/tabFiles";
 import { badName } from "../../canvas/names";
 import { canvas, closeTab, updateTab } from "../../canvas/tabs";
+import { formatPlural } from "../../parts/amounts";
 import { tryRequest, notify } from "../../state/app";
 import type { Upload } from "./droppedFiles";
 import { joinPath, parentPath, type Row } from "./rows";
@@ -33,7 +34,7 @@ export async function uploadFiles(
     if (await tryRequest(() => api.files.upload(agent, path, file))) count++;
   }
   tell("");
-  if (count) notify(count === 1 ? "Uploaded 1 file." : `Uploaded ${count} files.`);
+  if (count) notify(`Uploaded ${formatPlural(count, "file")}.`);
   return count;
 }
 
