@@ -1,4 +1,4 @@
-"""The file beside a suite: recorded replies in the format of a cassette, and recorded results, by case and variant."""
+"""The recordings file of a suite: replies in the format of a cassette, and results, by case and variant."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _parse_recording(where: str, parse: Any, row: Any) -> Recording:
 
 @dataclass(slots=True)
 class _RecordingReader:
-    """Reads the recordings of a file in order. A request may refer to an earlier one, also of another case."""
+    """A reader of recordings in the order of the file. A request may refer to an earlier one, also of another case."""
 
     model: str  # of replies that do not name another one
     holds_schema: Any  # of that model
@@ -171,7 +171,7 @@ def write_recordings(
 
 @dataclass(slots=True)
 class _RecordingWriter:
-    """Writes recordings in order, with requests that refer to earlier ones."""
+    """A writer of recordings in order, with requests that refer to earlier ones."""
 
     redactor: RecordingRedactor
     model: str = ""  # of the first reply

@@ -1,7 +1,7 @@
 """Recorded replies and tool results: a model and tools that replay them.
 
-A `Replay` has the recordings of one case. `EvalSubstitution` puts them into a run, where the model would be called and
-where a tool would be executed. All hooks and guards of the agent run as they do without recordings.
+A `Replay` has the recordings of one case. `EvalSubstitution` replaces the model and the tools of a run with them. The
+hooks and guards of the agent run as they do without recordings.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ AnyRequest = RecordedRequest | RequestFingerprint
 
 
 def describe_difference(recorded: AnyRequest, sent: AnyRequest, parts: Iterable[RequestPart]) -> list[str]:
-    """Return what differs between two requests, in words."""
+    """Return a description of each difference between two requests."""
     found, wanted, is_text = list[str](), {*parts}, isinstance(recorded, RecordedRequest)
     if "system" in wanted and not matches_redacted(recorded.system, sent.system):
         change = f" ({describe_text_change(recorded.system, sent.system)})" if is_text else ""
@@ -313,7 +313,7 @@ def _is_safe(tool: Tool | None) -> bool:
 
 
 class EvalSubstitution(Capability):
-    """Replaces models and tools by recorded ones: where the model is called, and where the tool would be executed.
+    """A capability that replaces the calls of the model and the execution of tools with recordings.
 
     It is the innermost capability. Sealing, guards and the hooks around a tool use are those of the agent. A guard
     refuses a tool use that would execute a real tool.

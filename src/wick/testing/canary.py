@@ -1,4 +1,4 @@
-"""A canary: marks in the texts of others, to find results that a tool wrongly declares as its own or as trusted."""
+"""A canary: marks in untrusted text that detect tool results with a wrong trust declaration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from wick.tools import Tool
 
 
 class Canary:
-    """Creates marks to put into texts of others, and fails if a result that is declared as trusted contains one.
+    """A generator of marks for untrusted text, and a check that no result declared as trusted contains one.
 
         canary = Canary()
         mailbox.add(body=canary.plant("mail"))
         await canary.check_tool(delete_mail, id="m1")
 
-    A mark that the arguments of a call contain may be in its result.
+    A result may contain the marks in the arguments of its call.
     """
 
     def __init__(self) -> None:

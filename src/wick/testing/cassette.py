@@ -1,4 +1,4 @@
-"""A cassette: a model that records the replies of another model to a file, and plays them back."""
+"""A cassette: a model that records the replies of another model in a file, and replays them."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ session = CassetteSession()
 
 
 class Cassette:
-    """A model that records the replies of another model to a YAML file, and plays them back without a network.
+    """A model that records the replies of another model in a YAML file, and replays them without a network.
 
     `record=True` records replies that are missing or whose request changed, `record="all"` all of them. Otherwise a
     request without a recorded reply raises a ModelError that shows what changed, and a test that leaves replies unused
-    fails. Without a model it only plays. `replace` maps texts that differ from run to run, such as the path of a
+    fails. Without a model it only replays. `replace` maps texts that differ from run to run, such as the path of a
     temporary folder, to placeholders for the file. The recordings of `wick eval run --record` have the same format,
-    and can be played, too.
+    and can be replayed, too.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Cassette:
     # -- the file ---------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Load the recorded replies; raise ConfigError if there are none, or if another model made them."""
+        """Load the recorded replies; raise ConfigError if there are none, or if they are of another model."""
         try:
             if self.path.stat().st_size > RECORDING_BYTES:
                 raise ConfigError(f"the cassette {self.path} is longer than {RECORDING_BYTES:,} bytes; split the test")
@@ -386,7 +386,7 @@ def _is_parent(line: str, next: str) -> bool:
 
 
 def _likeness(request: Json, other: Json) -> tuple[int, int]:
-    """Return how many first messages, and how many other fields, two requests have in common."""
+    """Return the number of equal first messages, and of other equal fields, of two requests."""
     equal = 0
     for one, two in zip(request["messages"], other["messages"], strict=False):
         if one != two:

@@ -116,7 +116,7 @@ def describe_text_change(recorded: str, sent: str) -> str:
 
 
 def describe_tool_change(recorded: str | None, sent: str | None) -> str:
-    """Return what changed in a tool in a few words."""
+    """Return a short description of the change of a tool."""
     if recorded is None or sent is None:
         return "new" if recorded is None else "removed"
     old, new = (_TOOL_DIGEST.sub(")", text, count=1) for text in (recorded, sent))
@@ -336,7 +336,7 @@ def read_reply(row: Any, earlier: dict[int, RecordedReply]) -> RecordedReply:
 
 
 def compress_request(reply: RecordedReply, earlier: Sequence[RecordedReply]) -> Json:
-    """Return a request without the parts that an earlier one has, to which it refers: the inverse of expand_request."""
+    """Return a request that refers to an earlier one for the parts they share: the inverse of expand_request."""
     request, messages = reply.request, reply.request["messages"]
     prefixes = [other for other in earlier if messages[: len(other.request["messages"])] == other.request["messages"]]
     if prefixes and messages:
@@ -357,7 +357,7 @@ def _find_changes(request: Json, other: Json) -> Json:
 
 
 def expand_request(written: Json, earlier: Mapping[int, RecordedReply]) -> Json:
-    """Return a request with everything that it takes over from an earlier one."""
+    """Return a complete request, with the parts of the earlier request that it refers to."""
     request = dict(written)
     messages = [_expand_message(message, earlier) for message in request.pop("messages", None) or []]
     if "like" in request:

@@ -72,7 +72,7 @@ def _parse_arguments(text: str) -> Any:
 
 
 class RecordingRedactor:
-    """Replaces secrets in recorded requests, replies and results.
+    """A redactor of secrets in recorded requests, replies and results.
 
     Secrets are the values of arguments and settings with such names, also where they occur in other texts, the known
     forms of keys, the values of secret environment variables, and patterns of the user. `replace` maps texts that

@@ -140,7 +140,7 @@ const LOST: Approval = { ...ASKED, tool: "", args: { workspace: "try again" }, a
 it("starts afresh only after a warning", async () => {
   render(<Ask asked={LOST} title="x" />);
   click("Start afresh…");
-  expect(screen.getByRole("alert").textContent).toMatch(/missing files are left behind for good/);
+  expect(screen.getByRole("alert").textContent).toMatch(/missing files are not restored/);
   click("Back");
   expect(screen.queryByRole("alert")).toBeNull();
   click("Start afresh…");

@@ -1,4 +1,4 @@
-/** The question of a run whose workspace is lost: look for the files again, start afresh without them, or end the run. */
+/** A question about a lost workspace: try again, start afresh without its files, or end the run. */
 
 import { useState } from "react";
 
@@ -24,8 +24,8 @@ export function LostFiles({ asked, title }: { asked: Approval; title: string }) 
       {sure ? (
         <>
           <p className={joinClasses(styles.hint, styles.bad)} role="alert">
-            The agent continues in an empty folder, and the missing files are left behind for good: they do not come
-            back when their server does.
+            The agent continues in an empty folder. The missing files are not restored, even if their server is
+            available again.
           </p>
           <div className="choices">
             <button className="no" disabled={busy} onClick={() => void say({ choice: "allow", args: START_AFRESH })}>

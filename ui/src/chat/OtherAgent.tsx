@@ -2,7 +2,7 @@ import { patchApp, useApp } from "../state/app";
 import { continueWithAgent, newThread, otherAgent } from "../state/threads";
 import styles from "./chat.module.css";
 
-/** Another agent was chosen while a thread is open: what that means, and what can be done. */
+/** A notice that the selected agent is not that of the open thread, with the possible actions. */
 export function OtherAgent() {
   const other = useApp(otherAgent);
   const agents = useApp((state) => state.agents);
@@ -13,7 +13,7 @@ export function OtherAgent() {
   return (
     <div className={styles.otherAgent} role="status">
       <span>
-        This thread is with {before}. Your next message continues it with {chosen}, in a fork.
+        This thread is with {before}. Your next message continues in a fork with {chosen}.
       </span>
       <button onClick={() => void continueWithAgent()}>Fork it now</button>
       <button onClick={newThread}>New thread with {chosen}</button>

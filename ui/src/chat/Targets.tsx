@@ -1,4 +1,4 @@
-/** The targets of a call without a trusted source, each with the text that it was taken from. */
+/** The targets of a call without a trusted source, each with its passage in a text. */
 
 import type { Approval } from "../api";
 import { LabelMark } from "../parts/LabelMark";
@@ -24,7 +24,7 @@ export function Targets({ asked }: { asked: Approval }) {
         <li key={at}>
           <span>{showControls(one.target)}</span> <code>{showControls(one.value)}</code>{" "}
           <LabelMark label={UNTRUSTED} source={one.author ?? ""} />{" "}
-          <small>{one.author ? `${showControls(one.author)}, entry ${one.entry}` : "not in any text"}</small>
+          <small>{one.author ? `${showControls(one.author)}, entry ${one.entry}` : "no source"}</small>
           {one.passage && <blockquote>{showControls(one.passage)}</blockquote>}
         </li>
       ))}
@@ -36,7 +36,7 @@ export function Targets({ asked }: { asked: Approval }) {
 export function questionTitle(asked: Approval): string {
   const targets = targetsOf(asked);
   if (!targets.length) return asked.question;
-  const planned = asked.about?.["planned"] === true ? "" : " It was not planned before text of others was read.";
+  const planned = asked.about?.["planned"] === true ? "" : " It was not planned before untrusted text was read.";
   const count = targets.length === 1 ? "a target" : `${targets.length} targets`;
   return `May ${asked.tool ?? "the tool"} use ${count} that you did not name?${planned}`;
 }

@@ -8,7 +8,7 @@ import { Diff } from "./AboutCall";
 import { readUnified } from "./diff";
 import styles from "./chat.module.css";
 
-/** The changes that restoring the files of a moment would make, and the button that restores them. */
+/** A preview of restoring the files before an entry, and its confirmation. */
 export function UndoFiles({ thread, seq, close }: { thread: string; seq: number; close: () => void }) {
   const [preview, setPreview] = useState<api.UndoPreview>();
   const [problem, setProblem] = useState("");
@@ -40,7 +40,7 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
       <h2>Undo files</h2>
       {problem && <p role="alert">{problem}</p>}
       {!preview && !problem && <p>Comparing files…</p>}
-      {preview && !preview.changes.length && <p>The files are as they were before this message.</p>}
+      {preview && !preview.changes.length && <p>No changes: the files are as they were before this message.</p>}
       {preview && preview.changes.length > 0 && (
         <label className={styles.undoPaths}>
           Restore

@@ -1,4 +1,4 @@
-/** The first page: the agent, the model that answers, and prompts to start with. */
+/** The start page: the agent, its model and example prompts. */
 
 import { useEffect } from "react";
 
@@ -27,7 +27,7 @@ export function Welcome() {
         {detail.data &&
           examplePrompts(detail.data).map((prompt) => (
             <li key={prompt}>
-              <button onClick={() => take(prompt)}>{prompt}</button>
+              <button onClick={() => insertPrompt(prompt)}>{prompt}</button>
             </li>
           ))}
       </ul>
@@ -44,7 +44,7 @@ function Model({ agent }: { agent: api.AgentDetail }) {
   if (chosen || !agent.is_demo)
     return (
       <p>
-        <span className={styles.model}>{chosen || agent.answering_model}</span> answers. Each tool use and the verdicts
+        <span className={styles.model}>{chosen || agent.answering_model}</span> answers. Each tool use and the decisions
         of hooks are shown here.
       </p>
     );
@@ -63,8 +63,8 @@ function Model({ agent }: { agent: api.AgentDetail }) {
   );
 }
 
-/** Put a prompt into the composer, so that it can be changed before it is sent. */
-function take(prompt: string): void {
+/** Insert a prompt into the composer, where the user can edit it before sending. */
+function insertPrompt(prompt: string): void {
   setDraft(NEW, prompt);
   document.getElementById("message")?.focus();
 }

@@ -69,12 +69,18 @@ def command() -> None:
     help="An agent to test, instead of the variants of the suite; repeatable.",
     shell_complete=complete_agent_specs,
 )
-@click.option("--case", "cases", multiple=True, metavar="PATTERN", help="Run only the cases whose id matches.")
+@click.option(
+    "--case", "cases", multiple=True, metavar="PATTERN", help="Run only cases with a matching id; repeatable."
+)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Run only this variant; repeatable.")
-@click.option("--jobs", type=click.IntRange(1, 256), default=EVAL_JOBS, show_default=True, help="Cases at a time.")
-@click.option("--record", is_flag=True, help="Call models and tools, and record them in a file beside the suite.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), default=EVAL_JOBS, show_default=True, help="The number of concurrent cases."
+)
+@click.option(
+    "--record", is_flag=True, help="Call models and tools, and store their replies and results beside the suite."
+)
 @click.option("--offline", is_flag=True, help="Call no model: a case without recorded replies fails.")
-@click.option("--baseline", type=FILE, help="An earlier report: only cases that it does not know as failing fail.")
+@click.option("--baseline", type=FILE, help="An earlier report: ignore the failures that it contains.")
 @click.option("--output", "-o", type=FILE, help="Write the report as JSON to this file.")
 @click.option("--html", type=FILE, help="Write the report as one HTML file.")
 @click.option("--save", metavar="NAME", default="", help="Store the report in the data folder, for the web interface.")
@@ -95,7 +101,7 @@ def run(
 ) -> None:
     """Run the cases of SUITE, print a table, and exit with 1 if a case fails.
 
-    With --baseline, cases that fail in that report may fail again.
+    With --baseline, only failures that are not in that report count.
     """
     if save:
         check_report_name(save)
