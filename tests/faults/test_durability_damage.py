@@ -97,7 +97,13 @@ async def _refused(folder: Path, file: str) -> None:
             raise AssertionError(f"the server starts, and answers with a {answered.status}")
     except StoreError as error:
         assert str(folder / "data" / file) in str(error), f"which file? {error}"
-        remedies = ("restore it", "update wick", "name another", "check that its folder exists", "give the path of a file")
+        remedies = (
+            "restore it",
+            "update wick",
+            "name another",
+            "check that its folder exists",
+            "give the path of a file",
+        )
         assert any(remedy in str(error) for remedy in remedies), f"what is to be done? {error}"
         assert str(folder) not in error.public, f"the path is told to users: {error.public}"
 
