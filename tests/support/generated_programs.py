@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from random import Random
@@ -139,6 +140,92 @@ class Generator:
         self.lines.append(f"{indent}    {name} += 1")
         if self._pick(True, False):
             self.lines += [f"{indent}    if x > 50:", f"{indent}        break"]
+
+
+# Ways in which one value reaches another: aliases, containers, iterators, deferred calls, shadowed names. In each,
+# N and O are numbers, L and M lists, V is any value, CALL a call of a tool, and K a number that occurs once.
+FLOWS = (
+    "L = M = [V]", "L, M = [[V]] * 2", "L, M = M, L", "L = other = M[:]\nother.append(V)", "L += M[:2]", "L += [V]",
+    "for L in (M, [3]):\n    L.append(V)", "for N, O in ((V, 3), (4, V)):\n    pass",
+    "for N, O in zip(L, M):\n    pass", "for N in (one for one in L[:4]):\n    M.append(N)",
+    "[one.append(V) for one in (L, M)]", "box = [[L], M]\nbox[0][0].append(V)",
+    "box = {'a': L}\nfor one in box.values():\n    one.append(V)", "box = {'a': {'b': L}}\nbox['a']['b'] += [V]",
+    "L[V % len(L)] = 5", "L[0], L[-1] = V, O", "del L[V % len(L)]\nL.append(1)", "L.insert(V % 2, O)",
+    "keys = dict.fromkeys(range(3), 1)\ndel keys[V % 3]\nN = sum(keys)", "N = {1: V, V: 2}.get(O, 3)",
+    "counts = collections.defaultdict(int)\nif V > 3:\n    counts[O]\nN = len(counts)",
+    "it = iter(L)\nif V > 3:\n    next(it, 0)\nN = next(it, 0)", "N = next(iter(L))",
+    "it = zip(L, L)\nfor one in it:\n    if V > 3:\n        break\nN = len(list(it))",
+    "it = (one for one in [1, 2, 3])\nV in it\nN = sum(it)", "N = next((one for one in L if one > V), 7)",
+    "work = [CALL, CALL]\nif V > 3:\n    work.reverse()\nN = await work[0] - await work[1]",
+    "work = push(V)\nif O > 3:\n    await work\nelse:\n    work.close()", "await asyncio.gather(push(V), push(O))",
+    "await asyncio.gather(mark(V), mark(O))", "await asyncio.gather(*[push(one) for one in L[:2]])",
+    "N, O = await asyncio.gather(CALL, CALL)",
+    "try:\n    raise ValueError(L)\nexcept ValueError as error:\n    error.args[0].append(V)",
+    "try:\n    N = [1, 2, 3][V % 5]\nexcept IndexError:\n    N = 4",
+    "try:\n    await check(V)\nexcept RuntimeError:\n    N = 1",
+    "def gK(p=L):\n    p.append(V)\n    return p\nM = gK()",
+    "def gK(p, q):\n    p.append(V)\n    return q[-1]\nN = gK(*[L] * 2)",
+    "def gK(asyncio):\n    asyncio.append(V)\ngK(L)",
+    "def gK(max):\n    return max.pop() + len(max)\nN = gK([*L, V])",
+    "def gK(n):\n    return gK(n - 1) + V if n > 0 else 0\nN = gK(2)",
+    "def gK(n):\n    if n > 3:\n        return 1\n    return 2\nN = gK(V)",
+    "while N % 5 and len(L) < 6:\n    L.append(N)", "N = 0\nwhile (await CALL) % 3 and N < 3:\n    N += 1",
+    "while True:\n    if V > 3:\n        break\n    L.append(O)\n    break", "N = sorted(L, key=lambda one: -one)[0]",
+    "M = list(map(lambda one: one + V, L))", "M.extend(one + 1 for one in L[:2])", "N = max(L) if V > 1 else O",
+    "N = L.pop() if len(L) > 1 else 4", "(found := [V]).append(O)\nN = found[-1]", "N = len(f'{V}{O:3}')",
+    "match V % 3:\n    case 0:\n        N = 1\n    case _:\n        N = 2", "append = L.append\nappend(V)",
+    "def gK(n):\n    M.append(n)\n    return n\nN = sum(map(gK, [V]))", "await asyncio.gather(*map(push, [V]))",
+    "class BoxK:\n    items = L\nBoxK.items.append(V)", "[*map(L.append, [V])]", "N = V and await CALL",
+    "N = await CALL", "assert V < 10 ** 6, await CALL", "N = 1 < V < (await CALL)",
+    "L = [one for one in M if one > V] or [1]",
+)  # fmt: skip
+
+
+class FlowGenerator:
+    """Generates programs in which values reach others in many ways."""
+
+    def __init__(self, number: int) -> None:
+        self.random, self.count = Random(number), 0
+        self.lines = [
+            "import asyncio",
+            "import collections",
+            "v0, v1, v2, v3 = 1, 2, 3, 4",
+            "l0, l1, l2 = [5], [6, 7], [8]",
+        ]
+        self.lines += ["async def push(n: int) -> int:", "    l0.append(await double(n=n))", "    return n"]
+        self.lines += ["async def mark(n: int) -> None:", "    await double(n=n)", "    l1.append(n)"]
+
+    def write(self) -> str:
+        for _ in range(self.random.randint(4, 9)):
+            kind = self.random.random()
+            text = self.fill("N = await CALL" if kind < 0.4 else self.random.choice(FLOWS))
+            if kind > 0.9:
+                text = self.fill("if V > 4:\n    ") + text.replace("\n", "\n    ")
+            self.lines += text.splitlines()
+        self.lines += [self.fill("await CALL") for _ in range(2)]
+        return "\n".join(self.lines) + "\n"
+
+    def fill(self, text: str) -> str:
+        """Replace the placeholders of a text."""
+        self.count += 1
+        numbers, lists = self.random.sample(["v0", "v1", "v2", "v3"], 2), self.random.sample(["l0", "l1", "l2"], 2)
+        found = {"N": numbers[0], "O": numbers[1], "L": lists[0], "M": lists[1], "K": str(self.count)}
+        text = re.sub(r"\bCALL\b", lambda _: self.random.choice(_CALLS), text)
+        text = re.sub(r"\bV\b", lambda _: self.random.choice(_VALUES), text)
+        text = re.sub(r"\b[NOLM]\b", lambda match: found[match[0]], text)
+        return re.sub(r"(?<=\bg)K|(?<=\bBox)K", found["K"], text)
+
+
+_CALLS = (
+    "add(V, 1)",
+    "add(a=V, b=V)",
+    "double(n=V)",
+    "pick(items=[V, V, 5], index=1)",
+    "pick(L, 0)",
+    "pick(M, -1)",
+    "check(1)",
+)
+_VALUES = ("v0", "v1", "v2", "v3", "l0[0]", "l1[-1]", "l2[-1]", "l0[-1]", "2")
 
 
 class TooManyCalls(BaseException):

@@ -45,6 +45,7 @@ class ToolFlow:
 
 
 UNDECLARED = ToolFlow()
+CONTROL = ""  # among the clean arguments of a call in a program: the conditions of the call
 RESULT_FLOW = "result_flow"  # in the notes of a tool use: the declaration of this result in place of its tool's
 
 

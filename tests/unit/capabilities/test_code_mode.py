@@ -188,6 +188,9 @@ async def test_an_uncaught_error_says_what_has_happened() -> None:
         ("from . import x", "cannot be imported"),
         ("from json import *", "import names instead of *"),
         ("add(1)", "write `await add(…)`"),
+        ("x = add(1)", "write `await add(…)`"),
+        ("async def f(): pass\nf()", "line 2: write `await f(…)`"),
+        ("import asyncio\nx = asyncio.gather(add(1))", "line 2: write `await asyncio.gather(…)`"),
         ("eval('1')", "programs have no eval"),
         ("().__class__", "programs have no attribute __class__"),
         ("open('/etc/passwd')", "programs have no open"),
@@ -219,6 +222,13 @@ async def test_errors_are_reported_before_anything_runs(code: str, words: str) -
 async def test_limits_are_errors_that_say_what_to_do(code: str, limits: dict[str, Any], words: str) -> None:
     text = await output(code, **limits)
     assert words in text and len(text) < 1_000
+
+
+async def test_a_call_that_nothing_awaits_is_an_error() -> None:
+    result = await run_program("print(await add(1))\nwork = [add(2), add(3)]\nprint(len(work))")
+    text = result.thread.messages[2].text
+    assert text.startswith("line 2: `add(…)` did not run, because nothing awaited it; write `await add(…)`")
+    assert calls_of(result.thread) == [("add", {"a": 1})]
 
 
 async def test_a_program_has_nothing_of_the_host() -> None:

@@ -15,10 +15,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wick._internal.data_flow import DataFlow
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import ToolUseOrder, cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
+from wick.capabilities.code_mode.data_flow import DataFlow
 from wick.capabilities.code_mode.interpreter import FunctionCall, Interpreter, Printed, ProgramLimits, Turn
 from wick.capabilities.code_mode.stubs import HEADER, bind_arguments, format_output, format_stub, order_parameters
 from wick.capabilities.code_mode.syntax import find_problem
@@ -61,6 +61,8 @@ class Program:
             while not turn.is_over:
                 await self._add_calls(turn.calls)
                 turn = await self._continue()
+            if turn.calls:
+                raise ToolError(self._describe_lost_call(turn.calls[0]))
             await self._finish_tasks()  # calls that the program did not wait for
             self._raise_failures()
             is_over = True
@@ -75,6 +77,10 @@ class Program:
             await cancel_and_wait([*self.tasks])
             self.interpreter.close(kill=not is_over)
         return format_output(self.printed.text, turn.value, self.printed.dropped, self.limits.output)
+
+    def _describe_lost_call(self, call: FunctionCall) -> str:
+        line = self.code.encode()[: call.span[0]].count(b"\n") + 1
+        return f"line {line}: `{call.name}(…)` did not run, because nothing awaited it; write `await {call.name}(…)`"
 
     @property
     def is_trusted(self) -> bool:

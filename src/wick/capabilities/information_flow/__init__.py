@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from wick._internal.data_flow import CONTROL
 from wick._internal.frozen import FrozenDict, freeze, thaw
-from wick._internal.tool_flow import EFFECTS, RESULT_FLOW, ToolFlow
+from wick._internal.tool_flow import CONTROL, EFFECTS, RESULT_FLOW, ToolFlow
 from wick._internal.visible_text import format_count
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.handles import (
