@@ -1,4 +1,4 @@
-"""The runtime of the interpreter of programs. A process has one that is never closed, so tests start it beforehand."""
+"""The runtime and the launcher of the interpreter of programs. Tests create them beforehand: one per process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from functools import cache
 
 import pydantic_monty
 
+from wick.capabilities.code_mode.interpreter import find_launcher
+
 
 @cache
 def start_runtime() -> None:
     """Start the runtime, if it is not running."""
-    with pydantic_monty.Monty(min_processes=1, max_processes=1) as pool, pool.checkout() as session:
+    with (
+        pydantic_monty.Monty(binary_path=find_launcher(), min_processes=1, max_processes=1) as pool,
+        pool.checkout() as session,
+    ):
         assert session.feed_run("1 + 1") == 2

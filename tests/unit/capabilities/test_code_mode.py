@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,9 +35,10 @@ from wick import (
     tool,
 )
 from wick.capabilities import CodeMode, InformationFlow, Permissions, Recorder, Sessions, Subagent, Subagents
-from wick.capabilities.code_mode import stubs
+from wick.capabilities.code_mode import program, stubs
+from wick.capabilities.code_mode.interpreter import Interpreter, Printed, ProgramLimits, Turn
 from wick.capabilities.recorder import VALUE
-from wick.errors import ConfigError, StoreError
+from wick.errors import ConfigError, StoreError, ToolError
 from wick.evals.transcript import collect_calls
 from wick.messages import ToolResult
 from wick.protocols import NewThread
@@ -337,6 +342,59 @@ async def test_a_cancelled_program_leaves_no_process() -> None:
             await task
         assert time.monotonic() - begun < 5
     await asyncio.sleep(0.1)  # the abandoned thread ends with its process
+
+
+async def run_interpreter() -> tuple[Interpreter, Turn]:
+    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0, Printed(1_000))
+    return interpreter, await interpreter.start("await call()", "", checked=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_the_process_of_a_program_has_an_empty_environment() -> None:
+    interpreter, _ = await run_interpreter()
+    environment = Path(f"/proc/{interpreter._pid}/environ")
+    assert await asyncio.to_thread(environment.read_bytes) == b""
+    await interpreter.close()
+
+
+async def test_a_crashed_process_is_not_killed_again() -> None:
+    """Its id may be that of another process by then."""
+    interpreter, turn = await run_interpreter()
+    assert interpreter._pid is not None
+    os.kill(interpreter._pid, signal.SIGKILL)
+    with pytest.raises(ToolError, match="the interpreter ended unexpectedly"):
+        await interpreter.resume(turn.calls[0].number, {"return_value": 1})
+    assert interpreter._pid is None
+    await interpreter.close(kill=True)
+
+
+async def test_closing_a_process_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter, _ = await run_interpreter()
+    threads: list[int] = []
+    close = interpreter._close
+    monkeypatch.setattr(interpreter, "_close", lambda kill: (threads.append(threading.get_ident()), close(kill)))
+    await interpreter.close()
+    assert threads != [threading.get_ident()] and interpreter._pid is None
+
+
+async def test_a_program_that_waits_does_not_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[Any] = []
+    wait = asyncio.wait
+
+    async def count(*args: Any, **options: Any) -> Any:
+        waits.append(args)
+        return await wait(*args, **options)
+
+    monkeypatch.setattr(program.asyncio, "wait", count)
+
+    @tool
+    async def slow() -> str:
+        """Wait."""
+        await asyncio.sleep(0.4)
+        return "ok"
+
+    assert await output("await slow()", tools=[slow]) == "ok"
+    assert len(waits) <= 3
 
 
 async def test_events_and_the_trace_show_calls_below_the_program() -> None:
@@ -678,6 +736,69 @@ async def test_a_program_without_text_of_others_leaves_the_run_trusted() -> None
         entry.about for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"
     )
     assert label["label"]["trusted"] is True
+
+
+# -- handles ----------------------------------------------------------------------------------------------------------
+
+
+@tool(effect="read", returns="child", kind="agent")
+async def delegate(prompt: str) -> str:
+    """Ask another agent."""
+    return prompt
+
+
+async def run_with_handles(*codes: str, ask: bool = False) -> tuple[Result, list[str]]:
+    questions: list[str] = []
+
+    def answer(question: Any) -> bool:
+        questions.append(question.question)
+        return ask
+
+    model = Scripted(*(write(code, f"p{number}") for number, code in enumerate(codes)), "done")
+    hooks = [InformationFlow(handles=True), CodeMode()]
+    agent = Agent(model, tools=[read_mail, send, delegate], hooks=hooks, ask=answer)
+    return await agent.run("Tell bob@corp.example about my mails."), questions
+
+
+async def test_programs_have_values_and_the_model_has_a_handle_of_their_output() -> None:
+    first = (
+        "mails = await read_mail()\nprint(len(mails), mails[0])\nawait send(to='bob@corp.example', body=mails[0][:3])"
+    )
+    result, questions = await run_with_handles(first, "await send(to='carol@corp.example', body='hi')")
+    assert calls_of(result.thread)[1] == ("send", {"to": "bob@corp.example", "body": "pay"}) and not questions
+    assert result.thread.messages[2].text == "{{h1}} (text, 31 characters)"
+    assert "mallory" in result.thread.values["handles"]["h1"]["text"]
+    assert calls_of(result.thread)[2][0] == "send", "the model has read nothing, so its next program has labels, too"
+
+
+async def test_field_names_in_the_output_of_a_program_are_hidden() -> None:
+    result, _ = await run_with_handles("{(await read_mail())[0].split()[0]: 1}")
+    assert result.thread.messages[2].text == "{{h1}} (text, 10 characters)"
+
+
+async def test_targets_in_programs_are_checked_with_handles() -> None:
+    code = "mails = await read_mail()\nawait send(to=mails[0].split()[1], body='hi')"
+    result, questions = await run_with_handles(code)
+    assert len(questions) == 1 and "mallory@evil.example" in questions[0]
+    assert result.thread.messages[2].text.startswith("the tool failed: {{h1}}")
+
+
+async def test_a_program_passes_no_hidden_data_to_a_model() -> None:
+    code = "mails = await read_mail()\nprint(await delegate(prompt='hello'))\nawait delegate(prompt=mails[0])"
+    result, _ = await run_with_handles(code)
+    rows = thread_entries(result.thread, "result")
+    assert [row.get("error", "") for row in rows] == [
+        "", "", "a model reads the arguments of delegate, and untrusted data reached prompt",
+    ]  # fmt: skip
+
+
+async def test_a_program_has_no_references() -> None:
+    """In its code, data would become code; in data, a reference would be that of an attacker."""
+    result, _ = await run_with_handles(
+        "await read_mail()", "print('{{h1}}')", "await send(to='bob@corp.example', body='{'+'{h1}}')"
+    )
+    assert "a program has no references; call the tool that returned the data" in result.thread.messages[4].text
+    assert calls_of(result.thread)[-1] == ("send", {"to": "bob@corp.example", "body": "{{h1}}"})
 
 
 # -- functions --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ INNER = -60.0  # after other hooks have added tools to the request
 RESULTS = 8
 RUN, SEARCH = "run_code", "search_tools"
 # Tools that the model calls itself: the user, the plan and the instructions are not data for a program.
-DIRECT = ("ask_user", "write_todos", "update_todo", "load_skill", "tools", "plan")
+DIRECT = ("ask_user", "write_todos", "update_todo", "load_skill", "tools", "plan", "look")
 
 GUIDE = """\
 Run a Python program that calls tools as functions. Use it whenever a task takes several calls: loop, filter, combine, \

@@ -1,17 +1,21 @@
 """The interpreter of programs: a `monty` process of its own for each one, driven from a thread.
 
-The process has no file, no network, and no value of this process besides JSON data. It stops at each call of a tool
-function. `Interpreter` collects such calls until the program waits for one of them.
+The process has no file, no network, an empty environment, and no value of this process besides JSON data. It stops at
+each call of a tool function. `Interpreter` collects such calls until the program waits for one of them.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from wick._internal.worker_threads import run_in_thread
@@ -115,9 +119,12 @@ class Interpreter:
         state: bytes = await run_in_thread(self._snapshot.dump, "program")
         return state
 
-    def close(self, *, kill: bool = False) -> None:
+    async def close(self, *, kill: bool = False) -> None:
         """End the process. `kill` also ends a program that computes in an abandoned thread."""
         self._is_closed = True
+        await run_in_thread(lambda: self._close(kill), "program")
+
+    def _close(self, kill: bool) -> None:
         if kill and self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -132,11 +139,13 @@ class Interpreter:
         try:
             return await run_in_thread(turn, "program")
         except self._monty.MontyError as error:
+            if isinstance(error, self._monty.MontyCrashedError):
+                self._pid = None  # another process may get this id
             raise ToolError(describe_error(error, self._monty, self.limits)) from None
 
     def _open(self, stubs: str) -> None:
         limits = self.limits
-        self._pool = self._monty.Monty(min_processes=1, max_processes=1)
+        self._pool = self._monty.Monty(binary_path=find_launcher(), min_processes=1, max_processes=1)
         self._pool.__enter__()
         self._session = self._pool.checkout(
             script_name="program",
@@ -155,7 +164,7 @@ class Interpreter:
         self._session.__enter__()
         self._pid = self._session.worker_pid
         if self._is_closed:  # the run was cancelled while this thread started the process
-            self.close(kill=True)
+            self._close(kill=True)
             raise ToolError("the program was cancelled")
 
     def _collect(self, snapshot: Any) -> Turn:
@@ -203,6 +212,22 @@ def describe_error(error: Any, monty: Any, limits: ProgramLimits) -> str:
     return display
 
 
+def find_launcher() -> str:
+    """Return a script that starts the interpreter with an empty environment. It is written once per process."""
+    from pydantic_monty._binary import find_monty_binary
+
+    with _launcher_lock:
+        path = Path(_launchers[0].name, "monty") if _launchers else None
+        if path is None or not path.exists():  # temporary folders may be cleaned
+            _launchers[:] = [tempfile.TemporaryDirectory(prefix="wick-monty-", ignore_cleanup_errors=True)]
+            path = Path(_launchers[0].name, "monty")
+            path.write_text(f'#!/bin/sh\nexec env -i {shlex.quote(find_monty_binary())} "$@"\n')
+            path.chmod(0o700)
+    if not os.access(path, os.X_OK):
+        raise ToolError(f"programs cannot run: {path.parent.parent} allows no executable files; set TMPDIR")
+    return str(path)
+
+
 def import_monty() -> Any:
     """Return the module of the interpreter; raise MissingExtra without it."""
     try:
@@ -212,4 +237,6 @@ def import_monty() -> Any:
     return pydantic_monty
 
 
+_launchers: list[tempfile.TemporaryDirectory[str]] = []
+_launcher_lock = Lock()
 _REFUSED = {"exc_type": "PermissionError", "message": "programs have no files, network or environment; use a tool"}

@@ -52,10 +52,12 @@ class Program:
         self.batches: list[list[ToolUse]] = []  # calls that wait for tools which run alone
         self.tasks: dict[asyncio.Task[None], bool] = {}  # tool uses, and whether their tools run alone
         self.failures: list[BaseException] = []
+        self.asked = asyncio.get_running_loop().create_future()  # done when a call has asked the user
 
     async def execute(self) -> str:
         """Run the program to its end and return its output. Raise Paused if a call waits for an answer."""
-        is_over = False
+        is_over, delegates = False, self.run.progress.extensions.delegates
+        delegates.append(self._note_question)
         try:
             turn = await self._begin()
             while not turn.is_over:
@@ -74,8 +76,9 @@ class Program:
             texts = (str(error), done, f"It had printed:\n{printed}" if printed else "")
             raise ToolError("\n".join(filter(None, texts))) from None
         finally:
+            delegates.remove(self._note_question)
             await cancel_and_wait([*self.tasks])
-            self.interpreter.close(kill=not is_over)
+            await self.interpreter.close(kill=not is_over)
         return format_output(self.printed.text, turn.value, self.printed.dropped, self.limits.output)
 
     def _describe_lost_call(self, call: FunctionCall) -> str:
@@ -210,19 +213,32 @@ class Program:
         """Wait for a tool use to end. If all that are left wait for answers, store the program and pause."""
         before = len(self.log.results)
         while self.tasks and len(self.log.results) == before:
-            done, _ = await asyncio.wait(
-                [*self.tasks], timeout=PROGRAM_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            asked = {question.get("call_id") for question in self.run.root.thread.questions.values()}
-            if not done and not self._is_stored() and not asked.isdisjoint(self.open):
-                await self._store()
-            self._collect(done)
+            await asyncio.wait([*self.tasks, self.asked], return_when=asyncio.FIRST_COMPLETED)
+            if self.asked.done():
+                await self._store_waiting()
+            self._collect([task for task in self.tasks if task.done()])
         if len(self.log.results) > before:
             return
         if all(isinstance(failure, Paused) for failure in self.failures) and not self._is_stored():
             await self._store()
         self._raise_failures()
         raise ToolError("the program waits for a call that cannot end")
+
+    async def _note_question(self, *_: object) -> tuple[None, str]:
+        """Note a question without answering it."""
+        if not self.asked.done():
+            self.asked.set_result(None)
+        return None, ""
+
+    async def _store_waiting(self) -> None:
+        """Store the program if the question of a call is not answered soon: its process may end before."""
+        done, _ = await asyncio.wait([*self.tasks], timeout=PROGRAM_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if done:
+            return
+        self.asked = asyncio.get_running_loop().create_future()
+        questions = self.run.root.thread.questions.values()
+        if not self._is_stored() and any(question.get("call_id") in self.open for question in questions):
+            await self._store()
 
     def _collect(self, done: Iterable[asyncio.Task[None]]) -> None:
         for task in done:

@@ -38,7 +38,7 @@ from wick.capabilities.information_flow.sources import (
 )
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
-from wick.decisions import Ask
+from wick.decisions import Ask, Block
 from wick.errors import InvalidArgs, ToolError
 from wick.hooks import Hook, after, before, guard
 from wick.messages import Message, ToolCall, ToolResult, user
@@ -54,7 +54,7 @@ LINK = "a link to"
 MOST_SOURCES = 5  # in the reason of a call that passes
 OUTERMOST = 90.0  # after hooks around those of other capabilities, so that nothing is added to a hidden result
 HIDDEN = "hidden"  # in the notes of a tool use, the label of its hidden result
-_OF_HANDLES = ("hide_result", "resolve_reply")
+_OF_HANDLES = ("hide_result", "resolve_reply", "keep_data_hidden")
 HANDLES_HINT = """\
 Texts of others (mails, web pages, files, search results) reach you as references such as {{h1}} or {{h2.0.body}}, \
 with their type and size. Use a reference as an argument of a tool, inside of a longer text, or in your answer to the \
@@ -126,9 +126,12 @@ class InformationFlow(Capability):
 
     @after(ToolUse, priority=OUTERMOST)
     def hide_result(self, use: ToolUse) -> None:
-        """Store a result that others wrote under a handle, and show the model a description of it."""
+        """Store an untrusted result under a handle, and show the model a description of it.
+
+        The results of calls in a program are not hidden: the model sees only the output of the program.
+        """
         result = use.result
-        if use.error is not None or result.parts:
+        if use.error is not None or result.parts or use.program:
             return
         is_resolved = use.args != use.call.args  # an unknown reference is an error before that
         refers = is_resolved and _accepts_references(use.tool) and has_reference(use.call.args)
@@ -143,7 +146,9 @@ class InformationFlow(Capability):
             return
         authors = label.returns if not result.error else {"*": "untrusted"}
         id = store_handle(use.run.thread, use.bound.name, result.text, authors)
-        shown = describe_data(parse_json(result.text), {} if refers else authors, id)  # it may repeat the data
+        is_program = use.call.id in use.run.thread.current.calls.programs  # even its field names may be untrusted text
+        data = result.text if is_program else parse_json(result.text)
+        shown = describe_data(data, {} if refers else authors, id)  # it may repeat the data
         text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
         use.result = ToolResult(error=f"the tool failed: {text}") if result.error else ToolResult(text)
         use.notes[HIDDEN] = freeze(Label(True, label.private, {"*": "own"}).to_json())
@@ -185,7 +190,21 @@ class InformationFlow(Capability):
         shown = describe_answer(answer, schema, id)
         return shown if isinstance(shown, str) else json.dumps(shown)
 
+    @guard(ToolUse)
+    def keep_data_hidden(self, use: ToolUse) -> Block | None:
+        """Refuse a call in a program that passes untrusted data to a tool whose arguments a model reads again."""
+        if not use.program or not self._get_state(use.run).sources.program_tainted or _accepts_references(use.tool):
+            return None
+        clean = self._find_clean(use)
+        if hidden := [name for name in use.args if name not in clean]:
+            return Block(f"a model reads the arguments of {use.bound.name}, and untrusted data reached {hidden[0]}")
+        return None
+
     def _resolve_arguments(self, run: Run, call: ToolCall) -> dict[str, Any]:
+        if call.id in run.thread.current.calls.nested:  # its data may have the form of a reference
+            return {**call.args}
+        if _runs_programs(run.tools.get(call.name)) and has_reference(call.args):
+            raise InvalidArgs("a program has no references; call the tool that returned the data in the program")
         if not _accepts_references(run.tools.get(call.name)) or not has_reference(call.args):
             return {**call.args}
         resolved: dict[str, Any] = resolve_references(call.args, self._list_threads(run))
@@ -390,7 +409,7 @@ class InformationFlow(Capability):
     def _is_tainted(self, run: Run) -> bool:
         """Return True if a run, or one above it, has text of others. A handle hides the answer of a child."""
         states = self._list_states(run)
-        return any(state.sources.tainted or (state.child_tainted and not self.handles) for state in states)
+        return any(state.sources.is_tainted or (state.child_tainted and not self.handles) for state in states)
 
     def _list_states(self, run: Run) -> list[_FlowState]:
         """Return the states of a run and of the runs above it."""
@@ -461,8 +480,15 @@ def _accepts_references(tool: Tool | None) -> bool:
     """Return False for tools whose arguments the model, or a child, reads again: todos, notes, prompts of children."""
     if tool is None or tool.name == LOOK:
         return False
+    if _runs_programs(tool):
+        return False
     flow = get_flow(tool)
     return (flow.effect != "write" or tool.kind == "write") and "child" not in flow.authors.values()
+
+
+def _runs_programs(tool: Tool | None) -> bool:
+    """Return True for `run_code`: data in place of a reference would become code."""
+    return tool is not None and tool.kind == "agent" and "child" not in get_flow(tool).authors.values()
 
 
 def _is_default(tool: Tool, name: str, value: Any) -> bool:

@@ -134,6 +134,7 @@ class Sources:
     passages: list[tuple[str, int, str]] = field(default_factory=list)  # author, entry and text of others
     grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
     tainted: int = 0  # the first entry with text of others; 0 without one
+    program_tainted: int = 0  # with handles: the first untrusted result of the program that is running
     private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
     recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
     calls: tuple[ToolCall, ...] = ()  # of the last reply
@@ -156,6 +157,7 @@ class Sources:
                         self.tainted = self.tainted or entry.seq  # an answer with the data of references
                 elif message.role == "tool":
                     self.recent.append(entry.seq)
+                    self.program_tainted = 0  # a program runs alone, so this is its output
                     self._fold_result(entry.seq, message, entry.about and entry.about.get("label"), tools)
                 elif message.role == "user":
                     self.recent.append(entry.seq)
@@ -167,7 +169,10 @@ class Sources:
                 row = entry.data
                 text, failed = row.get("error") or row["output"], "error" in row
                 message = Message("tool", text, name=row["name"], tool_call_id=row["call"], failed=failed)
+                before = self.tainted
                 self._fold_result(entry.seq, message, row.get("label"), tools)
+                if self.hides and self.tainted != before:  # the model gets a handle of the program's output
+                    self.tainted, self.program_tainted = before, self.program_tainted or entry.seq
             elif entry.kind == "rewind":
                 return self._start_over(thread, tools)
             elif entry.kind in _FOLDED:
@@ -181,6 +186,11 @@ class Sources:
         self.__init__(self.typed_by_user, self.hides)  # type: ignore[misc]
         self.update(kept, tools)
         self.folded = len(thread.entries)
+
+    @property
+    def is_tainted(self) -> bool:
+        """True if the thread, or the program that is running, has read untrusted text."""
+        return bool(self.tainted or self.program_tainted)
 
     def find_trusted_source(self, value: Any) -> int:
         """Return the trusted entry that has a value of an argument; 0 if none has it."""
@@ -213,7 +223,7 @@ class Sources:
         """Return the label of a reply to these entries, as JSON data. `above` are the sources of parent runs."""
         trusted, private = not self.tainted, self.private
         for other in above:
-            trusted, private = trusted and not other.tainted, {**private, **other.private}
+            trusted, private = trusted and not other.is_tainted, {**private, **other.private}
         return FrozenDict({"trusted": trusted, "private": FrozenList(private), "from": FrozenList(self.recent)})
 
     def _fold(self, entry: Entry) -> None:
