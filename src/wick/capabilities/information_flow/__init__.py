@@ -142,7 +142,7 @@ class InformationFlow(Capability):
             return
         flow = use.notes.get(RESULT_FLOW) or get_flow(use.bound)
         label = Label.from_flow(use.bound.name, flow, child_trusted=not self._find_state(use.run).child_tainted)
-        if (label.trusted and not refers) or label.returns is None:
+        if label.trusted and not refers:
             return
         authors = label.returns if not result.error else {"*": "untrusted"}
         id = store_handle(use.run.thread, use.bound.name, result.text, authors)
@@ -455,7 +455,7 @@ class _FlowState:
 
 
 _WRITTEN_BEFORE = "the program was written before text of others was read, and none of it reached a target"
-REFUSED: FrozenDict = freeze(Label(returns={"*": "own"}).to_json())  # the text of a refusal is wick's
+REFUSED: FrozenDict = freeze(Label(True, (), {"*": "own"}).to_json())  # the text of a refusal is wick's
 
 
 def _sort_values(

@@ -1,4 +1,4 @@
-"""Labels of entries, and the authors of the values in a tool result."""
+"""Labels of tool results, and the authors of the values in a tool result."""
 
 from __future__ import annotations
 
@@ -14,36 +14,14 @@ _RANKS = ("untrusted", "child", "own", "directory", "id", "trusted")  # authors;
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The label of a log entry: its trust, its privacy, and the entries it came from.
+    """The label of a tool result: its trust, its privacy, and the authors of its fields, as its tool declared them."""
 
-    `returns` are the authors of the fields of a tool result, as its tool declared them. Two labels join to one that has
-    the worse of both.
-    """
-
-    trusted: bool = True
-    private: tuple[str, ...] = ()  # the private sources
-    returns: Mapping[str, str] | None = None
-    sources: tuple[int, ...] = ()
-
-    def join(self, other: Label) -> Label:
-        return Label(
-            self.trusted and other.trusted,
-            tuple(dict.fromkeys((*self.private, *other.private))),
-            None,
-            tuple(dict.fromkeys((*self.sources, *other.sources))),
-        )
+    trusted: bool
+    private: tuple[str, ...]  # the private sources
+    returns: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        row: dict[str, Any] = {"trusted": self.trusted, "private": [*self.private]}
-        if self.returns is not None:
-            row["returns"] = dict(self.returns)
-        return {**row, "from": [*self.sources]} if self.sources else row
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Label:
-        returns = row.get("returns")
-        known = returns if isinstance(returns, Mapping) else None
-        return cls(row.get("trusted") is True, tuple(row.get("private", ())), known, tuple(row.get("from", ())))
+        return {"trusted": self.trusted, "private": [*self.private], "returns": dict(self.returns)}
 
     @classmethod
     def from_flow(cls, tool: str, flow: ToolFlow, *, child_trusted: bool = True) -> Label:
