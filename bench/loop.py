@@ -95,7 +95,7 @@ async def forecast(city: str, days: int = 1) -> str:
 
 
 weather = tool(forecast, name="weather")
-DECLARED = {  # the result is text of others; a message needs a plan and a trusted recipient
+DECLARED = {  # the result is untrusted text; a message needs a plan and a trusted recipient
     "a read": tool(forecast, name="weather", effect="read", returns="untrusted"),
     "a planned message": tool(forecast, name="weather", effect="send", targets=["city"], returns="untrusted"),
 }

@@ -1,4 +1,4 @@
-"""A model that has handles: it asks a reader about texts of others, and never knows a value that it could not read.
+"""A model that has handles: it asks a reader about untrusted texts, and never knows a value that it could not read.
 
 The main model knows the task's calls by heart, but not their values. Of each value it decides: the user typed it, or a
 result shows it, or it is the model's own words. Every other value is asked of the reader, with the references of the

@@ -133,7 +133,7 @@ class MessageReasoning(ResponseModel):
 class MessageLabel(ResponseModel):
     """The label of a message: its trust, its private sources, and the entries that it was made from."""
 
-    trusted: bool = Field(description="without text of others")
+    trusted: bool = Field(description="without untrusted text")
     private: list[str] = Field([], description="the private sources that were read")
     sources: list[int] = Field([], description="the entries that the message was made from")
 

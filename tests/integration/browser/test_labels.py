@@ -94,7 +94,7 @@ def test_a_user_sees_where_a_target_came_from_and_trusts_the_source(
         wait_until_idle(page)  # the third payment is not asked about
         call = page.get_by_role("group", name="read_mail: done")
         expect(call.get_by_text("untrusted")).to_have_attribute(
-            "title", "Text of others from read_mail: not a trusted source"
+            "title", "Untrusted text from read_mail: not a trusted source"
         )
         expect(call.get_by_text("private: mail")).to_be_visible()
         expect(page.get_by_role("article", name="Agent").last.get_by_text("untrusted")).to_be_visible()

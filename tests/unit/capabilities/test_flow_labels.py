@@ -1,4 +1,4 @@
-"""Labels are not lost: what a run that has read text of others passes on is untrusted where it arrives.
+"""Labels are not lost: what a run that has read untrusted text passes on is untrusted where it arrives.
 
 MCP is in tests/integration/sandbox/capabilities/test_mcp.py, with a real server.
 """

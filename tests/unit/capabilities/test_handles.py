@@ -95,7 +95,7 @@ def look(reference: Any, number: int = 0, **schema: Any) -> ToolCall:
 # -- what the model sees ----------------------------------------------------------------------------------------------
 
 
-async def test_the_model_sees_ids_types_and_sizes_but_no_text_of_others() -> None:
+async def test_the_model_sees_ids_types_and_sizes_but_no_untrusted_text() -> None:
     bench = Bench()
     await bench.run("Read.", call("read_mail"), call("list_contacts"), call("fail"), call("fetch", url="x"))
     mail, contacts, failure, page = bench.seen.split("\n")

@@ -1,4 +1,4 @@
-"""A canary finds results that a tool declares as trusted, although they have a text of others."""
+"""A canary finds results that a tool declares as trusted, although they have an untrusted text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_thread_without_labels_is_refused() -> None:
         Canary().check(thread)
 
 
-async def test_no_tool_of_wick_returns_text_of_others_as_its_own(tmp_path: Path) -> None:
+async def test_no_tool_of_wick_returns_untrusted_text_as_its_own(tmp_path: Path) -> None:
     canary, files, thread = Canary(), Local(tmp_path), Thread()
     path = f"{canary.plant('name')}.txt"
     (tmp_path / path).write_text(f"{canary.plant('content')}\nline")

@@ -3324,7 +3324,7 @@ export interface components {
         MessageLabel: {
             /**
              * Trusted
-             * @description without text of others
+             * @description without untrusted text
              */
             trusted: boolean;
             /**

@@ -5,9 +5,9 @@ import { LabelMark } from "./LabelMark";
 
 afterEach(cleanup);
 
-it("marks text of others and private data, with their sources", () => {
+it("marks untrusted text and private data, with their sources", () => {
   render(<LabelMark label={{ trusted: false, private: ["mail", "drive"] }} source="read_mail" />);
-  expect(screen.getByText("untrusted").title).toBe("Text of others from read_mail: not a trusted source");
+  expect(screen.getByText("untrusted").title).toBe("Untrusted text from read_mail: not a trusted source");
   expect(screen.getByText("private: drive").title).toBe("Private data of drive was read");
 });
 

@@ -1,4 +1,4 @@
-/** The label of a text by information flow: marks for text of others and for private data. Trusted text has none. */
+/** The label of a text by information flow: marks for untrusted text and for private data. Trusted text has none. */
 
 import type { MessageLabel } from "../api";
 import { showControls } from "./visible";
@@ -11,7 +11,7 @@ export function LabelMark({ label, source = "" }: { label: MessageLabel | null |
   return (
     <span className={styles.labels}>
       {!label.trusted && (
-        <span className={styles.untrusted} title={`Text of others${from}: not a trusted source`}>
+        <span className={styles.untrusted} title={`Untrusted text${from}: not a trusted source`}>
           untrusted
         </span>
       )}

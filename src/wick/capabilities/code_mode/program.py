@@ -47,7 +47,7 @@ class Program:
         self.open: dict[str, int] = {}  # calls that the program waits for, with the interpreter's numbers
         self.count = self.read = 0  # calls so far; results that the program has got
         self.sites: dict[str, tuple[int, int]] = {}  # the place of each call in the program
-        self.tainted: set[tuple[int, int]] = set()  # the places of calls whose results have text of others
+        self.tainted: set[tuple[int, int]] = set()  # the places of calls whose results have untrusted text
         self.started: set[str] = set()
         self.batches: list[list[ToolUse]] = []  # calls that wait for tools which run alone
         self.tasks: dict[asyncio.Task[None], bool] = {}  # tool uses, and whether their tools run alone
@@ -87,7 +87,7 @@ class Program:
 
     @property
     def is_trusted(self) -> bool:
-        """True if no call returned text of others, so that the output has none."""
+        """True if no call returned untrusted text, so that the output has none."""
         return all(map(_is_trusted, self.log.results))
 
     async def _begin(self) -> Turn:

@@ -1,4 +1,4 @@
-"""Grants: the calls that the model planned before it read text of others."""
+"""Grants: the calls that the model planned before it read untrusted text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handles: results of others reach the model as references, with type, size and field names.
+"""Handles: untrusted results reach the model as references, with type, size and field names.
 
 A reference is `{{h2}}`, or `{{h2.0.body}}` for a part of JSON data. The data is in `thread.values["handles"]`.
 """
@@ -46,7 +46,7 @@ def store_handle(thread: Thread, tool: str, text: str, authors: Mapping[str, str
 
 
 def describe_data(data: Any, authors: Mapping[str, str], path: str, declared: str = "") -> Any:
-    """Return data for the model: values that others wrote are references with a type and a size."""
+    """Return data for the model: untrusted values are references with a type and a size."""
     if isinstance(data, dict):
         fields = [key for key in data if _FIELD.fullmatch(key)]
         if not fields or len(fields) < len(data) or len(fields) > MOST_FIELDS:

@@ -17,7 +17,7 @@ MOST_QUOTED = 3  # values with the text around them; the others are named
 
 @dataclass(frozen=True, slots=True)
 class TargetValue:
-    """A value without a trusted source, and the text of others that it was taken from."""
+    """A value without a trusted source, and the untrusted text that it was taken from."""
 
     target: str  # the name of the argument
     value: Any
@@ -55,7 +55,7 @@ def ask_about_targets(
 ) -> Ask:  # fmt: skip
     """Return the question about a call: each value, where the first ones were taken from, and what would leave."""
     quoted, others = values[:MOST_QUOTED], values[MOST_QUOTED:]
-    sentences = [f"{tool} ({effect}):", "" if is_planned else "It was not planned before text of others was read."]
+    sentences = [f"{tool} ({effect}):", "" if is_planned else "It was not planned before untrusted text was read."]
     sentences += [value.describe() for value in quoted]
     if others:
         sentences.append("Also: " + ", ".join(f"{value.target} {value.shown!r}" for value in others) + ".")

@@ -41,7 +41,7 @@ def contains_value(text: str, value: Any) -> bool:
 
 @dataclass(slots=True)
 class Passage:
-    """An entry with text of others, to show where a value was taken from."""
+    """An entry with untrusted text, to show where a value was taken from."""
 
     thread: str
     seq: int
@@ -129,18 +129,18 @@ class Sources:
     """The trusted values of one thread, and its first entry with untrusted text."""
 
     typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
-    hides: bool = False  # results of others are hidden from the model
+    hides: bool = False  # untrusted results are hidden from the model
     trusted: TrustedValues = field(default_factory=TrustedValues)
-    passages: list[tuple[str, int, str]] = field(default_factory=list)  # author, entry and text of others
+    passages: list[tuple[str, int, str]] = field(default_factory=list)  # author, entry and untrusted text
     grants: dict[str, CallGrant] = field(default_factory=dict)  # of the current run, by id
-    tainted: int = 0  # the first entry with text of others; 0 without one
+    tainted: int = 0  # the first entry with untrusted text; 0 without one
     program_tainted: int = 0  # with handles: the first untrusted result of the program that is running
     private: dict[str, int] = field(default_factory=dict)  # private sources that were read, by entry
     recent: list[int] = field(default_factory=list)  # the last reply, and the messages after it
     calls: tuple[ToolCall, ...] = ()  # of the last reply
     sealed: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # their arguments that hooks changed, by call
     programs: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
-    # for each call in a program: the arguments that no text of others reached, and the entry that has the program
+    # for each call in a program: the arguments that no untrusted text reached, and the entry that has the program
     offered: dict[str, frozenset[Endorsed]] = field(default_factory=dict)  # sources of the questions, by id
     endorsed: frozenset[Endorsed] = frozenset()  # by the user, for the current run
     assumed: bool = False  # a result had no label
@@ -199,13 +199,13 @@ class Sources:
     def find_clean(self, call: str) -> frozenset[str]:
         """Return the arguments of a call in a program that come from the program itself or from trusted results.
 
-        The program must have been written before text of others was read. "" stands for the conditions of the call.
+        The program must have been written before untrusted text was read. "" stands for the conditions of the call.
         """
         clean, written = self.programs.get(call, (frozenset(), 0))
         return clean if written and (not self.tainted or written < self.tainted) else frozenset()
 
     def find_passage(self, value: Any, thread: str) -> Passage | None:
-        """Return the first text of others that contains a value, if possible as a whole word."""
+        """Return the first untrusted text that contains a value, if possible as a whole word."""
         text, first = str(value), None
         for author, seq, body in self.passages:
             if not text or text not in body:
@@ -216,7 +216,7 @@ class Sources:
         return first
 
     def quotes(self, value: Any) -> bool:
-        """Return True if a value is a whole word of a text of others, and not of an answer of `look` alone."""
+        """Return True if a value is a whole word of an untrusted text, and not of an answer of `look` alone."""
         return any(author != LOOK and contains_value(text, value) for author, _, text in self.passages)
 
     def label_reply(self, above: Iterable[Sources] = ()) -> FrozenDict:

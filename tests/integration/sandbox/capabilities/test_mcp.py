@@ -802,7 +802,7 @@ async def test_a_tool_that_only_reads_passes_arguments_on_unless_its_world_is_cl
 
 
 @pytest.mark.parametrize("trust", [False, True])
-async def test_a_result_of_a_server_is_text_of_others(trust: bool) -> None:
+async def test_a_result_of_a_server_is_untrusted_text(trust: bool) -> None:
     sent = list[str]()
 
     @tool(effect="send", targets=["to"], returns="own")
