@@ -145,6 +145,7 @@ class Generator:
 # Ways in which one value reaches another: aliases, containers, iterators, deferred calls, shadowed names. In each,
 # N and O are numbers, L and M lists, V is any value, CALL a call of a tool, and K a number that occurs once.
 FLOWS = (
+    "if V > 4:\n    L = M\nL.append(2)", "box = L if V > 3 else M\nbox[-1] = 2",
     "L = M = [V]", "L, M = [[V]] * 2", "L, M = M, L", "L = other = M[:]\nother.append(V)", "L += M[:2]", "L += [V]",
     "for L in (M, [3]):\n    L.append(V)", "for N, O in ((V, 3), (4, V)):\n    pass",
     "for N, O in zip(L, M):\n    pass", "for N in (one for one in L[:4]):\n    M.append(N)",

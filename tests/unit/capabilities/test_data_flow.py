@@ -85,6 +85,7 @@ ALL = {"to", "body", CONTROL}
         ("x = await read()\na = []\nbox = {'k': [a]}\nfor b in box['k']:\n    b.append(x)\nawait send(a, 'hi')",
          ALL - {"to"}),
         ("x = await read()\na = []\n[b.append(x) for b in [a]]\nawait send(a[0], 'hi')", ALL - {"to"}),
+        ("x = await read()\na, b = [], []\nif x:\n    b = a\nb.append('k')\nawait send(a, 'hi')", ALL - {"to"}),
         # loops over literals
         ("x = await read()\nfor a, b in (x, 'bo'):\n    pass\nawait send(b, 'hi')", ALL - {"to"}),
         ("x = await read()\ny = [b for a, b in (x, 'bo')]\nawait send(y, 'hi')", ALL - {"to"}),

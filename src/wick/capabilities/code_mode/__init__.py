@@ -1,9 +1,14 @@
 """Code mode: the model writes a program that calls tools. Each call passes the gate.
 
-interpreter   the process that runs a program, and its limits
 program       the calls of a program as tool uses in the log; pauses, and where a program continues
+interpreter   the process that runs a program, and its limits
 stubs         tools as typed Python functions
 syntax        the part of Python that programs may use
+data_flow     which results may have reached an argument of a call; the log has the clean ones
+flow_syntax   the part of Python that this analysis understands
+
+Outside of this folder, `wick.threads.state` folds the log entries of programs, and `InformationFlow` reads from them
+which arguments are clean.
 """
 
 from __future__ import annotations
@@ -34,8 +39,9 @@ DIRECT = ("ask_user", "write_todos", "update_todo", "load_skill", "tools", "plan
 
 GUIDE = """\
 Run a Python program that calls tools as functions. Use it whenever a task takes several calls: loop, filter, combine, \
-and print only what you need. Calls are `await name(argument=value)`; several at once are \
-`await asyncio.gather(name(…), name(…))`. A call that is refused raises PermissionError, one that fails RuntimeError. \
+and print only what you need. Await each call where you write it: `await name(argument=value)`, or several at once \
+with `await asyncio.gather(*[name(argument=item) for item in items])`. A call that is refused raises PermissionError, \
+one that fails RuntimeError. \
 The output is the printed text, and the value of the last expression. Programs share no variables. They have no files, \
 no network and no generators, and import only """
 HIDDEN = """\

@@ -75,7 +75,7 @@ class ProgramSyntax:
         self.variables = {name for node in nodes for name in _list_bound(node)}
         kinds = [self.variables, self.functions.keys(), self._imports.keys(), self.tools]
         is_unique = len(set().union(*kinds)) == sum(map(len, kinds))
-        self.has_defaults = any(name.endswith("defaultdict") for name in self._list_qualified(nodes))
+        self.has_defaults = any("defaultdict" in (getattr(n, "attr", ""), getattr(n, "name", "")) for n in nodes)
         self._shares = any(self._is_change(node) for function in functions for node in ast.walk(function))
         self.is_understood = (
             is_unique
@@ -83,9 +83,6 @@ class ProgramSyntax:
             and len({*imports}) == len(self._imports)
             and all(map(self._is_understood, nodes))
         )
-
-    def _list_qualified(self, nodes: Iterable[ast.AST]) -> list[str]:
-        return [self.qualify(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)]
 
     def qualify(self, node: ast.AST) -> str:
         """Return the full name of a builtin, or of something in a module; empty for anything else."""
