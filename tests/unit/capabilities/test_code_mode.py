@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import signal
@@ -36,6 +37,7 @@ from wick import (
 )
 from wick.capabilities import CodeMode, InformationFlow, Permissions, Recorder, Sessions, Subagent, Subagents
 from wick.capabilities.code_mode import program, stubs
+from wick.capabilities.code_mode.data_flow import DataFlow
 from wick.capabilities.code_mode.interpreter import Interpreter, Printed, ProgramLimits, Turn
 from wick.capabilities.recorder import VALUE
 from wick.errors import ConfigError, StoreError, ToolError
@@ -347,6 +349,32 @@ async def test_a_cancelled_program_leaves_no_process() -> None:
 async def run_interpreter() -> tuple[Interpreter, Turn]:
     interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0, Printed(1_000))
     return interpreter, await interpreter.start("await call()", "", checked=True)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "await call()",
+        "x = 'é – 日本'; print(x, await call('ü'))",
+        "print(\n    await call(\n        1,\n    )\n)",
+        "def f():\n    return 1\nasync def g():\r\n    return await call(f())\r\nawait g()",
+        "x = [await (call(one)) for one in 'ab']",
+        "print(f'{await call(1)!r:>3}')",
+        "print(f'''\né {\nawait call(1)} {await call(1)}''')",
+        "import asyncio\nawait asyncio.gather(*(call(one) for one in 'ab'))",
+    ],
+)
+async def test_the_analysis_knows_the_places_of_the_interpreter(code: str) -> None:
+    """Where it does not, no argument of the call is clean."""
+    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0, Printed(1_000))
+    try:
+        turn = await interpreter.start(code, "", checked=True)
+    finally:
+        await interpreter.close()
+    flow = DataFlow(code, ast.parse(code), ["call"])
+    places = {call.span for call in turn.calls}
+    assert places and (places <= flow._calls.keys() or not places & flow._calls.keys())
+    assert places <= flow._calls.keys() or "f'" in code
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
