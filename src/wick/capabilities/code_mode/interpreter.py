@@ -6,9 +6,11 @@ each call of a tool function. `Interpreter` collects such calls until the progra
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -213,19 +215,28 @@ def describe_error(error: Any, monty: Any, limits: ProgramLimits) -> str:
 
 
 def find_launcher() -> str:
-    """Return a script that starts the interpreter with an empty environment. It is written once per process."""
+    """Return the path of a script that starts the interpreter with an empty environment. A process writes it once."""
     from pydantic_monty._binary import find_monty_binary
 
     with _launcher_lock:
-        path = Path(_launchers[0].name, "monty") if _launchers else None
-        if path is None or not path.exists():  # temporary folders may be cleaned
-            _launchers[:] = [tempfile.TemporaryDirectory(prefix="wick-monty-", ignore_cleanup_errors=True)]
-            path = Path(_launchers[0].name, "monty")
-            path.write_text(f'#!/bin/sh\nexec env -i {shlex.quote(find_monty_binary())} "$@"\n')
-            path.chmod(0o700)
-    if not os.access(path, os.X_OK):
-        raise ToolError(f"programs cannot run: {path.parent.parent} allows no executable files; set TMPDIR")
-    return str(path)
+        if not _launchers:
+            script = f'#!/bin/sh\nexec env -i {shlex.quote(find_monty_binary())} "$@"\n'
+            _launchers.append(_write_script(script.encode()))
+    return f"/proc/{os.getpid()}/fd/{_launchers[0]}" if isinstance(_launchers[0], int) else _launchers[0]
+
+
+def _write_script(script: bytes) -> int | str:
+    """Return the descriptor of an executable file in memory, or the path of a temporary file outside of Linux."""
+    if sys.platform == "linux":  # no file is left if this process is killed
+        descriptor = os.memfd_create("wick-monty")
+        os.write(descriptor, script)
+        return descriptor
+    descriptor, path = tempfile.mkstemp(prefix="wick-monty-")
+    with open(descriptor, "wb") as file:
+        file.write(script)
+    os.chmod(path, 0o700)
+    atexit.register(Path(path).unlink, missing_ok=True)
+    return path
 
 
 def import_monty() -> Any:
@@ -237,6 +248,6 @@ def import_monty() -> Any:
     return pydantic_monty
 
 
-_launchers: list[tempfile.TemporaryDirectory[str]] = []
+_launchers: list[int | str] = []
 _launcher_lock = Lock()
 _REFUSED = {"exc_type": "PermissionError", "message": "programs have no files, network or environment; use a tool"}
