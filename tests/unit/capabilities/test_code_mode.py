@@ -730,6 +730,9 @@ async def send(to: str, body: str = "") -> str:
         ("mails = await read_mail()\nn = len(mails)\nawait send(to='bob@corp.example', body=str(n))", False),
         ("mails = await read_mail()\nout = []\nother = out\nother.append(mails[0])\nawait send(to=out[0])", True),
         ("mails = await read_mail()\nawait send(to='bob@corp.example', body=mails[0])", True),  # with a mail address
+        ("mails = await read_mail()\nto = cc = []\ncc.append(mails[0])\nawait send(to=to[0])", True),
+        ("mails = await read_mail()\nfor to, cc in ((mails[0], 'x'), ('y', mails[0])):\n    await send(to=cc)", True),
+        ("mails = await read_mail()\nwork = send(to='bob@corp.example')\nawait work", True),  # not awaited at once
     ],
 )
 async def test_the_label_of_an_argument_is_that_of_the_values_it_was_made_from(code: str, asked: bool) -> None:
