@@ -23,6 +23,8 @@ from typing import Any
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, MissingExtra, ToolError
 
+MFD_EXEC = 0x10  # of memfd_create; Python has no name for it
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
@@ -228,7 +230,10 @@ def find_launcher() -> str:
 def _write_script(script: bytes) -> int | str:
     """Return the descriptor of an executable file in memory, or the path of a temporary file outside of Linux."""
     if sys.platform == "linux":  # no file is left if this process is killed
-        descriptor = os.memfd_create("wick-monty")
+        try:
+            descriptor = os.memfd_create("wick-monty", os.MFD_CLOEXEC | MFD_EXEC)
+        except OSError:  # before Linux 6.3, where every file in memory can be executed
+            descriptor = os.memfd_create("wick-monty")
         os.write(descriptor, script)
         return descriptor
     descriptor, path = tempfile.mkstemp(prefix="wick-monty-")
