@@ -65,10 +65,6 @@ _UNCHECKED = frozenset(("$defs", "definitions", "contentSchema"))  # not evaluat
 _OLD_DRAFTS = ("http://json-schema.org/draft-04", "http://json-schema.org/draft-03")  # `exclusiveMinimum` is a switch
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -85,10 +81,6 @@ def _are_schemas(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_schema, value))
 
 
-def _is_type(value: Any) -> bool:
-    return value in _TYPES if isinstance(value, str) else _are_texts(value) and bool(value) and _TYPES.issuperset(value)
-
-
 def _is_map_of(value: Any, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, dict) and all(map(fits, value.values()))
 
@@ -98,12 +90,21 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "items": ("a schema, or a list of schemas", lambda value: _is_schema(value) or _are_schemas(value)),
     **dict.fromkeys(_LIST, ("a list of schemas", lambda value: _are_schemas(value) and bool(value))),
     **dict.fromkeys(_MAP, ("a map of names to schemas", lambda value: _is_map_of(value, _is_schema))),
-    **dict.fromkeys(_COUNTS, ("a whole number from 0 up", _is_count)),
+    **dict.fromkeys(
+        _COUNTS, ("a whole number from 0 up", lambda value: _is_number(value) and value >= 0 and value == int(value))
+    ),
     **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
     "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
     **dict.fromkeys(_SWITCHES, ("true or false", lambda value: isinstance(value, bool))),
     **dict.fromkeys(_TEXTS, ("a text", lambda value: isinstance(value, str))),
-    "type": (f"one or several of {', '.join(sorted(_TYPES))}", _is_type),
+    "type": (
+        f"one or several of {', '.join(sorted(_TYPES))}",
+        lambda value: (
+            value in _TYPES
+            if isinstance(value, str)
+            else value != [] and _are_texts(value) and _TYPES.issuperset(value)
+        ),
+    ),
     "enum": ("a list", lambda value: isinstance(value, list)),
     "required": ("a list of names", _are_texts),
     "dependentRequired": ("a map of names to lists of names", lambda value: _is_map_of(value, _are_texts)),

@@ -17,7 +17,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, Literal, TypedDict, Unpack, cast
@@ -48,8 +48,7 @@ GC_THRESHOLDS = (5_000, 5, 100)  # of the three generations of the garbage colle
 SWITCH_SECONDS = 0.0002  # after which a busy Python thread gives the GIL to the event loop
 
 
-def _print_line(line: str) -> None:
-    print(line, flush=True)  # flush, since a user may read the sign-in link from a file
+_print_line = partial(print, flush=True)  # a user may read the sign-in link from a file
 
 
 class ServerOptions(TypedDict, total=False):

@@ -394,11 +394,11 @@ _BLOCK_TEXT = re.compile(rf"{_LINE}\n(?:(?: *{_LINE})?\n)*(?: *{_LINE})?")
 
 def dump_yaml(data: Any) -> str:
     """Return data as YAML for readers: keys in order, blocks of lines, Unicode as it is."""
-    return safe_yaml.dump_yaml(data, _choose_style, width=110)
-
-
-def _choose_style(text: str) -> str | None:
-    return '"' if _ODD_BREAK.search(text) else "|" if _BLOCK_TEXT.fullmatch(text) else None
+    return safe_yaml.dump_yaml(
+        data,
+        lambda text: '"' if _ODD_BREAK.search(text) else "|" if _BLOCK_TEXT.fullmatch(text) else None,
+        width=110,
+    )
 
 
 def load_yaml(text: str, name: str) -> Any:

@@ -103,7 +103,8 @@ class RecordingRedactor:
         text = self._insert_placeholders(text)
         for pattern in (values, self._known):
             if pattern is not None:
-                text, found = pattern.subn(_redact_words, text)
+                # a placeholder for each word, as a placeholder matches a word
+                text, found = pattern.subn(lambda match: re.sub(r"\S+", PLACEHOLDER, match[0]), text)
                 self.count += found
         text, found = self._forms.subn(PLACEHOLDER, text)
         self.count += found
@@ -240,11 +241,6 @@ def _compile_words(values: Iterable[str], least: int = SECRET_LOG_CHARS) -> re.P
         for value in longest_first
     ]
     return re.compile("|".join(texts)) if texts else None
-
-
-def _redact_words(match: re.Match[str]) -> str:
-    """Return the placeholder for each word, so that a placeholder matches a word."""
-    return re.sub(r"\S+", PLACEHOLDER, match[0])
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------

@@ -62,10 +62,8 @@ class DataFlow:
             return []
         found = {name: [call[key] for key in (name, at, "*") if key in call] for name, at in places.items()}
         found[CONTROL] = [call[CONTROL]]
-        return [name for name, parts in found.items() if parts and self._is_clean(parts, tainted)]
-
-    def _is_clean(self, parts: Iterable[Atoms], tainted: Collection[Span]) -> bool:
-        return self._resolve(_NOTHING.union(*parts)).isdisjoint(tainted)
+        calls = {name: self._resolve(_NOTHING.union(*parts)) for name, parts in found.items() if parts}
+        return [name for name, depends in calls.items() if depends.isdisjoint(tainted)]
 
     def _resolve(self, atoms: Atoms) -> frozenset[Span]:
         """Return the calls that names and calls depend on."""

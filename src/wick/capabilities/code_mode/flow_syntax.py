@@ -137,7 +137,8 @@ class ProgramSyntax:
             is_alone = isinstance(parent, ast.Await)
             return is_alone or (self._is_gathered(call) and (kind == "tool" or self._is_independent(call)))
         if kind == "next":
-            return bool(call.args) and self._is_lazy(call.args[0])
+            item = call.args[0] if call.args else None
+            return isinstance(item, ast.GeneratorExp) or (isinstance(item, ast.Call) and self.classify(item) == "lazy")
         return self._is_consumed(call) if kind == "lazy" else kind != ""
 
     def _is_name_understood(self, node: ast.Name) -> bool:
@@ -178,9 +179,6 @@ class ProgramSyntax:
             )
         calls = [part for part in ast.walk(node.body) if isinstance(part, ast.Call)]
         return is_called and all(self.classify(part) == "pure" for part in calls)
-
-    def _is_lazy(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.GeneratorExp) or (isinstance(node, ast.Call) and self.classify(node) == "lazy")
 
     def _is_consumed(self, node: ast.expr) -> bool:
         """Return True if an iterator is read at once, so that no name refers to it: reading changes it."""

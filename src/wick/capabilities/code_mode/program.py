@@ -64,7 +64,9 @@ class Program:
                 await self._add_calls(turn.calls)
                 turn = await self._continue()
             if turn.calls:
-                raise ToolError(self._describe_lost_call(turn.calls[0]))
+                name, line = turn.calls[0].name, self.code.encode()[: turn.calls[0].span[0]].count(b"\n") + 1
+                lost = f"line {line}: `{name}(…)` did not run, because nothing awaited it"
+                raise ToolError(f"{lost}; write `await {name}(…)`")
             await self._finish_tasks()  # calls that the program did not wait for
             self._raise_failures()
             is_over = True
@@ -80,10 +82,6 @@ class Program:
             await cancel_and_wait([*self.tasks])
             await self.interpreter.close(kill=not is_over)
         return format_output(self.printed.text, turn.value, self.printed.dropped, self.limits.output)
-
-    def _describe_lost_call(self, call: FunctionCall) -> str:
-        line = self.code.encode()[: call.span[0]].count(b"\n") + 1
-        return f"line {line}: `{call.name}(…)` did not run, because nothing awaited it; write `await {call.name}(…)`"
 
     @property
     def is_trusted(self) -> bool:

@@ -174,7 +174,7 @@ class InformationFlow(Capability):
         """
         references, threads = [reference] if isinstance(reference, str) else reference, self._list_threads(run)
         answered = Tool(
-            "answer", "", _NO_CALL, {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
+            "answer", "", lambda: None, {"type": "object", "properties": {"answer": schema}, "required": ["answer"]}
         )
         try:
             data = "\n\n".join(format_value(resolve_references(text, threads)) for text in references)
@@ -470,10 +470,6 @@ def _sort_values(
         else:
             unsourced.setdefault(name, []).append(value)
     return trusted, unsourced
-
-
-def _NO_CALL() -> None:
-    return None
 
 
 def _accepts_references(tool: Tool | None) -> bool:

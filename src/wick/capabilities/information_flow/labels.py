@@ -61,11 +61,7 @@ def _walk(data: Any, declared: str, authors: Mapping[str, str]) -> Iterator[tupl
 def narrow_author(declared: str, key: str, authors: Mapping[str, str]) -> str:
     """Return the author of a field inside of a declared one: of both, the less trusted one."""
     around = [author for author in (declared, authors.get(key) if key != "*" else None) if author]
-    return min(around, key=_rank_author, default="")
-
-
-def _rank_author(author: str) -> int:
-    return _RANKS.index(author) if author in _RANKS else 0
+    return min(around, key=lambda author: _RANKS.index(author) if author in _RANKS else 0, default="")
 
 
 def list_values(argument: Any) -> Iterator[Any]:

@@ -150,7 +150,10 @@ class NatsLive:
             for subject in self._subscriptions.subjects():
                 await self._open(client, subject)
             self._client = client
-            self._report_connected()
+            if self.problem and self._connected.is_set():
+                logger.warning("the live plane is connected to NATS again at %s", self.address)
+            self.problem = ""
+            self._connected.set()
             sending = asyncio.create_task(self._send_outbox(client), name="live plane outbox")
             waiting = asyncio.create_task(lost.wait(), name="live plane connection")
             await asyncio.wait((sending, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -201,12 +204,6 @@ class NatsLive:
         if subject not in self._subscriptions and (opened := self._opened.pop(subject, None)) is not None:
             with suppress(errors.Error):
                 await opened.unsubscribe()
-
-    def _report_connected(self) -> None:
-        if self.problem and self._connected.is_set():
-            logger.warning("the live plane is connected to NATS again at %s", self.address)
-        self.problem = ""
-        self._connected.set()
 
     def _report_problem(self, problem: str) -> None:
         """Log that the connection is lost, once."""

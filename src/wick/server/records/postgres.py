@@ -141,7 +141,9 @@ class PostgresRecords:
         async with self._homes.connection(writes=True) as connection:
             await self._ensure_schema(connection)
             async with connection.transaction():
-                await self._add(connection, RecordSum(kind, owner, id, numbers, facts or {}))
+                known = await self._lock_record(connection, kind, owner, id)
+                data = _encode(add_numbers(known, numbers, facts or {}))
+                await connection.execute(PUT, (kind, owner, id, data, 0.0))
                 await _change_version(connection, kind)
 
     async def _lock_record(self, connection: Connection, *place: str) -> dict[str, Any]:
