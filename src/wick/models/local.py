@@ -95,9 +95,7 @@ class Local:
         openai_common.check_newest_message(request.messages, self.unsupported_reason)
         if not all(isinstance(message.content, str) for message in request.messages):
             request = replace(request, messages=tuple(map(_message_as_text, request.messages)))
-        if self._llama is None:
-            self._llama = _llamas.get(self._loading) or _llamas.setdefault(self._loading, _Llama(self._loading))
-        llama = self._llama  # a reference until the reply is complete
+        llama = self._llama = self._llama or _share_llama(self._loading)  # a reference until the reply is complete
         client = llama.client
         if client is None:
             client = await run_in_thread(lambda: llama.load(self.name, self.progress), f"loading {self.name}")
@@ -207,10 +205,7 @@ class _Llama:
             return client
 
     def _start(self, name: str, key: str, progress: Progress | None) -> str:
-        allowed = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
-        # The same modules as in this process: -S leaves out the site packages.
-        environment = {**allowed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        process = Popen([sys.executable, "-P", "-S", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment)
+        process = Popen([sys.executable, "-P", "-S", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment())
         self._process, self._end = process, finalize(self, _terminate, process)
         lines = deque[str](maxlen=50)  # the last ones, for error messages
 
@@ -242,6 +237,19 @@ class _Llama:
 
 
 _llamas: WeakValueDictionary[_LoadOptions, _Llama] = WeakValueDictionary()
+
+
+def _share_llama(loading: _LoadOptions) -> _Llama:
+    llama = _llamas.get(loading)
+    if llama is None:
+        llama = _llamas[loading] = _Llama(loading)
+    return llama
+
+
+def _environment() -> dict[str, str]:
+    allowed = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
+    # The same modules as in this process: -S leaves out the site packages.
+    return {**allowed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _request_load(process: Popen[bytes], request: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
