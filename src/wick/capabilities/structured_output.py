@@ -10,7 +10,7 @@ from functools import cached_property
 from inspect import isawaitable
 from typing import Any, Generic, Literal, get_origin, overload
 
-from pydantic import BaseModel
+from pydantic import BaseModel, RootModel, create_model
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
@@ -36,14 +36,16 @@ ACCEPTED = "Accepted."
 REFUSED = (400, 422)  # status codes of providers for an unsupported schema
 FINISHED = ("completed", "finish reason")
 
-Schema = type[BaseModel] | Mapping[str, Any]
+Schema = Any  # a type, or a JSON Schema as a mapping
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
 class StructuredOutput(Capability, Generic[Output]):
-    """Validates the final answer against `schema`: a pydantic model or a JSON Schema, or several by name.
+    """Validates the final answer against `schema`: a type or a JSON Schema, or several by name.
+
+    A type is a pydantic model, a dataclass, or another type that pydantic knows, such as `list[int]`.
 
     The value is `result.output`; its JSON is stored in `thread.values["outputs"]`. Providers with native support get
     the schema in the request; other models answer by calling a tool. An invalid answer goes back with the error, up to
@@ -75,7 +77,7 @@ class StructuredOutput(Capability, Generic[Output]):
     ) -> None: ...
     def __init__(
         self,
-        schema: type[Any] | Schema | Mapping[str, Schema],  # agents.yaml reads this hint, to import a class by name
+        schema: type[Any] | Mapping[str, Any],  # agents.yaml reads this hint, to import a class by name
         *,
         retries: int = OUTPUT_RETRIES,
         native: bool | None = None,
@@ -92,7 +94,7 @@ class StructuredOutput(Capability, Generic[Output]):
         elif isinstance(schema, Mapping) and schema and all(map(_is_schema, schema.values())):
             schemas = dict(schema)
         else:
-            forms = "a pydantic model, a JSON Schema, or several as {name: schema}"
+            forms = "a type, such as a pydantic model, a JSON Schema, or several as {name: schema}"
             raise ConfigError(f"StructuredOutput takes {forms}, not {schema!r}{_hint_at_model(schema)}")
         name: Any  # the caller may not check types
         for name in schemas if self.several else ():
@@ -329,6 +331,7 @@ class _AnswerForm:
     tool: Tool
     schema: Mapping[str, Any]
     model: type[BaseModel] | None
+    field: str = ""  # of the model, with the value of a type that is no model
 
     def parse(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the value of JSON data and the JSON to store; raise InvalidArgs if it does not match the schema."""
@@ -336,8 +339,9 @@ class _AnswerForm:
             data = self.tool.validate(args)
             if self.model is None:
                 return thaw(data), data
-            value = self.model.model_validate_json(canonical_json(data))
-            return value, thaw(freeze(value.model_dump(mode="json", by_alias=True, warnings=False)))
+            found = self.model.model_validate_json(canonical_json(data))
+            value = getattr(found, self.field) if self.field else found
+            return value, thaw(freeze(found.model_dump(mode="json", by_alias=True, warnings=False)))
         except InvalidArgs as error:
             raise InvalidArgs(str(error).removeprefix(f"{self.tool.name}: ")) from None
         except Exception as error:  # custom serializers may return anything, for example NaN
@@ -378,27 +382,36 @@ def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., An
     about = f"Give your final answer{'' if name == KEY else f': {name}'}."
     options: dict[str, Any] = {"read_only": True, "kind": ANSWER}
     if isinstance(given, Mapping):
-        schema = _resolve_object_schema(name, given)
+        schema = _resolve_root(given)
+        if schema.get("type") != "object":
+            raise ConfigError(f"the schema of {name!r} must be of type object; put the value into a field of an object")
         untyped = tool(take, name=tool_name, description=about, parameters=schema, **options, **FLOW)
         described = untyped.schema["parameters"]  # raises for an invalid schema
         return _AnswerForm(name, untyped, described, None)
+    is_model = isinstance(given, type) and issubclass(given, BaseModel)
     try:
-        schema = _resolve_object_schema(name, given.model_json_schema())
+        model: type[BaseModel] = given if is_model else RootModel[given]
+        field, schema = "" if is_model else "root", _resolve_root(model.model_json_schema())
+        if {"type": "null"} in schema.get("anyOf", ()):
+            raise ConfigError(f"{given}: an answer None would mean that there is none; put it into a field of a model")
+        if schema.get("type") != "object":  # a tool takes an object
+            model, field = create_model("Answer", value=(given, ...)), "value"
+            schema = model.model_json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
-        raise ConfigError(f"{given.__name__} cannot be described as a JSON Schema: {error}") from None
+        raise ConfigError(
+            f"{getattr(given, '__name__', given)} cannot be described as a JSON Schema: {error}"
+        ) from None
     flow = declare_flow(**FLOW)
-    typed = _ModelTool(tool_name, about, take, foreign=schema, model=given, flow=flow, **options)
-    return _AnswerForm(name, typed, schema, given)
+    typed = _ModelTool(tool_name, about, take, foreign=schema, model=model, flow=flow, **options)
+    return _AnswerForm(name, typed, schema, model, field)
 
 
-def _resolve_object_schema(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with an object at its root; resolve the root `$ref` of a recursive model."""
+def _resolve_root(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without a `$ref` at its root, as that of a recursive model."""
     reference = str(schema.get("$ref", ""))
     if reference.startswith("#/$defs/"):
         schema = {**schema, **schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})}
         schema = {key: value for key, value in schema.items() if key != "$ref"}
-    if schema.get("type") != "object":
-        raise ConfigError(f"the schema of {name!r} must be of type object; put the value into a field of an object")
     return dict(schema)
 
 
@@ -406,14 +419,10 @@ def _hint_at_model(schema: object) -> str:
     """Return how another output type is given."""
     if isinstance(schema, BaseModel):
         return f"; give the class itself: {type(schema).__name__}"
-    if schema is str:
-        return "; without an output_type, result.text is the text"
-    if isinstance(schema, type) or get_origin(schema) is not None:
-        return "; write a pydantic model with a field of this type: class Answer(BaseModel): value: …"
-    return ""
+    return "; without an output_type, result.text is the text" if schema is str else ""
 
 
 def _is_schema(given: object) -> bool:
     if isinstance(given, Mapping):
         return any(isinstance(given.get(key), str) for key in ("type", "$ref", "$schema"))
-    return isinstance(given, type) and issubclass(given, BaseModel)
+    return given is not str and (isinstance(given, type) or get_origin(given) is not None)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
+from typing_extensions import TypedDict
 
 from kit import ScriptedUser, collect_events, echo, thread_entries, tool_call, tool_calls_reply, tool_results
 from provider import Call as Called
@@ -44,6 +46,7 @@ from wick.capabilities.fallback import Fallback
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.sessions import Sessions
 from wick.capabilities.structured_output import StructuredOutput
+from wick.capabilities.subagents import Subagent, Subagents
 from wick.capabilities.summarization import Summarization
 from wick.errors import ConfigError, MissingOutput, ModelError
 from wick.models import _http
@@ -593,11 +596,72 @@ async def test_concurrent_runs_have_separate_outputs() -> None:
     assert [(await agent.run("go")).output.number for agent in agents] == [0, 1, 2]
 
 
-# -- invalid options --------------------------------------------------------------------------------------------------
+# -- other types ------------------------------------------------------------------------------------------------------
 
 
 class Numbers(RootModel[list[int]]):
     pass
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Size(TypedDict):
+    width: int
+
+
+@pytest.mark.parametrize(
+    ("output_type", "sent", "output"),
+    [
+        (int, {"value": 5}, 5),
+        (bool, {"value": True}, True),
+        (list[int], {"value": [1, 2]}, [1, 2]),
+        (list[Item], {"value": [{"name": "tea", "price": 2.5}]}, [Item(name="tea", price=2.5)]),
+        (tuple[int, str], {"value": [1, "a"]}, (1, "a")),
+        (Item | Invoice, {"value": {"name": "tea", "price": 2.5}}, Item(name="tea", price=2.5)),
+        (Literal["yes", "no"], {"value": "no"}, "no"),
+        (Annotated[int, Field(gt=3)], {"value": 4}, 4),
+        (Color, {"value": "red"}, Color.RED),
+        (Numbers, {"value": [1]}, Numbers([1])),
+        (Point, {"x": 1}, Point(1)),  # an object needs no field around it
+        (Size, {"width": 2}, {"width": 2}),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+    ],
+)
+@pytest.mark.parametrize("native", [True, False])
+async def test_an_answer_of_any_type(output_type: Any, sent: dict[str, Any], output: Any, native: bool) -> None:
+    model = Scripted(json.dumps(sent) if native else ToolCall("1", "final_answer", sent))
+    result = await Agent(model, output_type=StructuredOutput(output_type, native=native)).run("go")
+    assert result.output == output and type(result.output) is type(output)
+    stored = result.thread.values["outputs"]["answer"]
+    assert json.loads(result.text) == sent if native else json.loads(result.text) == stored
+    assert stored.items() >= sent.items()
+
+
+async def test_an_answer_of_another_type_is_validated() -> None:
+    replies = [ToolCall(str(number), "final_answer", {"value": number}) for number in (2, 5)]
+    agent = Agent(Scripted(*replies), output_type=StructuredOutput(Annotated[int, Field(gt=3)]))
+    result = await agent.run("go")
+    assert result.output == 5 and tool_results(result)[0].endswith("value should be greater than 3 (got 2)")
+
+
+async def test_a_child_answers_with_any_type() -> None:
+    child = Subagent("counter", "Counts", "You count.", output_type=list[int], model=Scripted(
+        ToolCall("1", "final_answer", {"value": [1, 2]})
+    ))  # fmt: skip
+    model = Scripted(ToolCall("t", "task", {"agent": "counter", "prompt": "Count."}), "done")
+    result = await Agent(model, hooks=[Subagents([child])]).run("go")
+    assert json.loads(tool_results(result)[0]) == {"value": [1, 2]}
+
+
+# -- invalid options --------------------------------------------------------------------------------------------------
 
 
 class Odd(BaseModel):
@@ -608,14 +672,16 @@ class Odd(BaseModel):
 @pytest.mark.parametrize(
     ("schema", "options", "sentence"),
     [
-        (7, {}, "takes a pydantic model, a JSON Schema, or several"),
-        (int, {}, "takes a pydantic model"),
-        ({}, {}, "takes a pydantic model"),
-        ({"a": 7}, {}, "takes a pydantic model"),
-        ({"properties": {"a": {"type": "string"}}}, {}, "must be of type object|takes a pydantic model"),
+        (7, {}, "takes a type, such as a pydantic model, a JSON Schema, or several"),
+        (str, {}, "without an output_type, result.text is the text"),
+        ({}, {}, "takes a type"),
+        ({"a": 7}, {}, "takes a type"),
+        ({"properties": {"a": {"type": "string"}}}, {}, "must be of type object|takes a type"),
         ({"type": "array"}, {}, "must be of type object; put the value into a field"),
         ({"a": {"type": "string"}}, {}, "the schema of 'a' must be of type object"),
-        (Numbers, {}, "must be of type object"),
+        (ScriptedServer, {}, "ScriptedServer cannot be described as a JSON Schema"),
+        (list[ScriptedServer], {}, "cannot be described as a JSON Schema"),
+        (int | None, {}, "an answer None would mean that there is none; put it into a field of a model"),
         (Odd, {}, "Odd cannot be described as a JSON Schema"),
         ({"type": "object", "properties": 7}, {}, "not a JSON Schema"),
         ({"a b": Invoice}, {}, "'a b' cannot name an answer"),

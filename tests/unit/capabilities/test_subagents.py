@@ -145,7 +145,7 @@ async def test_the_structured_answer_of_a_child_is_the_data_of_the_result(output
     [
         ({"settings": {"temprature": 1}}, "there is no setting 'temprature'; the settings are temperature, max_tokens"),
         ({"settings": 1}, "the settings of the subagent 'helper' are a dict, not 1"),
-        ({"output_type": "Invoice"}, "the output_type of the subagent 'helper' is a pydantic model, a JSON Schema"),
+        ({"output_type": "Invoice"}, "the output_type of the subagent 'helper' is a type, such as a pydantic"),
     ],
 )
 def test_wrong_settings_and_output_types_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.familiar_words import SUBAGENT_OPTIONS, explain_options
@@ -73,8 +73,9 @@ class Subagent:
                 own.append(item if isinstance(item, Tool) else tool(item))
         if not isinstance(self.settings, Mapping):
             raise ConfigError(f"the settings of the subagent {self.name!r} are a dict, not {self.settings!r}")
-        if not isinstance(self.output_type, type | Mapping | Capability | None):
-            forms = "a pydantic model, a JSON Schema or a StructuredOutput"
+        is_type = isinstance(self.output_type, type) or get_origin(self.output_type) is not None
+        if not is_type and not isinstance(self.output_type, Mapping | Capability | None):
+            forms = "a type, such as a pydantic model, a JSON Schema or a StructuredOutput"
             raise ConfigError(f"the output_type of the subagent {self.name!r} is {forms}, not {self.output_type!r}")
         put = object.__setattr__
         put(self, "settings", check_settings(self.settings))
