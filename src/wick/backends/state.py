@@ -50,7 +50,6 @@ class State:
     """Files in a mapping, such as `InThread`; by default, in a dict of this object."""
 
     name, workdir = "state", "/workspace"
-    protection = Protection("strong", "state", "there are no commands, and the files are data of the conversation")
 
     def __init__(self, files: MutableMapping[str, Any] | None = None, *, protect: Iterable[str] = PROTECTED) -> None:
         self._files: MutableMapping[str, Any] = {} if files is None else files
@@ -64,6 +63,16 @@ class State:
     def of(self, thread: Thread) -> State:
         """Return a backend for the files of one thread; itself if it was created with its own files."""
         return self if self._has_own_files else State(InThread(thread), protect=self._protect)
+
+    @property
+    def protection(self) -> Protection:
+        """Return that there are no commands. Files in a mapping of a program or a plugin may be stored anywhere."""
+        place = "are data of the conversation"
+        if self._has_own_files and not isinstance(self._files, InThread):
+            place = (
+                f"are in a mapping of the type {type(self._files).__name__}; wick does not know where it stores them"
+            )
+        return Protection("strong", "state", f"there are no commands, and the files {place}")
 
     @property
     def status(self) -> Status:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.backends.sandbox.selection import explain_unavailable
+from wick.backends.state import State
 from wick.errors import StoreError, WickError
 from wick.prices import price
 from wick.protocols import Protection, Store, Usage
@@ -153,7 +154,10 @@ class Service:
             else:
                 lines.append(("model", getattr(model, "why", "") or str(getattr(model, "name", shown))))
                 if (backend := instance.backend) is not None:
-                    lines += await run_in_thread(lambda: describe_protection(backend.protection), "finding a sandbox")
+                    kind = type(backend)
+                    lines += await run_in_thread(
+                        lambda: describe_protection(backend.protection, kind), "finding a sandbox"
+                    )
         elif any(template.has_auto_model for template in await self.registry.list_templates(LOCAL_USER)):
             lines.append(("model", await run_in_thread(describe_auto, "finding a model")))
         if self.live.is_shared:
@@ -296,9 +300,12 @@ def describe_auto() -> str:
         return f"auto: {error}"
 
 
-def describe_protection(protection: Protection) -> list[tuple[str, str]]:
-    """Return the lines on the sandbox of commands, with a note if bubblewrap would make it stronger."""
+def describe_protection(protection: Protection, kind: type = State) -> list[tuple[str, str]]:
+    """Return the lines on the sandbox of commands, with a note about a stronger one, or about a class of a plugin."""
     lines = [("protection", protection.says)]
+    if not kind.__module__.startswith("wick."):
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        lines.append(("note", f"this is the statement of {name}, which is not part of wick; wick does not check it"))
     if protection.by == "landlock" and (reason := explain_unavailable("bubblewrap")):
         lines.append(("note", f"bubblewrap confines commands better: {reason}"))
     return lines

@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from typing import Any
 
+import pytest
+
 from wick.protocols import Backend, Protection
 from wick.testing.command_cases import CommandCases
 from wick.testing.file_cases import FileCases
@@ -58,6 +60,24 @@ class LifecycleCases(WorkspaceCases):
         await backend.start()
         assert (stopped, backend.status.state) == ("idle", "launched")
         assert (await backend.read("a.txt"))["content"] == "a"
+
+    async def test_another_thread_than_that_of_the_constructor_uses_the_backend(self, backend: Backend) -> None:
+        """A server builds a backend in a worker thread. The fixture has built this one in the thread of the test."""
+
+        async def use() -> str:
+            await backend.write("a.txt", "a")
+            entries = (await backend.ls())["entries"]
+            content = str((await backend.read("a.txt"))["content"])
+            await backend.delete("a.txt")
+            await backend.stop()
+            return f"{[entry['name'] for entry in entries]}: {content}"
+
+        try:
+            found = await asyncio.to_thread(lambda: asyncio.run(use()))
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            pytest.fail(f"the backend cannot be used in another OS thread than the one that built it: {problem}")
+        assert found == "['a.txt']: a"
 
     async def test_operations_start_the_backend(self, backend: Backend, files: WorkspaceFiles) -> None:
         await backend.stop()

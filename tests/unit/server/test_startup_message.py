@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from wick import Agent
+from wick import Agent, Thread
 from wick.backends.sandbox import selection
 from wick.backends.sandbox.base import SandboxUnavailable
+from wick.backends.state import State
+from wick.backends.state_tree import InThread
 from wick.models import resolve
 from wick.protocols import Protection
 from wick.server.service import Service, describe_auto, describe_protection
@@ -71,3 +73,19 @@ def test_a_missing_bubblewrap_is_noted_with_the_command_to_install_it(monkeypatc
     )
     strong = Protection("strong", "docker", "commands run in a container")
     assert describe_protection(strong) == [("protection", "commands run in a container")]
+
+
+async def test_files_of_a_program_are_not_those_of_the_conversation() -> None:
+    class Table(dict[str, Any]):
+        pass
+
+    class Acme(State):
+        pass
+
+    says = State(Table()).protection.says
+    assert says.endswith("the files are in a mapping of the type Table; wick does not know where it stores them")
+    assert describe_protection(State(Table()).protection) == [("protection", says)]
+    for backend in (State(), State().of(Thread()), State(InThread(Thread()))):
+        assert backend.protection.says.endswith("the files are data of the conversation")
+    (_, note) = describe_protection(Acme().protection, Acme)
+    assert note[0] == "note" and "Acme, which is not part of wick; wick does not check it" in note[1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
@@ -94,6 +95,43 @@ class TestState(BackendCases):
     @pytest.fixture
     def backend(self) -> Backend:
         return State({})
+
+
+EXAMPLE = (Path(__file__).parents[3] / "docs/how-to/custom-store-backend-provider.md").read_text(encoding="utf-8")
+
+
+class TestExampleOfTheDocs(BackendCases):
+    """The class `Table` of the page about backends, also under the thread that a server builds it in."""
+
+    unsupported = ("execute", "background", "terminal")
+
+    @pytest.fixture
+    def backend(self, tmp_path: Path) -> Iterator[Backend]:
+        names: dict[str, Any] = {}
+        exec(
+            f"import json{EXAMPLE.partition('## Backend')[2].partition('import json')[2].partition('files = ')[0]}",
+            names,
+        )
+        table = names["Table"](str(tmp_path / "files.db"))
+        yield State(table)
+        table.database.close()
+
+
+class CheckedOtherThread(BackendCases):
+    __test__ = False
+
+
+async def test_a_backend_of_one_thread_fails_its_case() -> None:
+    class OfOneThread(State):
+        thread = current_thread()
+
+        async def write(self, path: str, content: str | bytes, *, links: bool = True) -> Any:
+            assert current_thread() is self.thread, "created in a thread"
+            return await super().write(path, content, links=links)
+
+    sentence = "the backend cannot be used in another OS thread than the one that built it: AssertionError"
+    with pytest.raises(pytest.fail.Exception, match=sentence):
+        await CheckedOtherThread().test_another_thread_than_that_of_the_constructor_uses_the_backend(OfOneThread({}))
 
 
 def test_operations_that_do_not_exist_are_refused() -> None:
