@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from wick.evals.report import (
-    CHANGED_SCORE,
+    NO_SCORE,
     UNKNOWN_COST,
     EvalCaseResult,
     EvalCaseRow,
@@ -16,7 +16,7 @@ from wick.evals.report import (
     describe_check,
     format_cost,
     format_spending,
-    list_changed_variants,
+    list_unscored_variants,
 )
 
 STYLE = """\
@@ -80,13 +80,13 @@ def _render_table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str
 
 
 def _render_totals(report: EvalReport) -> str:
-    changed = list_changed_variants(report)
+    unscored = list_unscored_variants(report)
     rows = [
         (
             escape(one.name),
             escape(one.agent),
             f'<span class="{"fail" if one.failed else "pass"}">{one.passed} of {one.passed + one.failed}</span>',
-            "—" if one.name in changed else f"{one.score:.2f}",
+            "—" if one.name in unscored else f"{one.score:.2f}",
             f"{one.tokens:,}",
             "—" if one.cost is None else format_cost(one.cost),
         )
@@ -94,7 +94,7 @@ def _render_totals(report: EvalReport) -> str:
     ]
     table = _render_table("Variants", ("Variant", "Agent", "Passed", "Score", "Tokens", "Cost"), rows)
     notes = [UNKNOWN_COST] if any(one.cost is None for one in report.variants) else []
-    notes += [CHANGED_SCORE] if changed else []
+    notes += [NO_SCORE] if unscored else []
     return table + "".join(f'<p class="muted">{escape(note)}</p>' for note in notes)
 
 
@@ -124,7 +124,7 @@ def _render_cases(report: EvalReport) -> str:
 def _render_cell(result: EvalCaseResult | None) -> str:
     if result is None:
         return '<span class="muted">not run</span>'
-    score = [] if result.verdict == "changed" else [f"{result.score:.2f}"]
+    score = [] if result.verdict == "changed" else result.replay_failures or [f"{result.score:.2f}"]
     figures = " · ".join([*score, *format_spending(result)])
     return f'{_render_verdict(result.verdict)} <span class="muted">{figures}</span>'
 

@@ -201,15 +201,18 @@ def _describe_case(id: str, thread: str, given: Sequence[Message], run: Recorded
 
 
 def _collect_approvals(calls: Sequence[TranscriptCall]) -> dict[str, Any]:
-    """Return the answers by tool; those of a tool with different answers by the arguments of each use."""
+    """Return the answers by tool; answers that differ or change arguments, by the arguments in each question."""
     found = dict[str, list[dict[str, Any]]]()
     for call in calls:
-        if call.asked:
-            answer = "allow" if call.decision == "ran" else "deny"
-            found.setdefault(call.tool, []).append({"args": call.asked_args, "answer": answer})
+        for asked in call.questions:
+            change = {} if asked.run_with is None else {"run_with": asked.run_with}
+            row = {"args": asked.args, "answer": "allow" if asked.allowed else "deny", **change}
+            found.setdefault(call.tool, []).append(row)
     return {
-        tool: answers if len({row["answer"] for row in answers}) > 1 else answers[0]["answer"]
-        for tool, answers in found.items()
+        tool: rows[0]["answer"]
+        if all("run_with" not in row and row["answer"] == rows[0]["answer"] for row in rows)
+        else rows
+        for tool, rows in found.items()
     }
 
 

@@ -22,7 +22,7 @@ REQUEST_CHECKS = {"requests", "judge requests"}
 
 
 UNKNOWN_COST = "Costs without a figure are unknown: the price of the model is not known."
-CHANGED_SCORE = "Variants with changed requests have no score: it would be that of replies to the old requests."
+NO_SCORE = "Variants with changed requests or incomplete recordings have no score: it would be that of other replies."
 
 
 class _ReportModel(BaseModel):
@@ -86,6 +86,12 @@ class EvalCaseResult(_ReportModel):
         if "verdict" not in self.model_fields_set and not self.passed:
             self.verdict = "changed" if self.has_only_changed_requests else "failed"
         return self
+
+    @property
+    def replay_failures(self) -> list[str]:
+        """The failed checks, if the score leaves out all of them. It would be that of a case that passes."""
+        failed = [check.name for check in self.checks if not check.passed]
+        return failed if {*failed} <= {*REPLAY_CHECKS} else []
 
     @property
     def has_only_changed_requests(self) -> bool:
@@ -255,9 +261,14 @@ def count_verdicts(report: EvalReport) -> Counter[EvalVerdict]:
     return Counter(result.verdict for case in report.cases for result in case.results.values())
 
 
-def list_changed_variants(report: EvalReport) -> set[str]:
-    """Return the variants with changed requests. Their scores would be those of replies to the old requests."""
-    return {name for case in report.cases for name, result in case.results.items() if result.verdict == "changed"}
+def list_unscored_variants(report: EvalReport) -> set[str]:
+    """Return the variants with results that fail only because they differ from their recordings."""
+    return {
+        name
+        for case in report.cases
+        for name, result in case.results.items()
+        if result.verdict == "changed" or result.replay_failures
+    }
 
 
 def find_known_failures(report: EvalReport, baseline: EvalReport | None) -> set[tuple[str, str]]:

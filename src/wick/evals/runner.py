@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from wick.agent import Agent
 from wick.config.builder import load_python_name
 from wick.constants import EVAL_JOBS
-from wick.decisions import Block, Question
+from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError
 from wick.evals.judge import Judge, judge_transcript, load_judge
 from wick.evals.recording_file import Recording, Recordings, find_replies
@@ -29,7 +29,7 @@ from wick.evals.report import (
     summarize_variant,
 )
 from wick.evals.scorers import Scorer, advise_recording, apply_scorer, score_recording, score_transcript
-from wick.evals.suite import Answer, Approvals, EvalCase, EvalSuite, EvalVariant, Expectations, RecordedAnswer
+from wick.evals.suite import Approvals, EvalCase, EvalSuite, EvalVariant, Expectations, RecordedAnswer
 from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
 from wick.testing.redaction import RecordingRedactor
@@ -91,6 +91,12 @@ class SuiteRunner:
     def prepare(self) -> None:
         """Build all agents, and load the judge and custom scorers, so that a mistake shows before the first case."""
         for name, variant in self.suite.variants.items():
+            if variant.deps:
+                try:
+                    self.agents.load_deps(variant)
+                except ConfigError as error:
+                    at = ("variants", name, "deps")
+                    raise self.suite.error_at(at, f"variant {name!r}: deps: {error}") from error
             self.agents.build(name, variant)
         if any(self._expectations(case).judge is not None for case in self.suite.cases):
             try:
@@ -171,8 +177,7 @@ class SuiteRunner:
         agent = agent.with_options(**changes).with_hooks(substitution)
         input = case.build_input()
         try:
-            deps = {"deps": self.agents.load_deps(variant)} if variant.deps else {}
-            stream = agent.stream(input, thread=Thread(), **deps)
+            stream = agent.stream(input, thread=Thread())
         except Exception as error:
             return EvalTranscript(case.id, input, reason=f"{type(error).__name__}: {error}", price=Decimal())
         try:
@@ -254,17 +259,13 @@ class _Answers:
         self._answers, self._replay = answers, replay
         self._used = set[tuple[str, int]]()
 
-    def answer(self, question: Question) -> bool | Block:
+    def answer(self, question: Question) -> Allow | Block:
         answer = self._answers if isinstance(self._answers, str) else self._answers.get(question.tool, "deny")
-        if not isinstance(answer, str):
-            answer = self._choose(question, answer)
-        return True if answer == "allow" else Block("the user denied it")
-
-    def _choose(self, question: Question, recorded: Sequence[RecordedAnswer]) -> Answer:
+        recorded = [RecordedAnswer(answer=answer)] if isinstance(answer, str) else answer
         args = self._replay.read_arguments(question.args)
         fitting = [index for index, one in enumerate(recorded) if self._replay.has_arguments(args, one.args)]
-        if not fitting:
-            return "deny"
-        index = next((index for index in fitting if (question.tool, index) not in self._used), fitting[-1])
+        index = next((index for index in fitting if (question.tool, index) not in self._used), (fitting or [-1])[-1])
         self._used.add((question.tool, index))
-        return recorded[index].answer
+        if index < 0 or recorded[index].answer == "deny":
+            return Block("the user denied it")
+        return Allow(recorded[index].run_with)

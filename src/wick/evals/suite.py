@@ -182,10 +182,20 @@ class RecordedResult(StrictEvalModel):
 
 
 class RecordedAnswer(StrictEvalModel):
-    """The answer to a question about a tool use with these arguments; without `args`, about any use of the tool."""
+    """The answer to a question about a tool use with these arguments; without `args`, about any use of the tool.
+
+    With `run_with`, the user changed the arguments: the call runs with these.
+    """
 
     args: dict[str, Any] | None = None
     answer: Answer
+    run_with: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check_answer(self) -> Self:
+        if self.run_with is not None and self.answer != "allow":
+            raise ValueError("`run_with` has the arguments of a call that is allowed; write `answer: allow`")
+        return self
 
 
 Approvals = Answer | dict[str, Answer | list[RecordedAnswer]]

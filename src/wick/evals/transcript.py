@@ -19,6 +19,15 @@ _BLOCKING = ("block", "stop", "failed")
 
 
 @dataclass(slots=True)
+class CallQuestion:
+    """A question about a tool call, with its answer."""
+
+    args: dict[str, Any]  # the arguments in the question
+    allowed: bool = False
+    run_with: dict[str, Any] | None = None  # the arguments that the answer gives instead
+
+
+@dataclass(slots=True)
 class TranscriptCall:
     """One tool call of a run, with its final arguments and the decision about it."""
 
@@ -30,7 +39,8 @@ class TranscriptCall:
     reason: str = ""
     output: str = ""
     failed: bool = False
-    asked_args: dict[str, Any] | None = None  # the arguments in the question; the answer may have changed them
+    questions: list[CallQuestion] = field(default_factory=list, repr=False)
+    model_args: dict[str, Any] = field(default_factory=dict, repr=False)  # the arguments of the model
 
     @property
     def is_answer(self) -> bool:
@@ -75,13 +85,15 @@ def build_transcript(case: str, input: Sequence[Message], result: Result[Any]) -
 
 def collect_calls(entries: Sequence[Entry]) -> list[TranscriptCall]:
     """Return the tool calls of log entries, also those of programs, in the order of the log."""
-    calls, open = list[TranscriptCall](), dict[str, TranscriptCall]()
+    calls, open, questions = list[TranscriptCall](), dict[str, TranscriptCall](), dict[str, CallQuestion]()
     for entry in entries:
         if entry.kind == "message" and entry.data.role == "assistant":
-            open = {call.id: TranscriptCall(call.name, thaw(call.args)) for call in entry.data.tool_calls}
+            given = {call.id: (call.name, thaw(call.args)) for call in entry.data.tool_calls}
+            open = {id: TranscriptCall(name, args, model_args=args) for id, (name, args) in given.items()}
             calls += open.values()
         elif entry.kind == "call":  # of a program
-            open[entry.data["call"]] = TranscriptCall(entry.data["name"], thaw(entry.data["args"]))
+            args = thaw(entry.data["args"])
+            open[entry.data["call"]] = TranscriptCall(entry.data["name"], args, model_args=args)
             calls.append(open[entry.data["call"]])
         elif entry.kind == "result" and entry.data["call"] in open:
             call = open[entry.data["call"]]
@@ -93,6 +105,11 @@ def collect_calls(entries: Sequence[Entry]) -> list[TranscriptCall]:
             call_id = str(entry.data.get("call_id" if entry.kind == "asked" else "call", ""))
             if call_id in open:
                 _apply_entry(open[call_id], entry)
+                if entry.kind == "asked":
+                    questions[entry.data["id"]] = open[call_id].questions[-1]
+        elif entry.kind == "answered" and entry.data["id"] in questions:
+            question = questions[entry.data["id"]]
+            question.allowed, question.run_with = entry.data["allowed"], thaw(entry.data.get("args"))
     return calls
 
 
@@ -100,13 +117,13 @@ def _apply_entry(call: TranscriptCall, entry: Entry) -> None:
     data = entry.data
     if entry.kind == "asked":
         call.asked, call.args, call.reason = True, thaw(data.get("args", call.args)), data["question"]
-        call.asked_args = call.args
+        call.questions.append(CallQuestion(call.args))
         call.decision = "denied"  # until its intent is logged
         return
     if "hash" in data:
         call.tool = data["tool"]  # the model may have called it by an alias
         # The entry has the difference of the arguments to those of the model.
-        kept = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
+        kept = {name: value for name, value in call.model_args.items() if name not in data.get("without", ())}
         call.args = {**kept, **thaw(data.get("args", {}))}
     if entry.kind == "intent":
         call.decision = "ran"

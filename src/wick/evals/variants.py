@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError
 from wick.evals.suite import EvalVariant
 from wick.hooks import Hook
+from wick.operations import Run
 
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -37,9 +40,23 @@ class VariantAgents:
                 raise ConfigError(f"variant {name!r}: {error}") from error
         return self._agents[name]
 
-    def load_deps(self, variant: EvalVariant) -> Any:
-        """Return the dependencies of a run, by the factory of the variant."""
-        return load_python_name(variant.deps, self.folder)()
+    def load_deps(self, variant: EvalVariant) -> Callable[[Run[Any]], Any]:
+        """Return the factory of a variant's dependencies; raise a ConfigError if it is not one.
+
+        It takes the run, as a `deps_factory` of an agent does, or nothing.
+        """
+        factory, name = load_python_name(variant.deps, self.folder), variant.deps.partition(":")[2]
+        if not callable(factory) or inspect.iscoroutinefunction(factory):
+            raise ConfigError(f"{variant.deps} is not a plain function; name one that returns the deps of a run")
+        try:
+            signature = inspect.signature(factory)
+        except (TypeError, ValueError):  # a class in C, such as dict
+            return lambda run: factory()
+        for args in ((), (None,)):
+            with suppress(TypeError):
+                signature.bind(*args)
+                return factory if args else lambda run: factory()
+        raise ConfigError(f"{variant.deps} must take the run or nothing: def {name}(run: Run), or def {name}()")
 
     async def close(self) -> None:
         """Close the resources of all agents."""
@@ -92,7 +109,10 @@ class VariantAgents:
         }
         stores = [part.name for part in agent.capabilities if isinstance(part, Sessions)]
         agent = agent.with_options(**changes).without_hooks(*stores, *variant.without)
-        return agent.with_hooks(*(self._load_guard(name) for name in variant.guards))
+        agent = agent.with_hooks(*(self._load_guard(name) for name in variant.guards))
+        if variant.deps:
+            agent.deps_factory = self.load_deps(variant)  # of this copy; the agent may be used by other variants
+        return agent
 
     def _load_guard(self, name: str) -> Hook | Capability:
         hook = load_python_name(name, self.folder)

@@ -94,4 +94,6 @@ async def test_verdicts_are_shown() -> None:
     page = render_html(report)
     assert '≠ changed</span> <span class="muted">32 tokens' in page  # no score of recorded replies
     totals = page.partition("</table>")[0]
-    assert "<td>—</td><td>" in totals and "Variants with changed requests have no score" in page
+    assert (
+        "<td>—</td><td>" in totals and "Variants with changed requests or incomplete recordings have no score" in page
+    )

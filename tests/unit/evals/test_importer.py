@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import eval_shop
 from eval_shop import agent, executed
-from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
+from wick import Agent, Allow, Ask, Scripted, ToolCall, ToolUse, before, guard, tool
 from wick.capabilities.sessions import Sessions
 from wick.constants import YAML_VALUES
 from wick.errors import ConfigError, ModelError, StoreError
@@ -107,6 +107,51 @@ async def test_each_use_of_a_tool_has_its_own_answer(sessions: Sessions) -> None
     report = await run_suite(eval_shop.make_suite(case.model_dump(exclude_unset=True)), EvalOptions(folder=FOLDER))
     decisions = [one.decision for one in report.cases[0].results["base"].calls]
     assert decisions == ["denied", "ran", "denied", "ran"] and not report.failed
+
+
+async def test_arguments_that_an_answer_changes_are_part_of_the_case(sessions: Sessions) -> None:
+    @before(ToolUse, match="refund")
+    def double(use: ToolUse) -> None:
+        if use.args["amount"] == 40:
+            use.args["amount"] = 80
+
+    calls = [call("a", "refund", order=7, amount=40), call("b", "refund", order=7, amount=70)]
+    changes = {80: {"order": 8, "amount": 55}, 70: None}
+    doubling = eval_shop.doubling = agent.with_hooks(double)  # type: ignore[attr-defined]
+    real = doubling.with_options(
+        model=Scripted(*calls, "Done."), ask=lambda question: Allow(changes[question.args["amount"]])
+    ).with_hooks(sessions)
+    await real.run("Refund.", thread="th_changed")
+    (case,) = await import_all(sessions)
+    data = case.model_dump(exclude_unset=True)
+    assert data["approvals"] == {
+        "refund": [
+            {"args": {"order": 7, "amount": 80, "note": "none"}, "answer": "allow", "run_with": changes[80]},
+            {"args": {"order": 7, "amount": 70, "note": "none"}, "answer": "allow"},
+        ]
+    }
+    assert [one["args"]["amount"] for one in data["results"]] == [55, 70]
+    suite = eval_shop.make_suite(data, variants={"base": "eval_shop:doubling"})
+    executed.clear()
+    report = await run_suite(suite, EvalOptions(folder=FOLDER))
+    assert not report.failed and not executed, report.cases[0].results["base"].checks
+
+
+async def test_an_answer_of_ones_own_arguments_is_read_again(sessions: Sessions) -> None:
+    """An answer may give the arguments of the model again, after a hook has changed them."""
+
+    @before(ToolUse, match="refund")
+    def raise_once(use: ToolUse) -> None:
+        if use.args["order"] == 7:
+            use.args |= {"amount": 80, "order": 8}
+
+    real = agent.with_hooks(raise_once).with_options(
+        model=Scripted(call("a", "refund", order=7, amount=20), "Done."),
+        ask=lambda question: Allow({"order": 9, "amount": 20}),
+    )
+    await real.with_hooks(sessions).run("Refund.", thread="th_again")
+    (case,) = await import_all(sessions)
+    assert case.results[0].args == {"order": 9, "amount": 20, "note": "none"}
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".jsonl"])

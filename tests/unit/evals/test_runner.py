@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import eval_shop
 from eval_shop import LARGE, SMALL, executed, failed_checks, make_suite, run_cases
 from wick import Agent, Deps, FunctionModel, ModelCall, Scripted, ToolCall, ToolUse, before, evals, guard, tool
 from wick.capabilities.subagents import Subagents
+from wick.cli.commands.eval import print_report
 from wick.errors import ConfigError, ModelError
+from wick.evals.html_report import render_html
 from wick.evals.recording_file import Recording, Recordings, read_recordings, recordings_path, write_recordings
+from wick.evals.report import EvalReport
 from wick.evals.runner import EvalOptions, SuiteRunner, run_suite
-from wick.evals.suite import EvalReply, ExpectedArguments
+from wick.evals.suite import EvalReply, ExpectedArguments, load_suite
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta
 from wick.testing import Cassette
 
@@ -76,6 +82,28 @@ async def test_a_question_is_answered_as_the_case_says() -> None:
         report = await run_cases(case(asked, approvals=approvals, results=results))
         call = report.cases[0].results["base"].calls[0]
         assert (call.decision, call.asked, report.failed) == (decision, True, 0)
+
+
+async def test_an_answer_may_change_the_arguments() -> None:
+    replies = [{"calls": [{"tool": "refund", "args": {"order": 7, "amount": 70}}]}, "Done."]
+    results = [{"tool": "refund", "args": {"amount": 30}, "output": "refunded"}]
+    answers = {"refund": [{"answer": "allow", "run_with": {"order": 7, "amount": 30}}]}
+    report = await run_cases(case(SMALL, replies=replies, results=results, approvals=answers, expect={}))
+    (call,) = report.cases[0].results["base"].calls
+    assert (call.args, call.output, report.failed) == ({"order": 7, "amount": 30, "note": "none"}, "refunded", 0)
+    with pytest.raises(ValidationError, match="`run_with` has the arguments of a call that is allowed"):
+        eval_shop.make_suite(case(SMALL, approvals={"refund": [{"answer": "deny", "run_with": {}}]}))
+
+
+async def test_a_case_that_fails_only_for_its_recording_is_shown_without_a_score(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = await run_cases(case(SMALL, results=SMALL["results"][:1], expect={}))
+    result = report.cases[0].results["base"]
+    assert (result.score, result.replay_failures) == (1.0, ["recording"])
+    print_report(report)
+    assert "FAIL recording, " in (shown := capsys.readouterr().out) and "0/1 pass, 6" in shown and "1.00" not in shown
+    assert "recording · " in (page := render_html(report)) and "<td>—</td>" in page and "1.00" not in page
 
 
 async def test_replies_that_are_missing_or_left_over_fail_the_case() -> None:
@@ -219,6 +247,40 @@ async def test_deps_come_from_a_factory() -> None:
     assert not (await run_cases(limits, variants=variants)).failed and seen == [{"limit": 5}]
     report = await run_cases(limits, variants={"base": "eval_shop:deep"})
     assert "needs deps" in failed_checks(report, "limit")["outcome"]
+
+
+async def test_a_factory_of_deps_takes_the_run_or_nothing(tmp_path: Path) -> None:
+    (tmp_path / "open_shops.py").write_text(
+        "from wick import Agent, Deps, ToolUse, guard\n"
+        "@guard(ToolUse)\ndef look(use, deps: Deps[dict]): seen.append(deps['shop'])\n"
+        "seen = []\n"
+        "agent = Agent('openai:none', tools=[len], hooks=[look])\n"
+        "def of_run(run): return {'shop': run.agent}\n"
+        "def of_nothing(): return {'shop': 'fixed'}\n"
+        "def of_two(run, shop): return {}\n"
+        "async def later(run): return {}\n"
+    )
+    path = tmp_path / "suite.yaml"
+
+    async def run(deps: str) -> EvalReport:
+        path.write_text(
+            f"variants:\n  today:\n    agent: open_shops:agent\n    deps: open_shops:{deps}\n"
+            "cases:\n- {id: a, input: Go., replies: [{calls: [{tool: len, args: {obj: a}}]}, Done.],"
+            " results: [{tool: len, output: '1'}]}\n"
+        )
+        return await run_suite(load_suite(path), EvalOptions(folder=tmp_path))
+
+    assert not (await run("of_run")).failed and not (await run("of_nothing")).failed
+    assert sys.modules["open_shops"].seen == ["agent", "fixed"]
+    wrong = {
+        "of_two": "open_shops:of_two must take the run or nothing: def of_two(run: Run), or def of_two()",
+        "later": "open_shops:later is not a plain function; name one that returns the deps of a run",
+        "seen": "open_shops:seen is not a plain function; name one that returns the deps of a run",
+        "nothing": "open_shops:nothing cannot be loaded",
+    }
+    for deps, sentence in wrong.items():
+        with pytest.raises(ConfigError, match=rf"suite.yaml.*4.*variant 'today': deps: {re.escape(sentence)}"):
+            await run(deps)
 
 
 async def test_a_factory_of_deps_that_fails_fails_the_case() -> None:

@@ -32,7 +32,7 @@ from wick.evals.report import (
     count_verdicts,
     describe_check,
     format_spending,
-    list_changed_variants,
+    list_unscored_variants,
     read_report,
 )
 from wick.evals.runner import EvalOptions, SuiteRunner
@@ -280,10 +280,10 @@ def print_report(report: EvalReport) -> None:
     """Print a table of cases and variants, the totals, and the reasons of failures."""
     names = [variant.name for variant in report.variants]
     rows = [(case.id, *(_format_cell(case.results.get(name)) for name in names)) for case in report.cases]
-    changed = list_changed_variants(report)
+    unscored = list_unscored_variants(report)
     totals = list[str]()
     for one in report.variants:
-        score = [] if one.name in changed else [f"{one.score:.2f}"]  # as in the cells of changed requests
+        score = [] if one.name in unscored else [f"{one.score:.2f}"]  # as in the cells
         totals.append(", ".join([f"{one.passed}/{one.passed + one.failed} pass", *score, *format_spending(one)]))
     print_table(("case", *names), [*rows, ("total", *totals)])
     if any(one.cost is None for one in report.variants):
@@ -312,8 +312,8 @@ def print_report(report: EvalReport) -> None:
 
 
 def _format_cell(result: EvalCaseResult | None) -> str:
-    """Return the verdict and the figures of a result. The score of changed requests would be that of old replies."""
+    """Return the verdict and the figures of a result; the failed checks in place of a score that leaves them out."""
     if result is None:
         return "not run"
-    score = "" if result.verdict == "changed" else f" {result.score:.2f}"
+    score = "" if result.verdict == "changed" else f" {', '.join(result.replay_failures) or f'{result.score:.2f}'}"
     return ", ".join([f"{VERDICTS[result.verdict]}{score}", *format_spending(result)])
