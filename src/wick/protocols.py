@@ -444,7 +444,7 @@ class Store(Protocol):
     """
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        """Create an empty thread; raise a `conflict` if it exists."""
+        """Create an empty thread; raise a `conflict` if it exists, and `invalid` if its owner or id is not a name."""
 
     async def append(
         self,
@@ -460,6 +460,9 @@ class Store(Protocol):
 
         `expect` is the number of the last entry the writer knows, `fence` that of its lease. `took` are the positions
         of the inbox items in these entries. Repeating the same append has no effect.
+
+        Another `expect` than the last entry is a `conflict`; one that is not an integer from 0 on, such as -1, is
+        `invalid`. So are entries that are not JSON or not numbered from `expect + 1` on.
         """
 
     def read(
@@ -512,7 +515,11 @@ class Store(Protocol):
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        """Create a thread with a copy of the entries up to `at`."""
+        """Create a thread with a copy of the entries up to `at`, and of the blobs.
+
+        Without `title` and `meta` it has those of the original. It has the run and the questions that are open at `at`,
+        an empty inbox and no lease. `at` is an integer from 0 to the last entry; another one is `invalid`.
+        """
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
         """Acquire the write lease; raise a `conflict` while another process holds it.
@@ -556,13 +563,20 @@ class Store(Protocol):
         """
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
-        """Queue the answer to a question. A second answer raises a `conflict`."""
+        """Queue the answer to an open question. A second answer, or one to a closed question, raises a `conflict`.
+
+        A question is open from `asked` to its answer, or to the next `run_end` that is not `interrupted`, reply of the
+        assistant or `rewind` in the log. One that was never asked is `not_found`.
+        """
 
     async def inbox(self, owner: str, id: str) -> Sequence[Queued]:
         """Return the inbox in order. `append` removes items from it."""
 
     def watch(self, owner: str, id: str) -> AsyncIterator[News]:
-        """Yield the position of the thread, and again after each change by any process; only the latest."""
+        """Yield the position of the thread, and again after each change by any process; only the latest.
+
+        The iterator ends when the store is closed, and raises `not_found` when the thread is deleted.
+        """
 
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         """Store bytes with a thread, deduplicated, and return their SHA-256."""
@@ -570,7 +584,7 @@ class Store(Protocol):
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes: ...
 
     async def close(self) -> None:
-        """Release files, worker threads and connections. Later calls open them again."""
+        """Release files, worker threads and connections, and end all watchers. Later calls open them again."""
 
 
 @runtime_checkable

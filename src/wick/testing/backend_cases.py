@@ -44,7 +44,8 @@ class LifecycleCases(WorkspaceCases):
         assert backend.workdir.startswith("/")
         assert backend.status.state == "launched"
         protection: object = backend.protection
-        assert isinstance(protection, Protection) and protection.says.count(" ") > 2
+        assert isinstance(protection, Protection), f"`protection` is a wick.protocols.Protection, not {protection!r}"
+        assert protection.says.count(" ") > 2, f"`says` of the protection is a sentence for users: {protection.says!r}"
 
     async def test_starting_twice_is_starting_once(self, backend: Backend, files: WorkspaceFiles) -> None:
         await asyncio.gather(*(backend.start() for _ in range(3)))

@@ -34,7 +34,9 @@ class InboxCases(LeasedThreadCases):
         assert [await store.enqueue("ada", "t", message) for message in said] == [1, 2, 3, 4, 5]
         queue = await store.inbox("ada", "t")
         assert [item.data for item in queue] == said
-        assert {item.kind for item in queue} == {"message"} and all(item.at > 1_600_000_000 for item in queue)
+        assert {item.kind for item in queue} == {"message"} and all(item.at > 1_600_000_000 for item in queue), (
+            f"`at` is the time in seconds since 1970, and `kind` is 'message': {queue}"
+        )
         await writer.append(text_entry(1, "user", "0"), text_entry(2, "user", "2"), took=[1, 3])
         assert [item.position for item in await store.inbox("ada", "t")] == [2, 4, 5]
         assert (await store.head("ada", "t")).queued == 3
@@ -155,7 +157,7 @@ class InboxCases(LeasedThreadCases):
         for question in ("q", "", "a\0b"):
             with self.assert_refused("not_found", "has no question"):
                 await store.answer("ada", "t", question, {})
-        assert await store.inbox("ada", "t") == []
+        assert [*await store.inbox("ada", "t")] == []
 
     async def test_the_holders_answer_counts_if_first(self, store: Store) -> None:
         writer = await hold_thread(store)

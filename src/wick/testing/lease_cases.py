@@ -25,15 +25,15 @@ class LeaseCases(LeasedThreadCases):
 
     async def test_one_holder_at_a_time(self, store: Store) -> None:
         writer = await hold_thread(store)
-        assert (await store.head("ada", "t")).leased
+        assert (await store.head("ada", "t")).leased, "`leased` is true while a lease has not expired"
         with self.assert_refused("conflict", "held by me for another"):
             await store.lease("ada", "t", "other", 60)
         with self.assert_refused("conflict"):
             await store.lease("ada", "t", "me", 60)
         await store.release("ada", "t", writer.lease.fence)
-        assert not (await store.head("ada", "t")).leased
+        assert not (await store.head("ada", "t")).leased, "a released lease ends at once"
         other = await store.lease("ada", "t", "other", 60)
-        assert other.holder == "other" and other.fence > writer.lease.fence
+        assert (other.holder, other.fence > writer.lease.fence) == ("other", True), "a fence increases with each lease"
 
     async def test_a_released_lease_cannot_write(self, store: Store) -> None:
         writer = await hold_thread(store)
@@ -72,10 +72,10 @@ class LeaseCases(LeasedThreadCases):
         mine = await hold_thread(store, seconds=0.2)
         await mine.append(make_entry(1))
         await asyncio.sleep(0.3)
-        assert not (await store.head("ada", "t")).leased
+        assert not (await store.head("ada", "t")).leased, "an expired lease does not count as leased"
         await mine.append(make_entry(2))  # no other writer is possible
         other = HeldLease(store, await store.lease("ada", "t", "other", 60), last=2)
-        assert other.lease.fence > mine.lease.fence
+        assert other.lease.fence > mine.lease.fence, "a fence increases with each lease"
         with self.assert_refused("fenced"):
             await mine.append(make_entry(3))
         with self.assert_refused("fenced"):
@@ -87,7 +87,8 @@ class LeaseCases(LeasedThreadCases):
     async def test_a_lease_is_renewed(self, store: Store) -> None:
         mine = await hold_thread(store, seconds=0.3)
         again = await store.renew("ada", "t", mine.lease.fence, 60)
-        assert again.fence == mine.lease.fence and again.holder == "me" and again.until > mine.lease.until + 30
+        assert (again.fence, again.holder) == (mine.lease.fence, "me"), "a renewed lease has the same fence and holder"
+        assert again.until > mine.lease.until + 30, f"`until` counts from now on: {again.until} is too early"
         await asyncio.sleep(0.4)
         with self.assert_refused("conflict"):
             await store.lease("ada", "t", "other", 60)
@@ -100,7 +101,10 @@ class LeaseCases(LeasedThreadCases):
         first, *others = await store.renew_all(
             [*leases, ("bob", "a", leases[0][2]), ("ada", "a", leases[0][2] + 1_000)], 60
         )
-        assert first is not None and first.until > held["a"].lease.until + 30 and others == [None] * 4
+        assert others == [None] * 4, "only the lease of the thread a can be renewed"
+        assert first is not None and first.until > held["a"].lease.until + 30, (
+            f"the lease of a was not renewed: {first}"
+        )
         assert (first.fence, first.holder) == (held["a"].lease.fence, "me")
         await asyncio.sleep(0.6)
         with self.assert_refused("conflict"):

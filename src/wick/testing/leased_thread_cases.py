@@ -86,6 +86,7 @@ class LeasedThreadCases(AsyncCases):
         """Assert that the store refuses with a code and a sentence."""
         with pytest.raises(StoreError, match=(self.checks_sentences and sentence) or None) as caught:
             yield
-        assert caught.value.code == code, caught.value
         text = str(caught.value)
-        assert len(text.split()) > 3 and not text[-1].isspace()
+        assert caught.value.code == code, f"the code is {caught.value.code!r}, not {code!r}: {text}"
+        is_sentence = len(text.split()) > 3 and not text[-1].isspace()
+        assert is_sentence, f"a message has at least four words, and no space at its end: {text!r}"

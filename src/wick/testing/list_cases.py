@@ -78,11 +78,11 @@ class ListCases(LeasedThreadCases):
         while not pages or cursor:
             page = await store.list("ada", order=order, oldest_first=oldest_first, cursor=cursor, limit=4)
             found, cursor, pages = [*found, *page.threads], page.next, pages + 1
-        assert tuple(found) == whole.threads and pages == 4
+        assert found == [*whole.threads] and pages == 4
 
     @pytest.mark.parametrize("cursor", ["x", "!!!", "W10", "bnVsbA", "a" * 1000, "é"])
     async def test_invalid_cursors_are_refused(self, store: Store, cursor: str) -> None:
-        with self.assert_refused("invalid", "begin again without one"):
+        with self.assert_refused("invalid", "request the first page without a cursor"):
             await store.list("ada", cursor=cursor)
 
     async def test_a_cursor_belongs_to_its_order(self, store: Store) -> None:

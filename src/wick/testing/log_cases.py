@@ -117,7 +117,7 @@ class LogCases(LeasedThreadCases):
         row = text_entry(1, "user", "Hi.")
         assert await writer.append(row, took=[position]) == 1
         assert await writer.append(row, took=[position], expect=0) == 1
-        assert await store.inbox("ada", "t") == [] and (await store.head("ada", "t")).queued == 0
+        assert [*await store.inbox("ada", "t")] == [] and (await store.head("ada", "t")).queued == 0
 
     async def test_read_returns_a_range(self, store: Store) -> None:
         writer = await hold_thread(store)

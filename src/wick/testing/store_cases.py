@@ -61,7 +61,7 @@ class OwnerCases(LeasedThreadCases):
             if attempt is not None:
                 with self.assert_refused("not_found", "there is no thread 't'"):
                     await attempt(store, writer.lease.fence)
-        assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
+        assert [*(await store.list("eve")).threads] == [] and list(await store.search("eve", "message")) == []
         assert list(await store.expire(0, owner="eve")) == [] and await store.count("eve") == 0
         assert await store.head("ada", "t") == before
         await store.create("eve", "t")

@@ -31,7 +31,9 @@ class ThreadCases(LeasedThreadCases):
         assert made == await store.head("ada", "t")
         assert (made.owner, made.id, made.title, made.meta) == ("ada", "t", "Plans", {"agent": "a", "n": [1, None]})
         assert (made.last, made.run, made.asking, made.queued, made.leased) == (0, "", 0, 0, False)
-        assert made.created == made.updated > 1_600_000_000
+        assert made.created == made.updated > 1_600_000_000, (
+            "times are seconds since 1970; those of a new thread are equal"
+        )
         assert await read_entries(store) == []
 
     async def test_a_lease_creates_a_thread_with_messages_in_its_inbox(self, store: Store) -> None:
@@ -83,7 +85,7 @@ class ThreadCases(LeasedThreadCases):
                 await store.append(owner, id, [make_entry(1)], expect=0, fence=1)
             with self.assert_refused("not_found"):
                 await store.lease(owner, id, "me", 1)
-        assert (await store.list(name)).threads == ()
+        assert [*(await store.list(name)).threads] == []
 
     @pytest.mark.parametrize("name", ["日本語", "a b/c:d%e_f'g\"h\\i", "x" * 200, "👩‍👩‍👧"])
     async def test_valid_names_are_stored(self, store: Store, name: str) -> None:
@@ -119,13 +121,13 @@ class ThreadCases(LeasedThreadCases):
             await writer.append(make_entry(4))
         with self.assert_refused("not_found"):
             await store.delete("ada", "t")
-        assert (await store.list("ada")).threads == ()
+        assert [*(await store.list("ada")).threads] == []
 
     async def test_the_lease_of_a_deleted_thread_cannot_write_to_its_successor(self, store: Store) -> None:
         writer = await hold_thread(store)
         await store.delete("ada", "t")
         again = await hold_thread(store)
-        assert again.lease.fence > writer.lease.fence
+        assert again.lease.fence > writer.lease.fence, "a fence increases with each lease, also of a recreated thread"
         with self.assert_refused("fenced"):
             await writer.append(make_entry(1))
         assert await read_entries(store) == []
@@ -189,7 +191,7 @@ class ThreadCases(LeasedThreadCases):
                 await store.release("ada", name, mine.lease.fence)
         await store.enqueue("ada", "queued", {"n": 1})
         await store.create("bob", "old")
-        assert await store.expire(3600.0) == []  # nothing is that old
+        assert [*await store.expire(3600.0)] == []  # nothing is that old
         assert [*await store.expire(0.0, owner="ada", limit=1)] == [("ada", "old")]
         assert [*await store.expire(0.0, owner="ada", limit=9)] == [
             ("ada", "other"),

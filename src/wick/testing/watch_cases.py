@@ -43,7 +43,7 @@ class WatchCases(LeasedThreadCases):
             waiting = asyncio.ensure_future(anext(news))
             await other.append(make_entry(1))
             await asyncio.sleep(0.1)
-            assert not waiting.done()
+            assert not waiting.done(), "a watcher was notified of another thread"
             await writer.append(make_entry(1))
             assert await waiting == News(1, 0)
 
@@ -52,7 +52,7 @@ class WatchCases(LeasedThreadCases):
         async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
             await anext(news)
             await store.close()
-            assert await anext(news, None) is None
+            assert await anext(news, None) is None, "a watcher ends when its store is closed"
 
     async def test_many_watchers_are_notified(self, store: Store) -> None:
         writer = await hold_thread(store)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import current_thread
 from typing import Any
@@ -15,13 +18,16 @@ from provider import Call, Reply, Script, ScriptedServer
 from provider.server import Answer
 from wick import FunctionModel, ToolCall
 from wick.backends.state import State
+from wick.errors import StoreError
 from wick.models import _http
 from wick.models.anthropic import Anthropic
 from wick.models.demo import Demo
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.protocols import Backend, Model, Request
-from wick.testing import BackendCases, Cassette, ModelCases
+from wick.protocols import Backend, Model, Page, Request, Store
+from wick.stores import rows
+from wick.stores.in_memory import InMemory
+from wick.testing import BackendCases, Cassette, ModelCases, StoreCases
 
 CLIENTS: dict[str, tuple[Any, str]] = {
     "openai": (OpenAI, "gpt-4o"),
@@ -132,6 +138,78 @@ async def test_a_backend_of_one_thread_fails_its_case() -> None:
     sentence = "the backend cannot be used in another OS thread than the one that built it: AssertionError"
     with pytest.raises(pytest.fail.Exception, match=sentence):
         await CheckedOtherThread().test_another_thread_than_that_of_the_constructor_uses_the_backend(OfOneThread({}))
+
+
+class OtherSequences(InMemory):
+    """A store that returns tuples where wick's stores return lists, and the other way round."""
+
+    async def inbox(self, owner: str, id: str) -> Any:
+        return tuple(await super().inbox(owner, id))
+
+    async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> Any:
+        return tuple(await super().expire(idle, owner=owner, limit=limit))
+
+    async def search(self, owner: str, text: str, *, limit: int = 20) -> Any:
+        return tuple(await super().search(owner, text, limit=limit))
+
+    async def renew_all(self, leases: Any, seconds: float) -> Any:
+        return tuple(await super().renew_all(leases, seconds))
+
+    async def claim(self, holder: str, capacity: int, **options: Any) -> Any:
+        return tuple(await super().claim(holder, capacity, **options))
+
+    async def list(self, owner: str, **options: Any) -> Page:
+        page = await super().list(owner, **options)
+        return replace(page, threads=[*page.threads])  # type: ignore[arg-type]
+
+
+class TestSequences(StoreCases):
+    @pytest.fixture
+    def store(self) -> Store:
+        return OtherSequences()
+
+
+class CheckedStore(StoreCases):
+    __test__ = False
+    case_seconds = 0.2
+
+
+async def test_a_case_that_waits_forever_fails_with_a_sentence() -> None:
+    class WithoutEnd(InMemory):
+        async def close(self) -> None:
+            """Leave the watchers waiting."""
+
+    sentence = "the case has not ended after 0.2 s: a call of it waits forever"
+    with pytest.raises(pytest.fail.Exception, match=sentence):
+        await CheckedStore().test_closing_ends_watchers(WithoutEnd())
+
+    class Failing(InMemory):
+        async def close(self) -> None:
+            raise TimeoutError("of the store")
+
+    with pytest.raises(TimeoutError, match="of the store"):
+        await CheckedStore().test_closing_ends_watchers(Failing())
+
+
+def test_a_refusal_without_a_sentence_is_shown() -> None:
+    for text, problem in (("held", "at least four words"), ("there is no thread 't' ", "no space at its end")):
+        with pytest.raises(AssertionError, match=problem), CheckedStore().assert_refused("conflict"):
+            raise StoreError(text, "conflict")
+    problem = "the code is 'full', not 'conflict': there is no space left"
+    with pytest.raises(AssertionError, match=problem), CheckedStore().assert_refused("conflict"):
+        raise StoreError("there is no space left", "full")
+
+
+def test_the_page_of_stores_names_the_functions_that_check_input() -> None:
+    page = (Path(__file__).parents[3] / "docs/guide/stores.md").read_text(encoding="utf-8")
+    table = page.partition("### Checks of input")[2].partition("\n## ")[0]
+    calls = re.findall(r"`(\w+)\(([^)]*)\)", table)
+    assert len(calls) > 15
+    for name, parameters in calls:
+        names = [part.partition("=")[0] for part in parameters.split(", ")]
+        assert [*inspect.signature(getattr(rows, name)).parameters][
+            : len(names)
+        ] == names or name == "encode_inbox_item"
 
 
 def test_operations_that_do_not_exist_are_refused() -> None:
