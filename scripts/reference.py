@@ -276,6 +276,8 @@ def _caps_of(title: str, rows: list[tuple[str, str, str]]) -> list[str]:
 def _number(value: Any) -> str:
     if isinstance(value, tuple):
         return " to ".join(map(_number, value))
+    if isinstance(value, str):
+        return value
     return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
 
 
