@@ -58,8 +58,7 @@ MORE = {  # what is public beside the names of `wick` itself
     "wick.stores.in_memory": ["InMemory"],
     "wick.stores.postgres": ["Postgres"],
     "wick.stores.sqlite": ["Sqlite"],
-    "wick.testing": ["Cassette"],
-    "wick.testing.plugin": ["NewCassette"],
+    "wick.testing": ["Cassette", "NewCassette"],
     "wick.capabilities.subagents": ["Subagent"],
 }
 GIVEN = {"Operation", "Run", "RunOptions", "Step", "Stream", "ModelCall", "ToolUse"}  # programs do not construct these

@@ -20,6 +20,7 @@ from wick._internal.familiar_words import (
     AGENT_OPTIONS,
     RUN_OPTIONS,
     STREAM_ATTRIBUTES,
+    explain_arguments,
     explain_option,
     explain_options,
     refuse_attribute,
@@ -208,6 +209,11 @@ class Agent(Generic[DepsType, Output]):
         """Return a stream of the run's events."""
         return Stream(self, self._create_run(input, **options))
 
+    if not TYPE_CHECKING:  # type checkers report surplus arguments themselves
+        run = explain_arguments("agent.run()", 'deps are deps=…: agent.run("…", deps=…)')(run)
+        run_sync = explain_arguments("agent.run_sync()", 'deps are deps=…: agent.run_sync("…", deps=…)')(run_sync)
+        stream = explain_arguments("agent.stream()", 'deps are deps=…: agent.stream("…", deps=…)')(stream)
+
     def _copy(self, **changes: Any) -> Agent[DepsType, Output]:
         options: dict[str, Any] = {
             "model": self._model,
@@ -305,7 +311,8 @@ class Agent(Generic[DepsType, Output]):
             if not parameter.accepts(deps)
         ]
         if self.deps_type is not None and not isinstance(deps, self.deps_type):
-            unfit.append(f"the agent {self.name} needs deps of type {self.deps_type.__name__}")
+            owner = "the agent" if self.name == "agent" else f"the agent {self.name}"
+            unfit.append(f"{owner} needs deps of type {self.deps_type.__name__}")
         if unfit:
             given = "and the run has none" if deps is None else f"and the run has a {type(deps).__name__}"
             return f"{unfit[0]}, {given}; pass deps=… to the run, also to resume it, or give the agent a deps_factory"

@@ -248,8 +248,10 @@ async def test_a_refused_run_is_not_in_the_store(tmp_path: Any) -> None:
 async def test_the_type_of_the_deps_can_be_declared() -> None:
     agent = Agent(Scripted("Hi.", spare=True), deps_type=Database)
     assert (await agent.run("Go.", deps=Database())).text == "Hi."
-    with pytest.raises(ConfigError, match="the agent agent needs deps of type Database, and the run has none"):
+    with pytest.raises(ConfigError, match="^the agent needs deps of type Database, and the run has none"):
         await agent.run("Go.")
+    with pytest.raises(ConfigError, match="^the agent shop needs deps of type Database"):
+        await agent.with_options(name="shop").run("Go.")
     with pytest.raises(ConfigError, match="the tool lookup needs deps of type Database .*, but the deps are a Cache"):
         Agent(Scripted(), tools=[lookup], deps_type=Cache)
     with pytest.raises(ConfigError, match="deps_type= takes a class, not"):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,12 +45,14 @@ from wick.protocols import Request, Usage
 LooseAgent: Any = Agent
 loose_tool: Any = tool
 loose_budget: Any = Budget
+loose_sessions: Any = Sessions
 PACKAGES = {
     "wick": words.PACKAGE_NAMES,
     "wick.backends": words.BACKEND_NAMES,
     "wick.capabilities": words.CAPABILITY_NAMES,
     "wick.models": words.MODEL_NAMES,
     "wick.stores": words.STORE_NAMES,
+    "wick.testing": words.TESTING_NAMES,
 }
 ALL = [
     words.AGENT_OPTIONS, words.RUN_OPTIONS, words.AGENT_ATTRIBUTES, words.RESULT_ATTRIBUTES, words.STREAM_ATTRIBUTES,
@@ -322,6 +325,8 @@ FOUND = {
     "Delta": "`from wick.protocols import Delta`",
     "ImagePart": "`from wick.messages import ImagePart`",
     "Cassette": "`from wick.testing import Cassette`",
+    "NewCassette": "`from wick.testing import NewCassette`",
+    "Memory": "`from wick.capabilities import Memory`",  # a familiar word for stores, too
 }
 
 
@@ -330,3 +335,94 @@ def test_a_name_of_another_module_is_answered_with_its_import(name: str) -> None
     with pytest.raises(ImportError) as refused:
         getattr(wick, name)
     assert str(refused.value) == f"there is no {name} in wick; write {FOUND[name]}"
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "wick"])
+def test_every_package_answers_names_of_other_frameworks(package: str) -> None:
+    with pytest.raises(ImportError, match=rf"^there is no AbstractCapability in {package}; write a Capability"):
+        importlib.import_module(package).AbstractCapability  # noqa: B018
+
+
+def test_the_server_is_not_imported_to_answer_its_name() -> None:
+    program = """
+import sys
+try:
+    from wick import Server
+except ImportError as error:
+    print(error, "wick.server" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "there is no Server in wick; write `from wick.server import Server` False\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: loose_sessions(), 'Sessions() needs store; Sessions("./sessions") stores threads in a folder'),
+        (lambda: loose_sessions(busy="wait"), "Sessions() needs store; "),
+        (
+            lambda: loose_sessions("./a", "wait"),
+            "Sessions() takes 1 positional argument, not 2; Sessions(",
+        ),
+        (
+            lambda: LooseAgent(Scripted()).run_sync("hi", {}),
+            'agent.run_sync() takes 1 positional argument, not 2; deps are deps=…: agent.run_sync("…", deps=…)',
+        ),
+        (lambda: LooseAgent(Scripted()).run("hi", {}), 'deps are deps=…: agent.run("…", deps=…)'),
+        (lambda: LooseAgent(Scripted()).stream("hi", {}), 'deps are deps=…: agent.stream("…", deps=…)'),
+    ],
+)
+def test_missing_and_surplus_arguments_are_answered(call: Any, sentence: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(sentence)):
+        call()
+
+
+# -- the migration guides ---------------------------------------------------------------------------------------------
+
+COMING_FROM = Path(__file__).parents[2] / "docs" / "coming-from"
+PAGES_OF_PYTHON = sorted({*COMING_FROM.glob("*.md")} - {COMING_FROM / "claude-code.md", COMING_FROM / "kodelet.md"})
+LOWER_CASE = {  # methods, parameters and builtins in the tables, which are not imported
+    *("f", "handler", "str", "raise_exception", "reject_content", "tool_context"),
+    "agent",  # called as a function, which Agent.__call__ answers
+}
+
+
+def list_words_of_tables(page: Path) -> list[str]:
+    """Return the code in the first column of the tables, except for lines of wick's own code."""
+    found = list[str]()
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
+        head, _, *rows = table.splitlines()
+        if not head.startswith("| You write"):
+            found += [word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES_OF_PYTHON, ids=lambda page: page.stem)
+def test_words_of_the_migration_guides_are_accepted_or_answered(page: Path) -> None:
+    """A class, decorator or function is answered when it is imported, an option or attribute where it is used."""
+    answered = {name for table in ALL for name in table}
+    used = {*signature(Agent.__init__).parameters, *RunOptions.__annotations__, *vars(Agent)}
+    missing = list[str]()
+    for word in list_words_of_tables(page):
+        found = re.fullmatch(r"@?(\w+)(?:[\[(.=].*)?", word)
+        if found is None or re.match(r"@?[a-z]\w*\.", word):  # an expression, or an attribute of an object
+            continue
+        name = found[1]
+        if name in wick.__all__ or name in LOWER_CASE:
+            continue
+        if name[0].islower() and not word.startswith("@") and name in answered | used | {"input"}:
+            continue
+        try:
+            getattr(wick, name)
+        except ImportError as error:
+            missing += [name] if "did you mean" in str(error) else []
+        except AttributeError:
+            missing.append(name)
+    assert missing == [], "add these words to familiar_words.py"
+
+
+@pytest.mark.parametrize("page", PAGES_OF_PYTHON, ids=lambda page: page.stem)
+def test_the_migration_guides_promise_answers(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(list_words_of_tables(page)) > 10
+    assert page.stem == "index" or "familiar\nwords](index.md#familiar-words)" in text

@@ -85,6 +85,9 @@ AGENT_OPTIONS = _spread_names(
         _EVENTS: "callback_handler verbose debug",
         "spans for OpenTelemetry are always created; install the extra otel and set a tracer provider": "instrument",
         "an agent has a name=…; a Subagent has a description": "description",
+        "data of a run is in run.scratch, that of a conversation in run.thread.values; neither needs a schema": (
+            "state_schema"
+        ),
         "the model is the first argument: Agent(model)": "llm",
         "long conversations are shortened by hooks=[Summarization(…)], from wick.capabilities": "conversation_manager",
         "give the agent a tool that searches, or hooks=[Context(…)] for texts of the system prompt": "knowledge",
@@ -98,7 +101,8 @@ RUN_OPTIONS = _spread_names(
         "messages are the first argument: run([…])": "messages",
         'the input is the first argument: run("…")': "prompt user_prompt",
         'the thread is thread="…", with hooks=[Sessions(…)]; settings of the model are those of the agent': "config",
-        "deps are given with deps=…": "context dependencies",
+        "deps are given with deps=…": "context dependencies invocation_state",
+        "this is a hook of the agent: @before(ModelCall), in hooks=[…]": "call_model_input_filter",
         'the user is user="…"': "user_id",
         "the model belongs to the agent: create another Agent(model), or set run.model in a @before(Run) hook": (
             "model"
@@ -373,14 +377,19 @@ PACKAGE_NAMES = _spread_names(
     {
         "an agent runs itself: agent.run_sync(…), or `await agent.run(…)`; `wick run` is the command": "run run_sync",
         "the command is `wick serve`; in Python, Server is in wick.server": "serve",
+        "write `from wick.server import Server`": "Server",
+        "it is a pytest fixture: `def test_it(cassette: NewCassette)`, with `from wick.testing import NewCassette`": (
+            "cassette"
+        ),
         "an agent runs itself: agent.run_sync(…), or `await agent.run(…)`": "Runner InMemoryRunner AgentExecutor",
         _AGENT: "create_agent create_react_agent create_deep_agent LlmAgent LLMAgent ToolCallingAgent CodeAgent",
         f"there is no graph; {_AGENT}, and hooks act at its steps": "StateGraph",
         _SUBAGENTS: "Team Crew Swarm handoff",
         "decorate a function with @tool, from wick": "function_tool FunctionTool tool_plain BaseTool StructuredTool",
         "tools that belong together are the methods of a Capability that are decorated with @tool": (
-            "Toolkit FunctionToolset"
+            "Toolkit FunctionToolset AbstractToolset"
         ),
+        "tool.renamed(…) returns a tool with another name, under the same guards": "PrefixedToolset RenamedToolset",
         "a tool or hook gets the run as a parameter run: Run, and deps as one of type Deps[T]": (
             "RunContext RunContextWrapper"
         ),
@@ -390,20 +399,53 @@ PACKAGE_NAMES = _spread_names(
         "a tool reports an error to the model with raise ToolError(…), from wick": "ModelRetry",
         _LIMITS: "UsageLimits",
         "write a Capability with methods decorated with @before, @wrap, @after or @guard": (
-            "AgentMiddleware AgentHooks HookProvider BasePlugin"
+            "AgentMiddleware AbstractCapability AgentHooks RunHooks HookProvider BasePlugin Plugin"
         ),
-        "decorate a hook with @before(ModelCall), from wick": "before_model",
-        "decorate a hook with @after(ModelCall), from wick": "after_model",
-        "decorate a hook with @wrap(ToolUse), from wick": "wrap_tool_call",
-        "decorate a hook with @wrap(ModelCall), from wick": "wrap_model_call",
+        _HOOKS: "Hooks",
+        "decorate a hook with @before(Run), from wick": (
+            "before_agent before_run before_agent_callback on_agent_start BeforeInvocationEvent UserPromptSubmit"
+        ),
+        "decorate a hook with @after(Run), from wick": (
+            "after_agent after_run after_agent_callback on_agent_end AfterInvocationEvent"
+        ),
+        "decorate a hook with @wrap(Run), from wick": "wrap_run",
+        "decorate a hook with @before(ModelCall), from wick": (
+            "before_model before_model_request before_model_callback on_llm_start BeforeModelCallEvent "
+            "call_model_input_filter"
+        ),
+        "decorate a hook with @after(ModelCall), from wick": (
+            "after_model after_model_request after_model_callback on_llm_end AfterModelCallEvent"
+        ),
+        "decorate a hook with @wrap(ModelCall), from wick": "wrap_model_call wrap_model_request",
+        "decorate a hook with @before(ToolUse), from wick; one that refuses a call is a @guard(ToolUse)": (
+            "before_tool_execute before_tool_callback on_tool_start BeforeToolCallEvent PreToolUse"
+        ),
+        "decorate a hook with @after(ToolUse), from wick": (
+            "after_tool_execute after_tool_callback on_tool_end AfterToolCallEvent PostToolUse tool_output_guardrail"
+        ),
+        "decorate a hook with @wrap(ToolUse), from wick": "wrap_tool_call wrap_tool_execute",
+        "decorate a check of all pending calls with @guard(Step), from wick": "BeforeToolsEvent",
+        "decorate a hook with @after(Step), from wick": "AfterToolsEvent",
+        "a hook in @before(ModelCall) changes the prompt of a call: call.system": "dynamic_prompt",
+        "a hook in @wrap returns a result and does not call next; a guard refuses a call with Block(…), from wick": (
+            "SkipToolExecution SkipModelRequest"
+        ),
         "decorate a check with @guard(Run), from wick": "input_guardrail",
+        "decorate a check with @guard(ToolUse), from wick": "tool_input_guardrail InterventionHandler",
         "decorate a check with @after(Run), from wick": "output_guardrail",
-        "a guard returns Block(…), Ask(…), Stop(…) or None": "GuardrailFunctionOutput",
+        "a guard returns Block(…), Ask(…), Stop(…) or None": "GuardrailFunctionOutput ToolGuardrailFunctionOutput",
+        "a guard refuses a call with Block(…), from wick": "Deny",
+        "a hook in @before(ToolUse) changes the arguments of a call: use.args": "Transform",
         "a guard that returns Ask(…) asks the user": (
-            "interrupt ApprovalRequired CallDeferred DeferredToolRequests DeferredToolResults"
+            "interrupt ApprovalRequired CallDeferred DeferredToolRequests DeferredToolResults Confirm"
         ),
         "a hook returns Block(…), Ask(…), Stop(…), Continue(…) or None": "Command",
-        'conversations are stored by Sessions("./sessions"), from wick.capabilities': "SQLiteSession Session",
+        'conversations are stored by Sessions("./sessions"), from wick.capabilities': (
+            "SQLiteSession Session SessionService FileSessionManager S3SessionManager"
+        ),
+        "the state of a conversation is its thread: result.thread, stored by Sessions(…), from wick.capabilities": (
+            "RunState"
+        ),
         "models for tests are Scripted and FunctionModel, from wick": "TestModel",
         "a message of the user is user(…), from wick": "HumanMessage UserMessage UserPromptPart",
         "a message of the model is assistant(…), from wick": "AIMessage AssistantMessage",
@@ -416,9 +458,17 @@ PACKAGE_NAMES = _spread_names(
             "BinaryContent ImageUrl AudioUrl DocumentUrl"
         ),
         "a tool returns a text, JSON data, or a ToolResult, from wick": "ToolReturn",
-        "the type of the answer is Agent(model, output_type=…)": "NativeOutput ToolOutput PromptedOutput ToolStrategy",
+        "the type of the answer is Agent(model, output_type=…)": (
+            "NativeOutput ToolOutput PromptedOutput ToolStrategy ProviderStrategy"
+        ),
         "a run returns a Result, from wick": "AgentRunResult RunResult StreamedRunResult",
         _SETTING: "ModelSettings",
+        'a model with a server of its own is Agent({"provider": "openai", "model": "…", "base_url": "…"})': (
+            "set_default_openai_client"
+        ),
+        "files and commands are hooks=[Filesystem(…)], in a backend of wick.backends": (
+            "Sandbox Read Write Edit Glob Grep"
+        ),
     }
 )
 
@@ -465,16 +515,29 @@ CAPABILITY_NAMES = _spread_names(
         "write `from wick.capabilities import Sessions`": "Session Checkpointer Persistence",
         "write `from wick.capabilities import Subagents`": "Handoffs Delegation",
         "write `from wick.capabilities import Limits, Budget`": "UsageLimits",
-        "write a guard that returns Ask(…), or use Permissions, from wick.capabilities": (
-            "HumanInTheLoop Approvals Guardrails"
+        "write Limits(steps=…, tool_calls=…), from wick.capabilities": (
+            "ModelCallLimitMiddleware ToolCallLimitMiddleware"
         ),
-        "write `from wick.capabilities import Summarization`": "Compaction ContextEditing",
-        "write `from wick.capabilities import Fallback`": "ModelFallback FallbackModel",
-        "write `from wick.capabilities import Todos`": "TodoList Planning",
+        "a hook in @after(ModelCall, hold=True) changes a reply before anything of it is shown": "PIIMiddleware",
+        "write `from wick.capabilities import ToolSearch`": "LLMToolSelectorMiddleware",
+        'write Permissions(deny=["Write", …]), from wick.capabilities': "FilesystemPermission",
+        "write a guard that returns Ask(…), or use Permissions, from wick.capabilities": (
+            "HumanInTheLoop HumanInTheLoopMiddleware Approvals Guardrails"
+        ),
+        "write `from wick.capabilities import Summarization`": (
+            "Compaction ContextEditing SummarizationMiddleware SummarizingConversationManager"
+        ),
+        "write `from wick.capabilities import Fallback`": "ModelFallback FallbackModel ModelFallbackMiddleware",
+        "write `from wick.capabilities import Retry`; every agent has it": "ModelRetryMiddleware ModelRetryStrategy",
+        "write `from wick.capabilities import Todos`": "TodoList TodoListMiddleware Planning",
         "write `from wick.capabilities import Critique`": "Reflection Judge",
-        "write `from wick.capabilities import Filesystem`": "Shell Bash Files FileSystem",
+        "write `from wick.capabilities import Filesystem`": "Shell Bash Files FileSystem ShellToolMiddleware",
     }
 )
+
+TESTING_NAMES = {"cassette": PACKAGE_NAMES["cassette"]}
+
+SUBPACKAGE_NAMES = (CAPABILITY_NAMES, MODEL_NAMES, STORE_NAMES, BACKEND_NAMES)  # in the order of a search
 
 CONFIG_KEYS = _spread_names(  # keys of agents.yaml
     {
@@ -518,6 +581,28 @@ def explain_options(owner: str, words: Mapping[str, str]) -> Callable[[Callable[
             for name in options:
                 if name not in known:
                     raise TypeError(explain_option(owner, name, known, words))
+            return fn(*args, **options)
+
+        return call
+
+    return decorate
+
+
+def explain_arguments(owner: str, hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: a missing or surplus positional argument of a method raises a TypeError with `hint`."""
+
+    def decorate(fn: Callable[P, R]) -> Callable[P, R]:
+        parameters = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        required = [one.name for one in parameters if one.default is one.empty]
+
+        @wraps(fn)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            if missing := [name for name in required[len(args) :] if name not in options]:
+                raise TypeError(f"{owner} needs {' and '.join(missing)}; {hint}")
+            if len(args) > len(parameters):
+                arguments = "argument" if len(parameters) == 2 else "arguments"  # beside self
+                problem = f"takes {len(parameters) - 1} positional {arguments}, not {len(args) - 1}"
+                raise TypeError(f"{owner} {problem}; {hint}")
             return fn(*args, **options)
 
         return call

@@ -15,6 +15,7 @@ from wick._internal.familiar_words import (
     ANSWER_OPTIONS,
     SESSIONS_ATTRIBUTES,
     SESSIONS_OPTIONS,
+    explain_arguments,
     explain_options,
     refuse_attribute,
 )
@@ -86,7 +87,11 @@ class Sessions(Capability):
         self.answer_within = answer_within
         self._held_runs: set[_HeldRun] = set()
 
-    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
+    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+        __init__ = explain_arguments(
+            "Sessions()",
+            'Sessions("./sessions") stores threads in a folder, Sessions(store) in a store, such as one of wick.stores',
+        )(__init__)
 
         def __getattr__(self, name: str) -> NoReturn:
             refuse_attribute(self, name, SESSIONS_ATTRIBUTES)

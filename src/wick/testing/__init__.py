@@ -5,30 +5,33 @@ The pytest plugin is `wick.testing.plugin`. pytest loads it automatically.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wick.testing.cassette import Cassette
+from wick._internal.familiar_words import TESTING_NAMES
+from wick._internal.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from wick.testing.backend_cases import BackendCases
     from wick.testing.canary import Canary
+    from wick.testing.cassettes import Cassette
     from wick.testing.model_cases import ModelCases
+    from wick.testing.plugin import NewCassette
     from wick.testing.questions import lapse_questions
     from wick.testing.store_cases import StoreCases
 
-__all__ = ["BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases", "lapse_questions"]
+__all__ = [
+    "BackendCases", "Canary", "Cassette", "ModelCases", "NewCassette", "StoreCases", "lapse_questions",
+]  # fmt: skip
 
-_CASES = {  # imported when first used; cases need pytest, the others the whole agent
+_MODULES = {  # imported when first used; cases and the plugin need pytest, the others the whole agent
     "BackendCases": "backend_cases",
     "Canary": "canary",
+    "Cassette": "cassettes",
     "ModelCases": "model_cases",
+    "NewCassette": "plugin",
     "StoreCases": "store_cases",
     "lapse_questions": "questions",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _CASES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_CASES[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, TESTING_NAMES)

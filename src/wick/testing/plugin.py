@@ -16,7 +16,7 @@ import pytest
 from wick.errors import ConfigError, ModelError
 from wick.models import scripted
 from wick.protocols import Model
-from wick.testing.cassette import Cassette, session
+from wick.testing.cassettes import Cassette, session
 
 pytest.register_assert_rewrite(*(f"wick.testing.{path.stem}" for path in Path(__file__).parent.glob("*_cases.py")))
 

@@ -31,7 +31,7 @@ from wick.evals import load_suite
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
-from wick.testing import cassette
+from wick.testing import cassettes
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
@@ -43,7 +43,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 @pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)
 def test_the_code_of_a_page_runs(story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cassette, "session", cassette.CassetteSession())  # as outside of pytest
+    monkeypatch.setattr(cassettes, "session", cassettes.CassetteSession())  # as outside of pytest
     names: dict[str, Any] = {"__name__": "__main__", "token": TOKEN}
     # The first server of a process makes things that stay.
     with allow_leaks(), _server(tmp_path / "data") if story.served else nullcontext(ADDRESS) as url:

@@ -20,7 +20,7 @@ from wick.evals.report import EvalReport
 from wick.evals.suite import EvalSuite
 from wick.protocols import Delta, Finish, HoldsSchema, Request, TextDelta
 from wick.testing import Cassette
-from wick.testing.cassette import session
+from wick.testing.cassettes import session
 
 FOLDER = Path(eval_shop.__file__).parent
 PASSWORD = "hunter2-and-more"

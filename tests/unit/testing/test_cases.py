@@ -220,7 +220,7 @@ def test_operations_that_do_not_exist_are_refused() -> None:
 
 def test_cases_are_imported_when_first_used() -> None:
     assert {*wick.testing.__all__} == {
-        *("BackendCases", "Canary", "Cassette", "ModelCases", "StoreCases", "lapse_questions"),
+        *("BackendCases", "Canary", "Cassette", "ModelCases", "NewCassette", "StoreCases", "lapse_questions"),
     }
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         wick.testing.Nothing  # noqa: B018

@@ -20,7 +20,7 @@ from wick.models.demo import Demo
 from wick.models.openai import OpenAI
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 from wick.testing import Cassette
-from wick.testing.cassette import session
+from wick.testing.cassettes import session
 
 KEY = "sk-test-0123456789abcdefghij"
 

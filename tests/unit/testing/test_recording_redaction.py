@@ -16,7 +16,7 @@ from wick.errors import ModelError
 from wick.messages import Message
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request
 from wick.testing import Cassette
-from wick.testing.cassette import session
+from wick.testing.cassettes import session
 from wick.testing.redaction import RecordingRedactor, find_secret_values, is_secret_name, matches_redacted
 
 PASSWORD = "hunter2"
