@@ -28,7 +28,12 @@ SHOWN = "project"  # the folder of the site that shows files of the project
 ALWAYS = ("examples/README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 # Pages that readers of the site do not search for: records of the project and its source. Examples are searched.
 UNSEARCHED = ("decisions/", f"{SHOWN}/", "heart.md", "promises.md", "writing.md")
-BOOSTS = {"how-to/": 2.0, "reference/": 0.3}  # weights of search results, by folder
+BOOSTS = {  # weights of search results, by the beginning of the path; the first that fits
+    "how-to/stream-to-browser.md": 3.0,  # the page for "streaming", before the chat backend that also streams
+    "guide/threads.md": 1.6,  # the "memory" of other frameworks
+    "how-to/": 2.0,
+    "reference/": 0.3,
+}
 LEXERS = {".py": "python", ".sh": "sh", ".js": "js", ".go": "go", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 
 

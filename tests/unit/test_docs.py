@@ -565,6 +565,13 @@ def test_the_table_of_extras_is_complete() -> None:
     assert {codes(row[0])[0] for row in listed if row[2] == "yes"} == in_server
 
 
+def test_the_extra_all_has_every_extra_that_runs_something() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert set(re.findall(r"\w+", everything.partition("[")[2])) == set(extras) - {"all", "dev", "docs"}
+    assert "wick-agent[all,docs]" in extras["dev"]
+
+
 # -- promises -------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import wick
 from wick import constants, errors, events
+from wick.cli.checks.doctor import EXTRAS
 from wick.config import RINGS
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import Settings
@@ -72,6 +74,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder
+
+
+def test_the_extra_docs_is_enough_to_build_the_site(tmp_path: Path) -> None:
+    """The reference imports modules of extras, so their packages are requirements of the extra, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    installed = {"docs", *re.findall(r"\w+", project["docs"][1].partition("[")[2])}
+    installed |= {*re.findall(r"\w+", project["server"][-1].partition("[")[2])}
+    kept = {module for extra in installed & EXTRAS.keys() for module in EXTRAS[extra].values()}
+    missing = {module for modules in EXTRAS.values() for module in modules.values()} - kept
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({sorted(missing)}))\n")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert missing and done.returncode == 0, done.stderr + done.stdout
 
 
 def _pages(site: Path) -> list[Path]:
@@ -174,9 +190,12 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "cli": "guide/cli",
     "context window": "guide/summaries",
     "conversation history": "guide/threads",
+    "cassette": "how-to/record-model-replies",
     "cost": "guide/budget",
+    "costs": "guide/budget",
     "debug": "how-to/debug-a-tool",
     "dependency injection": "how-to/dependencies",
+    "dollars": "guide/budget",
     "docker": "how-to/deploy",
     "evals": "guide/evals",
     "evaluate": "how-to/evaluate",
@@ -186,10 +205,12 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "guardrails": "guide/guards",
     "html": "how-to/stream-to-browser",
     "human in the loop": "guide/ask_user",
+    "hitl": "how-to/approvals-in-fastapi",
     "jupyter": "how-to/jupyter",
     "kubernetes": "how-to/deploy",
     "last-event-id": "how-to/chat-backend",
     "mcp": "guide/mcp",
+    "memory": "guide/threads",
     "mypy": "how-to/type-checking",
     "notebook": "how-to/jupyter",
     "openrouter": "how-to/providers",
@@ -201,13 +222,24 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "record": "how-to/record-model-replies",
     "retry": "guide/resilience",
     "streaming": "guide/events",
+    "stream": "how-to/stream-to-browser",
     "structured output": "how-to/structured-output",
+    "subagent": "guide/subagents",
     "systemd": "how-to/deploy",
     "test": "guide/testing",
     "timeout": "guide/resilience",
     "webhook": "how-to/webhooks",
 }
 FIRST = 3  # results that a reader looks at
+FIRST_RESULTS = {  # words with several pages for several meanings: the first results, in any order
+    "cassette": ["how-to/record-model-replies"],
+    "cost": ["guide/budget"],
+    "evals": ["guide/evals", "how-to/evaluate"],
+    "human in the loop": ["how-to/approvals-in-a-terminal", "how-to/approvals-in-fastapi"],
+    "memory": ["guide/memory", "guide/threads"],
+    "streaming": ["how-to/stream-to-browser"],
+    "subagent": ["guide/subagents"],
+}
 
 
 def test_task_words_find_their_page(site: Path) -> None:
@@ -220,6 +252,9 @@ def test_task_words_find_their_page(site: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = {query: pages[:FIRST] for query, pages in json.loads(done.stdout).items()}
     assert {query: found[query] for query, page in wanted.items() if f"{page}.html" not in found[query]} == {}
+    first = {query: sorted(page.removesuffix(".html") for page in found[query][: len(pages)])
+             for query, pages in FIRST_RESULTS.items()}  # fmt: skip
+    assert first == FIRST_RESULTS
 
 
 def test_internal_pages_are_not_searched(site: Path) -> None:
