@@ -83,6 +83,8 @@ class Reference:
         return self.stopping or self.turn(system)
 
     def turn(self, system: str | None) -> str:
+        if self.messages[-1][0] == "assistant":  # a hook repeats a step that has ended with a reply
+            self.messages.append(["user", "continue", "Continue."])
         call = Op("model_call", "model", self.strand, system)
         text, calls = self.perform(call, self.model)
         rows = [["tool", wanted.tool] for wanted in calls]

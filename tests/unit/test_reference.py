@@ -77,6 +77,11 @@ def test_reference_cases(hooks: list[Hook]) -> None:
     agree(Spec((), (Reply(calls=(Call("c0a", "child"),)),), child=Spec((tuple(hooks),), script, steps=20)))
 
 
+def test_a_repeated_step_after_a_reply_asks_to_continue() -> None:
+    calls = [Reply(calls=(Call(f"c{number}a", "add"),)) for number in range(2)]
+    agree(Spec(((Hook("h0", "wrap", "step", "twice"),),), (*calls, Reply("done")), steps=2))
+
+
 def agree(spec: Spec) -> None:
     """Check that the observed behaviour equals the computed one."""
     reference, expected = expected_outcome(spec)
