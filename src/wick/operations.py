@@ -486,9 +486,7 @@ class ModelCall(Operation[Message]):
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
     def to_json(self) -> dict[str, Any]:
-        server = getattr(self.model, "server", None)
-        url = getattr(server, "url", None) or getattr(self.model, "base_url", None)
-        address = url if isinstance(url, str) else ""  # hashed, as it may contain a key; a model may have none
+        address = _address(self.model)  # hashed, as it may contain a key; a model without one has none
         return {
             "run": self.run.id,
             "model": self.model.name,
@@ -721,6 +719,12 @@ _NO_NAMES: frozenset[str] = frozenset()
 _SET_ONCE = frozenset(("parent", "loop", "progress", "deps"))
 
 OPERATIONS: tuple[type[Operation[object]], ...] = (Run, Step, ModelCall, ToolUse)
+
+
+def _address(model: Model) -> str:
+    """Return the URL that a model's requests are sent to, or an empty text."""
+    url = getattr(getattr(model, "server", None), "url", None) or getattr(model, "base_url", None)
+    return url if isinstance(url, str) else ""
 
 
 def _endpoint(model: Model) -> tuple[object, ...]:

@@ -77,7 +77,9 @@ class StructuredOutput(Capability, Generic[Output]):
     ) -> None: ...
     def __init__(
         self,
-        schema: type[Any] | Mapping[str, Any],  # agents.yaml reads this hint, to import a class by name
+        schema: type[Any]
+        | type[BaseModel]
+        | Mapping[str, Any],  # agents.yaml reads this hint, to import a class by name
         *,
         retries: int = OUTPUT_RETRIES,
         native: bool | None = None,

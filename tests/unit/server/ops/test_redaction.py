@@ -349,7 +349,7 @@ async def test_a_thread_that_no_address_leads_to_is_not_made(tmp_path: Path, id:
     async with host_server(tmp_path, agents={"a": Agent(model)}) as server, open_client(server) as client:
         for path in ("/agents/a/invoke", "/agents/a/stream"):
             async with client.post(path, json=user_message("Hello.", id)) as answer:
-                assert answer.status == 400 and "cannot be called" in await answer.text()
+                assert answer.status == 400 and "cannot be named" in await answer.text()
     assert not model.requests
 
 
