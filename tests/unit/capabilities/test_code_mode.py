@@ -902,6 +902,13 @@ async def test_a_program_gets_the_value_that_the_model_would_read(result: ToolRe
     assert await output("print(repr(await read()))", tools=[tool(read, name="read", description="Read.")]) == shown
 
 
+async def test_variables_may_have_the_names_of_missing_builtins() -> None:
+    code = (
+        "async def double(input):\n    return await add(input, input)\nfor id in (1, 2):\n    print(await double(id))"
+    )
+    assert await output(code) == "2\n4"
+
+
 async def test_names_that_python_does_not_allow() -> None:
     async def read(**args: Any) -> Any:
         return args

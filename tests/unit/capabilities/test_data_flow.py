@@ -93,7 +93,16 @@ ALL = {"to", "body", CONTROL}
         # deletion, and reading that changes
         ("x = await read()\na = {'k': 1}\ndel a[x]\nawait send(a, 'hi')", ALL - {"to"}),
         ("import collections\nx = await read()\na = collections.defaultdict(list)\na[x]\nawait send([*a], 'hi')",
-         ALL - {"to"}),
+         set()),
+        ("from collections import defaultdict\nx = await read()\na = defaultdict(list)\nprint(f'%({x})s' % a)\n"
+         "await send([*a], 'hi')", set()),
+        # expressions in every place
+        ("x = await read()\na = []\ntry:\n    int('x')\nexcept (a.append(x) or ValueError):\n    pass\n"
+         "await send(a, 'hi')", ALL - {"to"}),
+        ("x = await read()\nasync def f(a):\n    await send(a, 'hi')\n    return ValueError\ntry:\n    int('x')\n"
+         "except await f(x):\n    pass", {"body"}),
+        ("x = await read()\na = []\ndef f() -> a.append(x):\n    pass\nawait send(a, 'hi')", set()),
+        ("x = await read()\na = []\nb: a.append(x) = 1\nawait send(a, 'hi')", set()),
         ("x = await read()\na = iter(['bob', 'eve'])\nif x:\n    next(a)\nawait send(next(a), 'hi')", set()),
         ("x = await read()\na = (b for b in 'be')\nfor b in a:\n    if x:\n        break\n"
          "await send([*a], 'hi')", set()),
@@ -122,6 +131,12 @@ ALL = {"to", "body", CONTROL}
 def test_sources_of_arguments(code: str, found: set[str]) -> None:
     got = clean(code)
     assert got == found or (not found and not got & {CONTROL}), got
+
+
+def test_an_argument_with_the_name_of_the_conditions_is_not_mistaken_for_them() -> None:
+    code = "x = await read()\nawait send(**{'': x})"
+    assert clean(code, places=[("", 0)]) == set()
+    assert clean("x = await read()\nawait send('bob')", places=[("", 0)]) == {CONTROL}
 
 
 def test_nothing_is_clean_about_a_call_at_an_unknown_place() -> None:

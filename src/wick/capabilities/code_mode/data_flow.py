@@ -45,9 +45,12 @@ class DataFlow:
         self._syntax = ProgramSyntax(tree, tools)
         self._names = self._syntax.variables | self._syntax.functions.keys() | {_RAISED}
         self._call_names = {f"calls of {name}" for name in self._syntax.functions}
+        self._read_calls = set[ast.Call]()
         if self._syntax.is_understood:
             self._visit_all(tree.body, frozenset((_EXITS,)))
             self._apply_changes()
+        if any(isinstance(node, ast.Call) and node not in self._read_calls for node in ast.walk(tree)):
+            self._calls.clear()  # a part of the program was not visited, so nothing is clean
 
     def list_clean(self, span: Span, places: Mapping[str, int], tainted: Collection[Span]) -> list[str]:
         """Return the arguments of a call that no result of tainted calls can have reached, by name.
@@ -61,7 +64,7 @@ class DataFlow:
         if call is None or not self._calls.keys() >= {*tainted}:
             return []
         found = {name: [call[key] for key in (name, at, "*") if key in call] for name, at in places.items()}
-        found[CONTROL] = [call[CONTROL]]
+        found[CONTROL] = [call[CONTROL], *found.get(CONTROL, ())]  # an argument may have this name
         calls = {name: self._resolve(_NOTHING.union(*parts)) for name, parts in found.items() if parts}
         return [name for name, depends in calls.items() if depends.isdisjoint(tainted)]
 
@@ -102,6 +105,8 @@ class DataFlow:
             self._visit_simple(node, under)
             return
         for handler in getattr(node, "handlers", ()):
+            if handler.type is not None:
+                self._read(handler.type, inner)
             if handler.name:
                 self._bind_names(ast.Name(handler.name), ast.Name(_RAISED), inner)
             self._visit_all(handler.body, inner)
@@ -213,18 +218,16 @@ class DataFlow:
         for part in parts:
             if isinstance(part, ast.Call):
                 self._read_call(part, under)
-            elif isinstance(part, ast.Subscript) and self._syntax.has_defaults:
-                self._change(part, atoms | under)  # reading it may add a key
             elif isinstance(part, ast.Lambda):
-                items = node if self._syntax.has_defaults else ast.Pass()
                 for name in _list_parameters(part.args):
-                    self._bind_names(ast.Name(name), items, atoms | under)
+                    self._bind_names(ast.Name(name), ast.Pass(), atoms | under)
             elif isinstance(part, ast.comprehension):
                 self._bind_names(part.target, part.iter, atoms | under)
         return atoms
 
     def _read_call(self, call: ast.Call, under: Atoms) -> None:
         """Note what reaches the arguments of a call, and what it changes."""
+        self._read_calls.add(call)
         kind, values = self._syntax.classify(call), [*call.args, *(keyword.value for keyword in call.keywords)]
         given = under.union(*map(self._find_atoms, values))
         if kind == "tool":

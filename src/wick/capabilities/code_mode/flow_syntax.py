@@ -29,7 +29,9 @@ _ERRORS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
 _MODULES = frozenset(("copy", "datetime", "json", "math", "re"))  # their functions change nothing
-_COLLECTIONS = frozenset(f"collections.{name}" for name in ("Counter", "OrderedDict", "defaultdict", "deque"))
+_COLLECTIONS = frozenset(
+    f"collections.{name}" for name in ("Counter", "OrderedDict", "deque")
+)  # no defaultdict: reading changes it
 _ITERTOOLS = """accumulate batched chain chain.from_iterable combinations cycle islice pairwise permutations product
     repeat zip_longest"""
 _LAZY = frozenset((  # functions that return an iterator
@@ -37,7 +39,7 @@ _LAZY = frozenset((  # functions that return an iterator
     *(f"itertools.{name}" for name in _ITERTOOLS.split()),
 ))  # fmt: skip
 _CONSUMERS = (  # functions that read an iterator, which is their first argument, to its end
-    frozenset("all any dict frozenset list set sorted sum tuple".split()) | _COLLECTIONS - {"collections.defaultdict"}
+    frozenset("all any dict frozenset list set sorted sum tuple".split()) | _COLLECTIONS
 )
 _AWAITED = frozenset(("asyncio.gather", "asyncio.sleep"))
 _DATA = frozenset("args year month day hour minute second days seconds".split())  # attributes that are no methods
@@ -75,7 +77,6 @@ class ProgramSyntax:
         self.variables = {name for node in nodes for name in _list_bound(node)}
         kinds = [self.variables, self.functions.keys(), self._imports.keys(), self.tools]
         is_unique = len(set().union(*kinds)) == sum(map(len, kinds))
-        self.has_defaults = any("defaultdict" in (getattr(n, "attr", ""), getattr(n, "name", "")) for n in nodes)
         self._shares = any(self._is_change(node) for function in functions for node in ast.walk(function))
         self.is_understood = (
             is_unique
@@ -216,7 +217,7 @@ class ProgramSyntax:
     def _is_change(self, node: ast.AST) -> bool:
         """Return True for a part of a function that may change what another one reads."""
         if isinstance(node, ast.Subscript):
-            return self.has_defaults or not isinstance(node.ctx, ast.Load)
+            return not isinstance(node.ctx, ast.Load)
         is_change = isinstance(node, ast.Call) and self.classify(node) == "change"
         return is_change or isinstance(node, ast.Global | ast.Nonlocal | ast.AugAssign)
 

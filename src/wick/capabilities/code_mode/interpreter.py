@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, MissingExtra, ToolError
 
 MFD_EXEC = 0x10  # of memfd_create; Python has no name for it
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,7 @@ class Interpreter:
 
     async def dump(self) -> bytes:
         """Return the state of the program, which waits for a call."""
-        state: bytes = await run_in_thread(self._snapshot.dump, "program")
-        return state
+        return await self._run(lambda: bytes(self._snapshot.dump()))
 
     async def close(self, *, kill: bool = False) -> None:
         """End the process. `kill` also ends a program that computes in an abandoned thread."""
@@ -139,9 +140,9 @@ class Interpreter:
                     part.__exit__(None, None, None)
         self._session = self._pool = self._pid = None
 
-    async def _run(self, turn: Callable[[], Turn]) -> Turn:
+    async def _run(self, work: Callable[[], T]) -> T:
         try:
-            return await run_in_thread(turn, "program")
+            return await run_in_thread(work, "program")
         except self._monty.MontyError as error:
             if isinstance(error, self._monty.MontyCrashedError):
                 self._pid = None  # another process may get this id

@@ -18,7 +18,11 @@ def find_problem(tree: ast.AST, functions: Iterable[str]) -> str:
     read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     calls = {*functions, *(node.name for node in nodes if isinstance(node, ast.AsyncFunctionDef))} - own
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     for node in nodes:
+        if isinstance(node, ast.Name) and node.id in _FORBIDDEN - bound:
+            return f"line {node.lineno}: programs have no {node.id}"
         if problem := _find_problem(node) or _find_lost_call(node, calls, read):
             return f"line {getattr(node, 'lineno', 1)}: {problem}"
     return ""
@@ -31,8 +35,6 @@ def _find_problem(node: ast.AST) -> str:
         return f"{wrong[0]!r} cannot be imported; programs can import {', '.join(IMPORTS)}"
     if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
         return "import names instead of *"
-    if isinstance(node, ast.Name) and node.id in _FORBIDDEN:
-        return f"programs have no {node.id}"
     if isinstance(node, ast.Attribute) and node.attr.startswith("__"):
         return f"programs have no attribute {node.attr}"
     return ""
