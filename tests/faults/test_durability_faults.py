@@ -388,4 +388,4 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
     monkeypatch.setattr(executor.RunExecutor, "_mark_stalled", left_open)
     monkeypatch.setattr(runs_module.Runs, "load_outcome", rewound)
     with pytest.raises(Violated, match="the client was sent"):
-        await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=4)
+        await try_fault(tmp_path, "sqlite", "full", planted=True, routes=("invoke",), rounds=4)

@@ -93,7 +93,8 @@ it("stops and steers a running run", () => {
 
 describe("with another agent", () => {
   beforeEach(() => {
-    patchApp({ thread: "th_1", conversations: { th_1: { ...openConversation(app.get()), agent: "other" } } });
+    const conversations = { th_1: { ...openConversation(app.get()), agent: "other" } };
+    patchApp({ thread: "th_1", conversations, notices: [] });
     fireEvent.paste(render(<Composer />).getByLabelText("Message"), {
       clipboardData: { files: [new File(["x"], "a.txt", { type: "text/plain" })] },
     });

@@ -337,10 +337,7 @@ class RunExecutor:
             failed = Failed(running.info.id, thread_id=running.info.thread, code=code, message=message)
             RedactingEmitter(self.registry.secrets, running.hub.emit)(failed)
             if running.hub.is_open:  # it may be resumed
-                running.hub.emit(
-                    Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=message)
-                )
-                return replace(result, outcome="interrupted", reason=message, error=None)
+                return _report_left_open(running, result, problem)
         unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # according to the log
         if unended and (running.cancelled or problem is not None):
             try:
@@ -456,3 +453,10 @@ async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
     """Return True for a temporary store error: the stored data is unchanged."""
     return isinstance(error, StoreError) and error.code in TEMPORARY
+
+
+def _report_left_open(running: ActiveRun, result: Result, problem: Exception) -> Result:
+    """Send `done` with the outcome `interrupted` for a run that may be resumed: it has no final end yet."""
+    words = public_text(problem)
+    running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
+    return replace(result, outcome="interrupted", reason=words, error=None)

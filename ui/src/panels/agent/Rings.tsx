@@ -7,7 +7,7 @@ import { type Deeds, sumHookActions } from "../../parts/hookActions";
 import { Onion, type Ring } from "../../parts/Onion";
 import { useApp } from "../../state/app";
 import { Show } from "../States";
-import { useRun } from "../trace/runs";
+import { useProgress, useRun } from "../trace/runs";
 import { useLoad } from "../useLoad";
 import panel from "../panels.module.css";
 import styles from "./agent.module.css";
@@ -24,6 +24,7 @@ export function Rings({ agent, changes }: { agent: string; changes: number }) {
   const trace = useLoad(
     () => (run?.traced ? api.runs.trace(run.run_id) : Promise.resolve(null)),
     [run?.run_id, run?.traced],
+    useProgress(run?.run_id ?? ""),
   );
   const did: Deeds = trace.data ? sumHookActions(trace.data.spans) : () => undefined;
   return (
