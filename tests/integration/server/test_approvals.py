@@ -104,6 +104,7 @@ async def test_one_answer_answers_the_questions_of_a_step(client: aiohttp.Client
     assert [bool(one.get("error")) for one in done] == [choice == "deny_step"] * 2
     (last,) = (await get_json(client, f"/approvals?thread_id=th_{choice}"))["approvals"]
     await decide(client, last["id"], choice="deny")
+    await read_events(stream)  # to its end, which closes the connection
 
 
 async def test_an_endorsed_source_is_not_asked_about_again(client: aiohttp.ClientSession) -> None:
