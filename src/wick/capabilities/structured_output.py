@@ -333,7 +333,7 @@ class _AnswerForm:
     tool: Tool
     schema: Mapping[str, Any]
     model: type[BaseModel] | None
-    field: str = ""  # of the model, with the value of a type that is no model
+    field: str = ""  # of the generated model, if the output type is not a pydantic model
 
     def parse(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the value of JSON data and the JSON to store; raise InvalidArgs if it does not match the schema."""
@@ -395,7 +395,9 @@ def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., An
         model: type[BaseModel] = given if is_model else RootModel[given]
         field, schema = "" if is_model else "root", _resolve_root(model.model_json_schema())
         if {"type": "null"} in schema.get("anyOf", ()):
-            raise ConfigError(f"{given}: an answer None would mean that there is none; put it into a field of a model")
+            raise ConfigError(
+                f"{given}: the output cannot be None, which means a missing output; use a model with an optional field"
+            )
         if schema.get("type") != "object":  # a tool takes an object
             model, field = create_model("Answer", value=(given, ...)), "value"
             schema = model.model_json_schema()

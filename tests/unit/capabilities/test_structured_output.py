@@ -681,7 +681,7 @@ class Odd(BaseModel):
         ({"a": {"type": "string"}}, {}, "the schema of 'a' must be of type object"),
         (ScriptedServer, {}, "ScriptedServer cannot be described as a JSON Schema"),
         (list[ScriptedServer], {}, "cannot be described as a JSON Schema"),
-        (int | None, {}, "an answer None would mean that there is none; put it into a field of a model"),
+        (int | None, {}, "the output cannot be None, which means a missing output; use a model with an optional field"),
         (Odd, {}, "Odd cannot be described as a JSON Schema"),
         ({"type": "object", "properties": 7}, {}, "not a JSON Schema"),
         ({"a b": Invoice}, {}, "'a b' cannot name an answer"),
