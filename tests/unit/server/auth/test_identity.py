@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from soak_test.loop_lag import buckets, late_ms, looks
 from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
 from wick.server.auth.users import Users
+from wick.server.ops import process_stats
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.process_stats import (
     IDLE_SAMPLE_SECONDS,
@@ -98,22 +100,52 @@ async def test_the_monitor_detects_a_blocked_loop() -> None:
     assert late is not None and late > 150
 
 
-async def test_the_monitor_samples_an_idle_loop_rarely_until_a_request() -> None:
+class ManualLoop:
+    """An event loop with one timer, whose clock the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timer: tuple[float, Callable[[], None]] | None = None
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[Any], None], argument: Any) -> ManualLoop:
+        self.timer = when, lambda: callback(argument)
+        return self
+
+    def cancel(self) -> None:
+        self.timer = None
+
+    def advance(self, late: float = 0.0) -> None:
+        """Let the timer fire, so many seconds after it was due."""
+        assert self.timer is not None
+        due, callback = self.timer
+        self.now = due + late
+        callback()
+
+
+def test_the_monitor_samples_an_idle_loop_rarely_until_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = ManualLoop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(process_stats, "thread_time", lambda: 0.0)
     pulse = LoopMonitor(metrics := Metrics())
     pulse.start()
-    while pulse._interval < IDLE_SAMPLE_SECONDS:
-        await asyncio.sleep(0.05)
+    for _ in range(6):
+        loop.advance()
+    assert pulse._interval == IDLE_SAMPLE_SECONDS
     before = looks(buckets(metrics.render()))
     pulse.note_request()
     assert pulse._interval == SAMPLE_SECONDS
-    time.sleep(0.3)  # noqa: ASYNC251  # a request that blocks the loop
-    while looks(buckets(metrics.render())) < before + 10:  # all samples that were missed
-        await asyncio.sleep(0.01)
+    loop.advance(late=0.29)  # the request blocked the loop: all samples that were missed are counted
+    assert looks(buckets(metrics.render())) == before + 15
     assert pulse._interval == SAMPLE_SECONDS
     late = late_ms(buckets(metrics.render()))
+    loop.advance()
+    assert pulse._interval == 2 * SAMPLE_SECONDS  # idle again
     pulse.stop()
     pulse.note_request()  # has no effect
-    assert late is not None and late > 150 and pulse._timer is None
+    assert late is not None and late > 150 and pulse._timer is None and loop.timer is None
 
 
 async def test_a_rate_limited_client_gets_retry_after(tmp_path: Path) -> None:
