@@ -264,10 +264,11 @@ def _is_json(result: ToolResult) -> bool:
 
 def label_result(use: ToolUse) -> FrozenDict | None:
     """Return the label of a tool result, which is determined once; None without a labeler."""
-    if LABEL not in use.notes:
+    notes = use.notes
+    if LABEL not in notes:
         for labeler in list_labelers(use.run):
-            use.notes[LABEL] = labeler.label_result(use)
-    return use.notes.get(LABEL)
+            notes[LABEL] = labeler.label_result(use)
+    return notes.get(LABEL)
 
 
 def list_labelers(run: Run) -> list[Labeler]:

@@ -73,7 +73,10 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
     """Return a read-only deep copy of JSON data; raise TypeError or ValueError for anything else."""
-    if type(value) is str and value.isascii():  # most of it
+    kind = type(value)
+    if kind is str and value.isascii():  # most of it
+        return value
+    if depth == JSON_DEPTH and (kind is FrozenDict or kind is FrozenList):
         return value
     if isinstance(value, str):
         return _check_utf8(value)
@@ -86,8 +89,6 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         if not isfinite(number):
             raise ValueError(f"{number} is not JSON data")
         return number
-    if depth == JSON_DEPTH and isinstance(value, (FrozenDict, FrozenList)):
-        return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
     if isinstance(value, dict):  # avoid a call per plain value

@@ -91,7 +91,11 @@ class InformationFlow(Capability):
         """Return the label of a result, and note the grant that its call has used."""
         run = use.run
         state = self._find_state(run)
-        label = REFUSED if use.prevented is not None or use.invalid else use.notes.get(HIDDEN) or state.find_label(use)
+        notes = use.notes
+        if use.prevented is not None or use.invalid:
+            label = REFUSED
+        else:
+            label = notes.get(HIDDEN) or state.find_label(use.bound, notes.get(RESULT_FLOW))
         if run.parent is not None or state.claims:
             self._settle_claims(use, has_run=label is not REFUSED)
             if not label["trusted"]:
@@ -442,9 +446,11 @@ class _FlowState:
     instructions: frozenset[str] | None = None  # names of files and folders
     labels: dict[int, tuple[Tool, FrozenDict]] = field(default_factory=dict)  # by the id of the tool
 
-    def find_label(self, use: ToolUse) -> FrozenDict:
-        """Return the label of a tool's result, as JSON data. That of a declaration is computed once."""
-        tool, own = use.bound, use.notes.get(RESULT_FLOW)
+    def find_label(self, tool: Tool, own: ToolFlow | None) -> FrozenDict:
+        """Return the label of a tool's result, as JSON data. That of the tool's declaration is computed once.
+
+        `own` is the declaration of this result in place of its tool's.
+        """
         found = self.labels.get(id(tool)) if own is None else None
         if found is None:
             label = Label.from_flow(tool.name, own or get_flow(tool), child_trusted=not self.child_tainted)
