@@ -114,7 +114,8 @@ def main(args: Sequence[str]) -> int:
         return 2
     for sentence in wrong:
         print(f"- {sentence}")
-    print(f"{len(known)} sources, {len(numbers)} citations, {len(wrong)} problems")
+    counts = {"source": len(known), "citation": len(numbers), "problem": len(wrong)}
+    print(", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items()))
     return 1 if wrong else 0
 
 

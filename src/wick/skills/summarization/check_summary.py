@@ -116,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 1 if wrong else 0
     for sentence in wrong:
         print(f"- {sentence}")
-    print(f"{found['words']} words for {found['source_words']}, {len(wrong)} problems")
+    print(f"{found['words']} words for {found['source_words']}, {len(wrong)} problem{'' if len(wrong) == 1 else 's'}")
     return 1 if wrong else 0
 
 

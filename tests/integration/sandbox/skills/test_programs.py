@@ -235,7 +235,11 @@ def test_citations(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
     fill_folder(tmp_path, {"report.md": text, "notes.md": "x"})
     assert citations.main([str(tmp_path / "report.md")]) == bool(wrong)
     *said, last = capsys.readouterr().out.splitlines()
-    assert said == [f"- {sentence}" for sentence in wrong] and last.endswith(f"{len(wrong)} problems")
+    assert said == [f"- {sentence}" for sentence in wrong] and last.endswith(f", {formatted_problems(wrong)}")
+
+
+def formatted_problems(wrong: list[str]) -> str:
+    return "1 problem" if len(wrong) == 1 else f"{len(wrong)} problems"
 
 
 def test_a_report_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
