@@ -1,6 +1,7 @@
-import { lazy, useEffect } from "react";
+import { useEffect } from "react";
 
 import { Chat } from "./chat/Chat";
+import { lazyPart } from "./parts/lazyPart";
 import { useCommands, useShortcuts } from "./shell/commands";
 import { Failing } from "./shell/Failing";
 import { Notices } from "./shell/Notices";
@@ -14,17 +15,17 @@ import { shownPanels } from "./state/layout";
 import styles from "./shell/shell.module.css";
 
 const PANELS: Record<Panel, PanelView> = {
-  canvas: { title: "Canvas", View: lazy(() => import("./panels/Canvas")) },
-  files: { title: "Files", View: lazy(() => import("./panels/Files")) },
-  terminal: { title: "Terminal", View: lazy(() => import("./panels/Terminal")) },
-  agent: { title: "Agent", View: lazy(() => import("./panels/Agent")) },
-  trace: { title: "Trace", View: lazy(() => import("./panels/Trace")) },
-  usage: { title: "Usage", View: lazy(() => import("./panels/Usage")) },
-  approvals: { title: "Approvals", View: lazy(() => import("./panels/Approvals")) },
-  replay: { title: "Replay", View: lazy(() => import("./panels/Replay")) },
-  evals: { title: "Evals", View: lazy(() => import("./panels/Evals")) },
-  cluster: { title: "Cluster", View: lazy(() => import("./panels/Cluster")) },
-  settings: { title: "Settings", View: lazy(() => import("./settings/Settings")) },
+  canvas: { title: "Canvas", View: lazyPart(() => import("./panels/Canvas")) },
+  files: { title: "Files", View: lazyPart(() => import("./panels/Files")) },
+  terminal: { title: "Terminal", View: lazyPart(() => import("./panels/Terminal")) },
+  agent: { title: "Agent", View: lazyPart(() => import("./panels/Agent")) },
+  trace: { title: "Trace", View: lazyPart(() => import("./panels/Trace")) },
+  usage: { title: "Usage", View: lazyPart(() => import("./panels/Usage")) },
+  approvals: { title: "Approvals", View: lazyPart(() => import("./panels/Approvals")) },
+  replay: { title: "Replay", View: lazyPart(() => import("./panels/Replay")) },
+  evals: { title: "Evals", View: lazyPart(() => import("./panels/Evals")) },
+  cluster: { title: "Cluster", View: lazyPart(() => import("./panels/Cluster")) },
+  settings: { title: "Settings", View: lazyPart(() => import("./settings/Settings")) },
 };
 const NAMES = Object.entries(PANELS).map(([id, { title }]) => ({ id: id as Panel, title }));
 const WITHOUT_ADMIN = NAMES.filter((one) => one.id !== "cluster");

@@ -4,10 +4,12 @@ import { createRoot } from "react-dom/client";
 
 import { App } from "./App";
 import { watchDrafts, watchFiles } from "./canvas/watch";
+import { watchStyles } from "./parts/lazyPart";
 import { patchApp } from "./state/app";
 import { storedNotifies, watchNotifications } from "./state/notifications";
 import { startSession, startUpdates } from "./state/session";
 
+watchStyles();
 const secret = new URLSearchParams(location.hash.slice(1)).get("share");
 const root = createRoot(document.getElementById("root")!);
 if (secret) void import("./share/Shared").then(({ Shared }) => root.render(<Shared secret={secret} />));

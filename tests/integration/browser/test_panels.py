@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 import engines
 from browser_pages import (
@@ -490,7 +490,24 @@ def test_a_panel_that_fails_to_load_shows_it_and_retries(
         page.unroute(f"**{asked}")
         side.get_by_role("button", name="Try again").click()
         expect(side.get_by_role("alert")).to_have_count(0)
-        expect(side.get_by_role("heading", level=3).first).to_be_visible()
+        expect(side.get_by_role("heading", level=3).or_(side.get_by_label("Period")).first).to_be_visible()
+
+
+def test_a_panel_whose_files_fail_to_load_once_is_shown_with_its_style(browser: Browser, server: ServerProcess) -> None:
+    failed: list[str] = []
+
+    def fail_once(route: Route) -> None:
+        if route.request.url in failed:
+            return route.fallback()
+        failed.append(route.request.url)
+        route.abort()
+
+    with open_page(browser, server, cut=True) as page:
+        page.route("**/assets/Usage-*", fail_once)
+        side = open_panel(page, "Usage")
+        expect(side.get_by_label("Period")).to_be_visible()
+        page.wait_for_function("[...document.styleSheets].some((sheet) => sheet.href?.includes('/Usage-'))")
+    assert {url.rpartition(".")[2] for url in failed} == {"css", "js"}
 
 
 EMPTY = {

@@ -67,6 +67,7 @@ def test_windows_of_one_browser_share_a_connection(browser: Browser, server: Ser
         with two.expect_request("**/events"):
             one.goto("about:blank")  # the second window takes over
         two.goto(f"/#thread={thread}")
+        expect(two.locator("article.chat-reply").last).to_contain_text("shared")
         send_and_wait(two, "alone")
         expect(two.locator("article.chat-reply").last).to_contain_text("alone")
 

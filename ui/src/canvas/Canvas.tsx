@@ -1,7 +1,8 @@
 /** The canvas: open tabs and the active one. */
 
-import { type KeyboardEvent, lazy, Suspense, useEffect, useState } from "react";
+import { type KeyboardEvent, Suspense, useEffect, useState } from "react";
 
+import { lazyPart } from "../parts/lazyPart";
 import { app, openConversation } from "../state/app";
 import { onFileChange } from "../state/changes";
 import { showPanel } from "../state/layout";
@@ -18,17 +19,17 @@ import { Writing } from "./Writing";
 import { Toolbar } from "./Toolbar";
 import styles from "./canvas.module.css";
 
-const Editor = lazy(() => import("./Editor"));
-const Compare = lazy(() => import("./Compare"));
-const Data = lazy(() => import("./Data"));
-const DiagramFile = lazy(() => import("./DiagramFile"));
-const Document = lazy(() => import("./Document"));
-const Framed = lazy(() => import("./Framed"));
-const Pdf = lazy(() => import("./Pdf"));
-const Picture = lazy(() => import("./Picture"));
-const Runner = lazy(() => import("./Runner"));
-const ProposalView = lazy(() => import("./ProposalView"));
-const Slides = lazy(() => import("./Slides"));
+const Editor = lazyPart(() => import("./Editor"));
+const Compare = lazyPart(() => import("./Compare"));
+const Data = lazyPart(() => import("./Data"));
+const DiagramFile = lazyPart(() => import("./DiagramFile"));
+const Document = lazyPart(() => import("./Document"));
+const Framed = lazyPart(() => import("./Framed"));
+const Pdf = lazyPart(() => import("./Pdf"));
+const Picture = lazyPart(() => import("./Picture"));
+const Runner = lazyPart(() => import("./Runner"));
+const ProposalView = lazyPart(() => import("./ProposalView"));
+const Slides = lazyPart(() => import("./Slides"));
 
 const LOOK_MS = 30_000; // for files that a background command writes, which the server does not report
 

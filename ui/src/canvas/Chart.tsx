@@ -1,13 +1,14 @@
 /** A chart: bars, lines, areas or a pie, with its legend and its figures as a table. It is the same on slides and over tables. */
 
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 
 import { formatPlural } from "../parts/amounts";
+import { lazyPart } from "../parts/lazyPart";
 import { type Options } from "./chartConfig";
 import type { ChartData } from "./deck";
 import styles from "./chart.module.css";
 
-const ChartPlot = lazy(() => import("./ChartPlot"));
+const ChartPlot = lazyPart(() => import("./ChartPlot"));
 
 const COLOURS = 6;
 const NAMES = 24; // of a legend

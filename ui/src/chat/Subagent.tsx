@@ -1,14 +1,15 @@
 /** A subagent below its call. */
 
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 
 import * as api from "../api";
+import { lazyPart } from "../parts/lazyPart";
 import { tryRequest } from "../state/app";
 import type { Child, Item } from "../state/fold";
 import { toConversation } from "../state/threadItems";
 import styles from "./chat.module.css";
 
-const Nested = lazy(() => import("./Nested"));
+const Nested = lazyPart(() => import("./Nested"));
 
 export function Subagent({ child }: { child: Child }) {
   const [read, setRead] = useState<Item[] | null>(null);

@@ -1,15 +1,16 @@
 /** Code in a text, with its language and its actions; diagrams are drawn. */
 
-import { lazy, memo, Suspense, useContext, useState } from "react";
+import { memo, Suspense, useContext, useState } from "react";
 
 import { fenceName } from "../canvas/fences";
 import { Icon, type IconName } from "../shell/Icon";
 import { copyText } from "../state/talk";
 import { joinClasses } from "./classes";
+import { lazyPart } from "./lazyPart";
 import { ReadOnly } from "./readOnly";
 import styles from "./code.module.css";
 
-const Diagram = lazy(() => import("./Diagram"));
+const Diagram = lazyPart(() => import("./Diagram"));
 
 /** A node of the parsed text, as far as it matters here. */
 interface Node {

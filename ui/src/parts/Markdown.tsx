@@ -1,6 +1,6 @@
 /** Markdown that is safe to show: no HTML, no external pictures, no scripts. */
 
-import { lazy, memo, Suspense, useState } from "react";
+import { memo, Suspense, useState } from "react";
 import draw, { type Components } from "react-markdown";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
@@ -9,12 +9,13 @@ import { openRelativeLink } from "../canvas/links";
 import { joinClasses } from "./classes";
 import { createSplitter, isEntangled, readFence, readLongTable } from "./blocks";
 import { CodeBlock, CodeFrame } from "./CodeBlock";
+import { lazyPart } from "./lazyPart";
 import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
 import { TableFrame } from "./TableFrame";
 import styles from "./markdown.module.css";
 
-const Rich = lazy(() => import("./MarkdownRich"));
+const Rich = lazyPart(() => import("./MarkdownRich"));
 
 const COLOURED = 50_000; // letters of code: more of it is shown without colours
 const COLOURED_OPEN = 3_000; // while it is written, and so coloured again and again

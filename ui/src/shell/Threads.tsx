@@ -1,6 +1,7 @@
-import { lazy, memo, Suspense, useEffect, useRef, useState } from "react";
+import { memo, Suspense, useEffect, useRef, useState } from "react";
 
 import * as api from "../api";
+import { lazyPart } from "../parts/lazyPart";
 import { tryRequest, useApp } from "../state/app";
 import { moreThreads } from "../state/lists";
 import { newThread, openThread, removeThread, renameThread } from "../state/threads";
@@ -9,7 +10,7 @@ import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 import styles from "./shell.module.css";
 
-const Share = lazy(() => import("./Share"));
+const Share = lazyPart(() => import("./Share"));
 
 export function Threads() {
   const [wanted, setWanted] = useState("");
