@@ -25,6 +25,8 @@ from wick.server.settings import Settings
 
 pytest.importorskip("mkdocs", reason="pip install 'wick-agent[docs]' builds the site")
 
+pytestmark = pytest.mark.timeout(400)  # the site is built in a test
+BUILD_SECONDS = 300
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 LOADED = {
@@ -71,7 +73,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs") / "site"
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     return folder
 
@@ -86,7 +90,9 @@ def test_the_extra_docs_is_enough_to_build_the_site(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({sorted(missing)}))\n")
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'src'}"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
     assert missing and done.returncode == 0, done.stderr + done.stdout
 
 

@@ -24,6 +24,9 @@ BARE = "bare_mistakes.py"  # the planted mistakes without their marks
 PlantedMistakes = tuple[Path, dict[int, str], set[int]]
 
 
+pytestmark = pytest.mark.timeout(400)  # type checkers start without a cache
+
+
 def run_mypy(*paths: Path) -> str:
     """Return the errors of `mypy --strict`."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--show-error-codes", "--no-pretty"]
