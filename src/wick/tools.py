@@ -482,6 +482,9 @@ def _replace_surrogates(text: str) -> str:
 
 
 def _error_text(error: BaseException) -> str:
+    """Return the message of an error; of a group, as of `asyncio.TaskGroup`, those of the errors in it."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(f"{type(inner).__name__}: {_error_text(inner)}" for inner in error.exceptions)
     try:
         return str(error)
     except Exception:

@@ -541,7 +541,10 @@ class Unreadable(Exception):
         (SystemExit(1), "fail: SystemExit: 1"),
         (RecursionError("deep"), "fail: RecursionError: deep"),
         (asyncio.CancelledError(), "fail was cancelled from within"),
-        (ExceptionGroup("two", [ValueError("a")]), "fail: ExceptionGroup: two (1 sub-exception)"),
+        (
+            ExceptionGroup("two", [ValueError("a"), ExceptionGroup("", [KeyError("b")])]),
+            "fail: ExceptionGroup: ValueError: a; ExceptionGroup: KeyError: 'b'",
+        ),
         (ValueError("half \ud800"), "fail: ValueError: half ?"),
     ],
 )
