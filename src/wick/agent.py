@@ -154,6 +154,11 @@ class Agent(Generic[DepsType, Output]):
         return self._model
 
     @property
+    def model_spec(self) -> Model | str | Mapping[str, Any]:
+        """The model as it was given: a name or options that are not resolved yet, or an object."""
+        return self._model
+
+    @property
     def model_name(self) -> str:
         """The name of the model. A model that is given by its name is not resolved for it."""
         return model_label(self._model)

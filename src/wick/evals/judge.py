@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from wick._internal.prompt_text import defuse_tags, fence_text
 from wick.agent import Agent
-from wick.config.builder import load_python_name
-from wick.config.process_files import find_module
 from wick.constants import CRITIQUE_CHARS
-from wick.errors import ConfigError
 from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.report import EvalCheck
-from wick.evals.suite import ExpectedVerdict, JudgeOptions
+from wick.evals.suite import ExpectedVerdict
 from wick.evals.transcript import EvalTranscript
 from wick.messages import Messages
-from wick.models import check_model
 from wick.protocols import Model
 from wick.testing.redaction import redact_arguments
 
@@ -45,40 +39,8 @@ class JudgeVerdict(BaseModel):
 class Judge:
     """The model that judges answers, and the score from which an answer passes."""
 
-    model: str | dict[str, Any] | Model
+    model: str | Mapping[str, Any] | Model
     threshold: float
-
-
-def load_judge(options: JudgeOptions, folder: Path) -> Judge:
-    """Return the judge of a suite; raise a ConfigError if there is no such model.
-
-    A model is a name, or `module:name` of a model or of a function that returns one; the module may be in a folder.
-    """
-    spec = options.model
-    try:
-        check_model(spec)
-    except ConfigError as error:
-        if not isinstance(spec, str) or not re.fullmatch(r"[\w.]+:[\w.]+", spec):
-            raise
-        module = re.split("[.:]", spec)[0]
-        if module not in sys.modules and not find_module(spec, folder):
-            raise ConfigError(f"{error}; and there is no module {module!r} beside the suite") from None
-        return Judge(_load_model(spec, folder), options.threshold)
-    return Judge(spec, options.threshold)
-
-
-def _load_model(name: str, folder: Path) -> Model:
-    model = load_python_name(name, folder)
-    if not isinstance(model, Agent | Model) and callable(model):
-        try:
-            model = model()
-        except Exception as error:  # the function of a user may raise anything
-            problem = f"{name}() failed: {type(error).__name__}: {error}"
-            hint = "a judge is a model, or a function without parameters that returns one; other functions are scorers"
-            raise ConfigError(f"{problem}; {hint}") from error
-    if isinstance(model, Agent) or not isinstance(model, Model):  # an agent has the methods of a model, too
-        raise ConfigError(f"{name} is not a model, but has the type {type(model).__name__}; a function is a scorer")
-    return model
 
 
 async def judge_transcript(

@@ -25,6 +25,7 @@ from wick.evals.suite import (
     RecordedResult,
     RequestFingerprint,
     RequestPart,
+    equals_argument,
 )
 from wick.hooks import before, guard
 from wick.messages import Message, ToolCall, ToolResult
@@ -178,7 +179,10 @@ class Replay:
     def has_arguments(self, args: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
         """Return True if arguments from `read_arguments` have the recorded ones."""
         recorded = self.read_arguments(wanted or {})
-        return all(name in args and matches_redacted(value, args[name]) for name, value in recorded.items())
+        return all(
+            name in args and (matches_redacted(value, args[name]) or equals_argument(value, args[name]))
+            for name, value in recorded.items()
+        )
 
     @property
     def unused(self) -> int:

@@ -15,7 +15,8 @@ from wick.config.builder import load_python_name
 from wick.constants import EVAL_JOBS
 from wick.decisions import Allow, Block, Question
 from wick.errors import ConfigError
-from wick.evals.judge import Judge, judge_transcript, load_judge
+from wick.evals.judge import Judge, judge_transcript
+from wick.evals.named_models import load_named_model
 from wick.evals.recording_file import Recording, Recordings, find_replies
 from wick.evals.recordings import EvalSubstitution, RecordedModel, Replay
 from wick.evals.report import (
@@ -97,10 +98,14 @@ class SuiteRunner:
                 except ConfigError as error:
                     at = ("variants", name, "deps")
                     raise self.suite.error_at(at, f"variant {name!r}: deps: {error}") from error
-            self.agents.build(name, variant)
+            try:
+                self.agents.build(name, variant)
+            except ConfigError as error:
+                raise self.suite.error_at(("variants", name), str(error)) from error
         if any(self._expectations(case).judge is not None for case in self.suite.cases):
             try:
-                self.judge = load_judge(self.suite.judge, self.agents.folder)
+                model = load_named_model(self.suite.judge.model, self.agents.folder)
+                self.judge = Judge(model, self.suite.judge.threshold)
             except ConfigError as error:
                 raise self.suite.error_at(("judge",), f"judge: {error}") from error
         for case in self.suite.cases:

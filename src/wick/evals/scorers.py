@@ -13,7 +13,7 @@ from typing import Any
 from wick.errors import ConfigError
 from wick.evals.recordings import Replay
 from wick.evals.report import REQUEST_CHECKS, EvalCheck
-from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText, format_argument
+from wick.evals.suite import Expectations, ExpectedArguments, ExpectedText, equals_argument, format_argument
 from wick.evals.transcript import EvalTranscript, TranscriptCall
 from wick.testing.redaction import redact_arguments
 
@@ -136,7 +136,7 @@ def _find_argument_problem(calls: Iterable[TranscriptCall], expected: ExpectedAr
 def _args_match(args: dict[str, Any], expected: ExpectedArguments) -> bool:
     if expected.match != "regex":
         wanted = (expected.args, redact_arguments(expected.args))  # a replay has no secrets
-        return any(args == one if expected.match == "exact" else _is_subset(one, args) for one in wanted)
+        return any(equals_argument(one, args) if expected.match == "exact" else _is_subset(one, args) for one in wanted)
     texts = {name: format_argument(value) for name, value in args.items()}
     return all(name in texts and re.search(pattern, texts[name]) for name, pattern in expected.patterns.items())
 
@@ -145,7 +145,7 @@ def _is_subset(wanted: Any, found: Any) -> bool:
     """Return True if a value has all keys of another one, with equal values; at any depth of mappings."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(key in found and _is_subset(value, found[key]) for key, value in wanted.items())
-    return bool(wanted == found)
+    return equals_argument(wanted, found)
 
 
 def _compare_tools(name: str, calls: Iterable[TranscriptCall], expected: Sequence[str]) -> EvalCheck:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -80,6 +82,18 @@ def format_argument(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def equals_argument(written: Any, sent: Any) -> bool:
+    """Return True if an argument is as written in a suite. A number also equals its text, as of a `Decimal`."""
+    if isinstance(written, dict) and isinstance(sent, dict):
+        return written.keys() == sent.keys() and all(equals_argument(written[key], sent[key]) for key in written)
+    if isinstance(written, list) and isinstance(sent, list):
+        return len(written) == len(sent) and all(map(equals_argument, written, sent))
+    if isinstance(written, int | float) and not isinstance(written, bool) and isinstance(sent, str):
+        with suppress(InvalidOperation):
+            return Decimal(sent) == Decimal(str(written))
+    return bool(written == sent)
+
+
 def _as_text(value: Any) -> Any:
     """Return a number as text: YAML reads `contains: 35` as a number."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -89,9 +103,9 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-def _as_map(key: str) -> BeforeValidator:
-    """Return a validator that accepts a text or a number in place of a mapping with one key."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str | int | float) else value)
+def _as_map(key: str, *more: type) -> BeforeValidator:
+    """Return a validator that accepts a text, a number or one of `more` in place of a mapping with one key."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, (str, int, float, *more)) else value)
 
 
 def _check_rubric(rubric: str) -> str:
@@ -259,7 +273,7 @@ class Expectations(StrictEvalModel):
     blocked: Names = None
     asked: Names = None
     invalid: Names = None
-    text: Annotated[ExpectedText | None, _as_map("contains")] = None
+    text: Annotated[ExpectedText | None, _as_map("contains", list)] = None
     max_steps: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=0)
     max_cost: Annotated[float, Field(ge=0, strict=False)] | None = None

@@ -16,6 +16,7 @@ from wick.config import Config, load
 from wick.config.builder import load_python_name
 from wick.config.selection import add_rules, find_permissions, split_agent_spec
 from wick.errors import ConfigError
+from wick.evals.named_models import load_named_model
 from wick.evals.suite import EvalVariant
 from wick.hooks import Hook
 from wick.operations import Run
@@ -98,10 +99,11 @@ class VariantAgents:
         return part.agent()
 
     def _apply_changes(self, agent: Agent, variant: EvalVariant) -> Agent:
+        model = None if variant.model is None else load_named_model(variant.model, self.folder)
         changes: dict[str, Any] = {
             key: value
             for key, value in (
-                ("model", variant.model),
+                ("model", model),
                 ("system", variant.system_prompt),
                 ("settings", variant.settings),
             )

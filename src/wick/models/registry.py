@@ -155,6 +155,9 @@ def _load_client(provider: str) -> Callable[..., Model]:
     return client
 
 
+_SPEC_EXAMPLE = "{provider: openai, model: gpt-4o, timeout: 60}"
+
+
 def parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
     """Return the provider, the model and the other options of a spec. An unknown provider is an empty string."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
@@ -162,6 +165,11 @@ def parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a string, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
+    if not model and not provider and options:
+        raise ConfigError(
+            f"a model's spec names the model with the key 'model' or 'provider', or both, as in {_SPEC_EXAMPLE}; "
+            f"this one has only {', '.join(map(repr, options))}"
+        )
     if provider:
         return provider, model, options
     if model in ("demo", "auto"):

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from wick.agent import Agent
 from wick.constants import RECORDING_BYTES
 from wick.errors import ConfigError, ModelError
 from wick.messages import Part
@@ -66,15 +67,15 @@ class Cassette:
 
     `record=True` records replies that are missing or whose request changed, `record="all"` all of them. Otherwise a
     request without a recorded reply raises a ModelError that shows what changed, and a test that leaves replies unused
-    fails. Without a model it only replays. `replace` maps texts that differ from run to run, such as the path of a
-    temporary folder, to placeholders for the file. The recordings of `wick eval run --record` have the same format,
-    and can be replayed, too.
+    fails. Without a model it only replays. An agent in place of the model stands for its model. `replace` maps texts
+    that differ from run to run, such as the path of a temporary folder, to placeholders for the file. The recordings
+    of `wick eval run --record` have the same format, and can be replayed, too.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        model: str | Mapping[str, Any] | Model | None = None,
+        model: str | Mapping[str, Any] | Model | Agent[Any, Any] | None = None,
         record: RecordMode = False,
         *,
         replace: Mapping[str, str] | None = None,
@@ -82,6 +83,8 @@ class Cassette:
         self.path = Path(path)
         if record not in (False, True, "all"):
             raise ConfigError(f"record={record!r}: use False to play, True to record what is missing, or 'all'")
+        if isinstance(model, Agent):
+            model = model.model_spec
         if not isinstance(model, str | Mapping | Model | None):
             hint = "; give FunctionModel(…) for a function" if callable(model) else ""
             raise ConfigError(f"a cassette records a model or the name of one, not {model!r}{hint}")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from wick.agent import Agent
 from wick.errors import ConfigError, ModelError
 from wick.models import scripted
 from wick.protocols import Model
@@ -28,7 +29,7 @@ class NewCassette(Protocol):
 
     def __call__(
         self,
-        model: str | Mapping[str, Any] | Model,
+        model: str | Mapping[str, Any] | Model | Agent[Any, Any],
         *,
         name: str = "",
         replace: Mapping[str, str] | None = None,
@@ -97,7 +98,10 @@ def cassette(request: pytest.FixtureRequest) -> NewCassette:
     taken: set[Path] = set()
 
     def create(
-        model: str | Mapping[str, Any] | Model, *, name: str = "", replace: Mapping[str, str] | None = None
+        model: str | Mapping[str, Any] | Model | Agent[Any, Any],
+        *,
+        name: str = "",
+        replace: Mapping[str, str] | None = None,
     ) -> Cassette:
         test = item.nodeid.partition("::")[2] or item.name
         words = re.sub(r"[^\w.-]+", "-", f"{item.path.stem}-{test}{'-' if name else ''}{name}").strip("-")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,21 @@ async def test_the_advice_to_record_again_is_not_given_beside_a_failed_expectati
     assert [row.results["base"].verdict for row in report.cases] == ["changed", "failed"]
 
 
+async def test_a_number_of_a_recorded_result_fits_a_decimal() -> None:
+    @tool
+    def pay(amount: Decimal) -> str:
+        """Pay."""
+        return "paid"
+
+    eval_shop.payer = Agent("demo", tools=[pay])  # type: ignore[attr-defined]
+    case = {"id": "one", "input": "Pay.", "replies": [{"calls": [{"tool": "pay", "args": {"amount": 60}}]}, "Paid."]}
+    for amount, passed in ((60, True), (61, False)):
+        results = [{"tool": "pay", "args": {"amount": amount}, "output": "paid"}]
+        suite = make_suite({**case, "results": results}, variants={"base": "eval_shop:payer"})
+        report = await run_suite(suite, EvalOptions(folder=FOLDER))
+        assert report.cases[0].results["base"].passed is passed
+
+
 # -- mistakes in a suite ---------------------------------------------------------------------------------------------
 
 HEAD = "variants: {base: 'greeter:agent'}\n"
@@ -222,7 +238,7 @@ MISTAKES = {
         "judge: greeter:agent\n"
     ),
     "line 2: judge: greeter:score() failed: TypeError: ": "judge: greeter:score\n",
-    "a judge is a model, or a function without parameters that returns one": "judge: greeter:score\n",
+    "name a model, or a function without parameters that returns one": "judge: greeter:score\n",
     "line 2: judge: greeter:missing cannot be loaded": "judge: greeter:missing\n",
 }
 CASE = "cases:\n- id: one\n  input: Hi.\n  expect:\n    judge: It is polite.\n"
@@ -231,7 +247,8 @@ CASE = "cases:\n- id: one\n  input: Hi.\n  expect:\n    judge: It is polite.\n"
 @pytest.fixture
 def greeter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "greeter.py").write_text(
-        "from wick import Agent\nagent, ten = Agent('demo'), 10\ndef score(done): ...\n"
+        "from wick import Agent, FunctionModel\nagent, ten = Agent('demo'), 10\ndef score(done): ...\n"
+        "stand_in = FunctionModel(lambda request: 'Hello from the stand-in.')\ndef create_stand_in(): return stand_in\n"
     )
     monkeypatch.delitem(sys.modules, "greeter", raising=False)
     return tmp_path
@@ -243,6 +260,22 @@ async def test_a_judge_that_is_not_a_model_is_refused_with_the_line(problem: str
     with pytest.raises(ConfigError) as caught:
         await run_suite(load_suite(greeter / "suite.yaml"), EvalOptions(folder=greeter))
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["greeter:stand_in", "greeter:create_stand_in"])
+async def test_the_model_of_a_variant_may_be_an_object_beside_the_suite(model: str, greeter: Path) -> None:
+    (greeter / "suite.yaml").write_text(
+        f"variants:\n  base: greeter:agent\n  other: {{agent: 'greeter:agent', model: '{model}'}}\n"
+        "cases: [{id: one, input: Hi., expect: {text: from the stand-in}}]\n"
+    )
+    report = await run_suite(load_suite(greeter / "suite.yaml"), EvalOptions(folder=greeter))
+    assert [result.passed for result in report.cases[0].results.values()] == [False, True]
+
+
+async def test_a_variant_whose_model_is_none_is_refused_with_the_line(greeter: Path) -> None:
+    (greeter / "suite.yaml").write_text("variants: {base: {agent: 'greeter:agent', model: 'greeter:ten'}}\n" + CASE)
+    with pytest.raises(ConfigError, match="line 1: variant 'base': greeter:ten is not a model, but has the type int"):
+        await run_suite(load_suite(greeter / "suite.yaml"), EvalOptions(folder=greeter))
 
 
 SCORERS = {

@@ -45,6 +45,7 @@ PASSING: list[dict[str, Any]] = [
     {"blocked": "refund"},
     {"asked": ["lookup"]},
     {"text": "Done"},
+    {"text": ["Done", "20"]},
     {"text": {"contains": ["Done", "20"], "excludes": "sorry", "matches": r"\d+ dollars", "equals": DONE.text}},
     {"max_steps": 3, "max_tokens": 120, "max_cost": 0.0125},
 ]
@@ -64,6 +65,25 @@ PASSING: list[dict[str, Any]] = [
 def test_patterns_see_readable_json(value: object, pattern: object, matches: bool) -> None:
     done = replace(DONE, calls=[TranscriptCall("send", {"value": value}, "ran")])
     expected = {"arguments": [{"tool": "send", "args": {"value": pattern}, "match": "regex"}]}
+    assert score_transcript(done, Expectations.model_validate(expected))[-1].passed is matches
+
+
+@pytest.mark.parametrize(
+    ("sent", "written", "matches"),
+    [
+        ("20.00", 20, True),  # a Decimal
+        ("20.5", 20.5, True),
+        (["1.10", {"a": "2"}], [1.1, {"a": 2}], True),
+        ("20.01", 20, False),
+        ("twenty", 20, False),
+        ("1", True, False),
+        (20, "20", False),
+    ],
+)
+@pytest.mark.parametrize("match", ["subset", "exact"])
+def test_a_number_fits_its_text(match: str, sent: object, written: object, matches: bool) -> None:
+    done = replace(DONE, calls=[TranscriptCall("pay", {"amount": sent}, "ran")])
+    expected = {"arguments": [{"tool": "pay", "args": {"amount": written}, "match": match}]}
     assert score_transcript(done, Expectations.model_validate(expected))[-1].passed is matches
 
 

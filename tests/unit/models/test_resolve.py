@@ -114,6 +114,10 @@ def test_names_of_nothing_list_the_forms(keys: Any, spec: str) -> None:
         ("openai:", "name the model of openai"),
         ("anthropic:", "name the model of anthropic"),
         ({"provider": "openai", "model": "gpt-4o", "colour": "red"}, "there is no key 'colour' for a model of openai"),
+        (
+            {"name": "large", "timeout": 3},
+            "the key 'model' or 'provider', or both, as in .provider: openai, model: gpt",
+        ),
         ({"provider": "openai", "model": 4}, "the 'model' of a model's spec must be a string, not int"),
         ({"provider": "openai", "model": "x", "base_url": ["x"]}, "the 'base_url' of a model's spec must be a string"),
         ({"provider": "openai", "model": "x", "base_url": "nonsense"}, "must be like http://host:port"),
