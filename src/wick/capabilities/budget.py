@@ -45,6 +45,14 @@ class Amount:
         return Amount(self.tokens - other.tokens, self.dollars - other.dollars)
 
 
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The tokens and dollars that a budget has left; None where it has no limit."""
+
+    tokens: int | None
+    dollars: Decimal | None
+
+
 NOTHING = Amount()
 
 
@@ -142,6 +150,15 @@ class Budget(Capability):
     def reserved(self) -> Amount:
         """Return the amount reserved for model calls in progress."""
         return self._ledger.read_totals()[1]
+
+    @property
+    def remaining(self) -> Remaining:
+        """Return the amount that is neither spent nor reserved; of a shared budget, use `fetch_totals`."""
+        used = sum(self._ledger.read_totals(), NOTHING)
+        return Remaining(
+            None if self.tokens is None else max(0, self.tokens - used.tokens),
+            None if self.dollars is None else max(Decimal(0), self.dollars - used.dollars),
+        )
 
     @before(ModelCall, priority=INNERMOST, inherit=True)
     def reserve_tokens(self, call: ModelCall) -> Stop | Awaitable[Stop | None] | None:

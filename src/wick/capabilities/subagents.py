@@ -116,7 +116,7 @@ class Subagents(Capability):
         if result.outcome == "interrupted":
             raise Paused(result.reason.removeprefix("paused: "))
         if result.error is not None:
-            raise ToolError(f"{agent} failed: {result.error}")
+            raise ToolError(f"{agent} failed: {explain_outcome(result)}")
         answer = _format_answer(agent, result.outcome, result.reason, result.text)
         data = find_structured_answer(result)
         return answer if data is None else ToolResult(answer, data=data)
@@ -258,7 +258,13 @@ class Subagents(Capability):
         elif isinstance(model, str):
             model = self.models.get(model, model)
         async with self._get_children(run).slots:
-            return await run_child(run, job, lambda: build_child(run, subagent, model, spare=spare))
+            try:
+                async with asyncio.timeout(subagent.timeout) as limit:
+                    return await run_child(run, job, lambda: build_child(run, subagent, model, spare=spare))
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise ToolError(f"{job.agent} was cancelled after {subagent.timeout:g} s, its time limit") from None
 
     # -- the tasks of one run -----------------------------------------------------------------------------------------
 

@@ -297,18 +297,23 @@ class RecordedTool(Tool[..., Any]):
         use = next(item for item in context if isinstance(item, ToolUse))
         if (found := self.replay.find_result(use)) is not None:
             return ToolResult(output=found.output, error=found.error, data=thaw(found.data))
+        if self.kind == "agent":  # what its agent does is recorded: replies of the model, and results of tools
+            return await self._run_real(values, *context)
         args = json.dumps(thaw(use.args), ensure_ascii=False, sort_keys=True)
         if not self.replay.live_tools:
             self.replay.missing.append(f"the result of {self.name}({args}) is not recorded; {NO_RECORDING}")
             raise ToolError(f"there is no recorded result of {self.name} with these arguments")
-        real = object.__new__(Tool)
-        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "replay"})
-        result, _ = await run_tool(real, values, *context)
+        result = await self._run_real(values, *context)
         new = RecordedResult(
             tool=self.name, args=thaw(use.args), output=result.output, error=result.error, data=thaw(result.data)
         )
         self.replay.new_results.append(new)
         return result
+
+    async def _run_real(self, values: Mapping[str, Any], *context: object) -> ToolResult:
+        real = object.__new__(Tool)
+        real.__dict__.update({name: value for name, value in self.__dict__.items() if name != "replay"})
+        return (await run_tool(real, values, *context))[0]
 
 
 def _is_safe(tool: Tool | None) -> bool:

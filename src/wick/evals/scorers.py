@@ -91,10 +91,10 @@ def _shorten(text: str) -> str:
 
 
 def _check_calls(transcript: EvalTranscript, expected: Expectations) -> Iterator[EvalCheck]:
-    wanted = {*(expected.calls or ()), *(expected.order or ())}
-    names = [call.tool for call in transcript.calls if not call.is_answer or call.tool in wanted]
+    names = [call.tool for call in transcript.calls]
     if expected.calls is not None:
-        wrong = [] if Counter(names) == Counter(expected.calls) else [_list_difference(names, expected.calls)]
+        counted = [call.tool for call in transcript.calls if not call.is_answer or call.tool in expected.calls]
+        wrong = [] if Counter(counted) == Counter(expected.calls) else [_list_difference(counted, expected.calls)]
         yield _make_check("calls", wrong)
     if expected.order is not None:
         rest = iter(names)

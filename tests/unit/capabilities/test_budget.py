@@ -30,7 +30,7 @@ from wick import (
     user,
     wrap,
 )
-from wick.capabilities.budget import Amount, Budget
+from wick.capabilities.budget import Amount, Budget, Remaining
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
 from wick.capabilities.summarization import Summarization
@@ -98,6 +98,7 @@ async def test_used_tokens_are_charged_and_reservations_released() -> None:
     result = await Agent(Metered([Usage(100, 20), Usage(150, 30)]), tools=[echo], hooks=[budget]).run("go")
     assert result.outcome == "completed"
     assert (budget.spent, budget.reserved) == (Amount(300), Amount())
+    assert budget.remaining == Remaining(49_700, None) and Budget(dollars=2).remaining == Remaining(None, Decimal(2))
 
 
 async def test_a_call_over_budget_is_not_made() -> None:

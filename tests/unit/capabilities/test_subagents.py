@@ -213,6 +213,36 @@ async def test_a_child_that_fails_is_an_error_result() -> None:
     assert (tool_result(result), result.text) == ("helper failed: out of order", "sorry")
 
 
+async def test_a_child_whose_error_has_no_message_is_named_by_its_type() -> None:
+    result = await lead(hand(), "sorry", agents=[helper(TimeoutError())]).run("go")
+    assert tool_result(result) == "helper failed: TimeoutError"
+
+
+async def hang(request: Request) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def test_a_child_is_cancelled_at_its_time_limit() -> None:
+    slow = Subagent("helper", "Helps.", model=FunctionModel(hang), timeout=0.05)
+    result = await lead(hand(), "sorry", agents=[slow]).run("go")
+    assert (tool_result(result), result.text) == ("helper was cancelled after 0.05 s, its time limit", "sorry")
+
+
+async def test_a_task_is_cancelled_at_its_time_limit() -> None:
+    slow = Subagent("helper", "Helps.", model=FunctionModel(hang), timeout=0.05)
+    replies = (tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done")
+    result = await lead(*replies, agents=[slow]).run("go")
+    expected = '"status": "failed", "reason": "helper was cancelled after 0.05 s, its time limit"'
+    assert expected in tool_results(result)[-1]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, True, "5", float("nan")])
+def test_a_time_limit_is_a_number_of_seconds(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="the timeout of the subagent 'helper' is a number of seconds above 0"):
+        Subagent("helper", "Helps.", timeout=timeout)
+
+
 async def test_a_stopped_child_reports_it() -> None:
     child = helper(tool_calls_reply(tool_call()), hooks=[Limits(steps=1)])
     result = await lead(hand(), "done", agents=[child]).run("go")

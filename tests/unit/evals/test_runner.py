@@ -522,7 +522,8 @@ async def test_a_failed_run_is_not_recorded(tmp_path: Path) -> None:
     assert options.recordings == {}
 
 
-async def test_parallel_subagents_are_recorded_and_replayed() -> None:
+@pytest.mark.parametrize("tools", ["real", "recorded"])
+async def test_parallel_subagents_are_recorded_and_replayed(tools: str) -> None:
     def reply(request: Request) -> str | list[ToolCall]:
         text = request.messages[-1].text
         if text == "Research both.":
@@ -533,7 +534,7 @@ async def test_parallel_subagents_are_recorded_and_replayed() -> None:
     reader = {"reader": {"description": "Reads.", "prompt": "You read."}}
     children = Subagents(reader)
     eval_shop.parent = Agent(FunctionModel(reply), hooks=[children])  # type: ignore[attr-defined]
-    both = {"id": "both", "input": "Research both.", "tools": "real", "expect": {"text": "Done."}}
+    both = {"id": "both", "input": "Research both.", "tools": tools, "expect": {"text": "Done."}}
     suite = make_suite(both, variants={"base": "eval_shop:parent"})
     options = EvalOptions(folder=FOLDER, record=True)
     report = await run_suite(suite, options)
@@ -541,7 +542,7 @@ async def test_parallel_subagents_are_recorded_and_replayed() -> None:
     recorded = options.recordings["both", "base"].replies
     assert sorted(one.text for one in recorded if one.purpose) == ["about coffee", "about tea"]
     recorded.reverse()  # whatever the order of the subagents was
-    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=options.recordings))
+    report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=options.recordings, offline=True))
     assert not report.failed, report
     outputs = [call.output for call in report.cases[0].results["base"].calls]
     assert ["tea" in outputs[0], "coffee" in outputs[1]] == [True, True]

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
 
@@ -25,7 +26,7 @@ from wick.errors import ConfigError
 from wick.protocols import check_settings
 from wick.tools import Tool, tool
 
-KEYS = ("name", "description", "prompt", "tools", "without", "model", "settings", "output_type", "hooks")
+KEYS = ("name", "description", "prompt", "tools", "without", "model", "settings", "output_type", "timeout", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
 # A key with a plain text value, without YAML syntax.
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")
@@ -52,6 +53,7 @@ class Subagent:
     without: Sequence[str] = ()  # names of tools that it does not get
     settings: Mapping[str, Any] = field(default_factory=dict)  # of its model, such as temperature
     output_type: Any = None  # a pydantic model, a JSON Schema or a StructuredOutput, for its answer
+    timeout: float | None = None  # in seconds, for one piece of work; then it is cancelled, and the tool fails
     wanted: frozenset[str] | None = field(init=False, repr=False)  # names of tools inherited from the parent
     own: tuple[Tool, ...] = field(init=False, repr=False)
 
@@ -77,6 +79,10 @@ class Subagent:
         if not is_type and not isinstance(self.output_type, Mapping | Capability | None):
             forms = "a type, such as a pydantic model, a JSON Schema or a StructuredOutput"
             raise ConfigError(f"the output_type of the subagent {self.name!r} is {forms}, not {self.output_type!r}")
+        limit = self.timeout
+        if limit is not None and (type(limit) not in (int, float) or not 0 < limit < inf):
+            problem = f"is a number of seconds above 0, not {limit!r}"
+            raise ConfigError(f"the timeout of the subagent {self.name!r} {problem}")
         put = object.__setattr__
         put(self, "settings", check_settings(self.settings))
         put(self, "wanted", None if given is None or "*" in names else frozenset(names))

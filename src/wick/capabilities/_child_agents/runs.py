@@ -154,7 +154,7 @@ def _emit_event(run: Run, event: Event) -> None:
 
 def explain_outcome(result: Result) -> str:
     """Return the error of a result as text, or its reason."""
-    return str(result.error) if result.error is not None else result.reason
+    return result.reason if result.error is None else str(result.error) or type(result.error).__name__
 
 
 def find_structured_answer(result: Result) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from wick.hook_programs.answers import InvalidAnswer, parse_answer, read_answer
+from wick.hook_programs.answers import InvalidAnswer, encode_payload, parse_answer, read_answer
 from wick.hook_programs.claude.answers import HandlerResult
 from wick.hook_programs.claude.handlers import call_handler
 from wick.hook_programs.claude.settings import HookHandler
@@ -31,7 +30,7 @@ class TrialVerdict:
 
 def try_handler(entry: HookHandler, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a handler of Claude Code's settings once with an event."""
-    stdin = json.dumps({"hook_event_name": entry.event, **payload}).encode()
+    stdin = encode_payload({"hook_event_name": entry.event, **payload})
     start = perf_counter()
     reply = run_blocking(lambda: call_handler(entry, stdin, runner, None))
     took = (perf_counter() - start) * 1000
@@ -64,7 +63,7 @@ def try_program(program: HookProgram, runner: Runner, payload: dict[str, Any]) -
     payload = {"event": event, **payload}
     lines = program.protocol == "lines"
     argv = [str(program.path), "serve" if lines else "run"]
-    stdin = json.dumps({"id": CALL_ID, **payload} if lines else payload).encode() + b"\n"
+    stdin = encode_payload({"id": CALL_ID, **payload} if lines else payload) + b"\n"
     ran = run_blocking(lambda: runner.run(argv, stdin=stdin))
     try:
         answer = _parse_line(ran) if lines else read_answer(ran)

@@ -174,6 +174,16 @@ def test_a_program_is_tried(local: WickCommand) -> None:
     assert (told["word"], told["reason"], told["exit_code"]) == ("refused", "no force", 0)
 
 
+def test_a_program_gets_the_compact_json_of_a_run(wick: WickCommand) -> None:
+    body = (
+        """[ "$1" = hook ] && echo before_tool_call && exit\ncase "$(cat)" in *'"tool_name":"bash"'*) exit 5; esac\n"""
+    )
+    wick.write("programs/compact", f"#!/bin/sh\n{body}", executable=True)
+    wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
+    tried = run_hook_test(wick, EVENT, "--agent", "agents.yaml", name="compact")
+    assert tried.out.startswith("failed: it ended with exit code 5")
+
+
 def test_a_failing_program_is_reported(wick: WickCommand) -> None:
     for name, body in {"crashes": "exit 5", "babbles": "echo nonsense"}.items():
         text = f'#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call && exit\n{body}\n'
