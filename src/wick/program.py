@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 __all__ = ["Program", "Said", "program"]
 
@@ -91,6 +91,16 @@ def program(*, threads: int = 1) -> Program:
     return Program(threads=threads)
 
 
+class PointDecorator(Protocol):
+    """The decorator of a point, with or without `match`."""
+
+    @overload
+    def __call__(self, fn: Fn, /) -> Fn: ...
+
+    @overload
+    def __call__(self, *, match: str = "") -> Callable[[Fn], Fn]: ...
+
+
 class Program:
     """A hook program: functions registered for events, and tools."""
 
@@ -113,7 +123,7 @@ class Program:
 
         return register
 
-    def __getattr__(self, event: str) -> Callable[..., Any]:
+    def __getattr__(self, event: str) -> PointDecorator:
         """Return the decorator of a point, as in `@hook.guard_tool_use(match="execute")`."""
         if event not in POINTS:
             raise AttributeError(f"there is no {event!r}; the points are {', '.join(POINTS)}")
@@ -124,7 +134,13 @@ class Program:
 
         return decorate
 
-    def tool(self, fn: Fn | None = None, *, parameters: Mapping[str, Any] | None = None) -> Any:
+    @overload
+    def tool(self, fn: Fn, /) -> Fn: ...
+
+    @overload
+    def tool(self, *, parameters: Mapping[str, Any] | None = None) -> Callable[[Fn], Fn]: ...
+
+    def tool(self, fn: Any = None, *, parameters: Mapping[str, Any] | None = None) -> Any:
         """Register a function as a tool. Its name, docstring and type hints describe it to the model."""
 
         def register(fn: Fn) -> Fn:

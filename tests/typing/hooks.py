@@ -26,6 +26,7 @@ from wick import (
     wrap,
 )
 from wick.hooks import Next
+from wick.program import Program
 
 
 @guard(ToolUse, match="execute", timeout=5, shadow=True)
@@ -143,3 +144,23 @@ assert_type(refuse_bare, Hook)
 assert_type(around_bare, Hook)
 assert_type(continue_bare, Hook)
 assert_type(BareNotes().check, Hook)
+
+program = Program()
+
+
+@program.guard_tool_use(match="execute")
+def no_force(call: dict[str, Any]) -> dict[str, Any] | None:
+    return None
+
+
+@program.after_run
+def say_done(call: dict[str, Any]) -> None: ...
+
+
+@program.tool
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+assert_type(count_words("one two"), int)

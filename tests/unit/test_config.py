@@ -440,6 +440,18 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
     assert ring(agent, "ruled").unit == "ft"
 
 
+def test_a_hook_whose_program_starts_at_the_workspace_is_refused_before_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "agents.yaml"
+    hooks = "hooks: {PreToolUse: [{matcher: Bash, hooks: [{type: command, command: ./check.sh}]}]}\n"
+    path.write_text("model: demo\nbackend: {type: local, workdir: ./work}\n" + hooks)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="start at the workspace, so name one outside of it"):
+            load(path).agent()
+    path.write_text(path.read_text().replace("./check.sh", "../check.sh"))
+    assert load(path).agent().name == "default"
+
+
+
 async def test_a_capability_of_the_user_gets_the_workspace(write: Any, tmp_path: Path) -> None:
     code = """
         from wick import Capability, tool

@@ -63,7 +63,10 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
     A workspace with an editable install is refused, unless the caller `protects` it with `guard_editable`.
     """
     root = os.path.realpath(workspace)
-    if not os.path.isdir(root):
+    if not os.path.isdir(root):  # it is created later, so the code is named in it and not there yet
+        for path, what in files.code.items():
+            if os.path.join(os.path.realpath(path), "").startswith(os.path.join(root, "")):
+                raise _build_refusal(root, path, what)
         return []
     home = _read_identity(root)
     _leave_path(home)
@@ -228,9 +231,12 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _build_refusal(root: str, path: str, what: str) -> WorkspaceError:
+    remedy = "move that out of the workspace, or set `workdir` to a folder without it"
+    if not os.path.lexists(path):
+        remedy = "paths of a hook's command start at the workspace, so name one outside of it, such as `../check.sh`"
     return WorkspaceError(
         f"the workspace {root} holds {what} ({path}), so the agent could change code that runs outside of its sandbox; "
-        "move that out of the workspace, or set `workdir` to a folder without it"
+        f"{remedy}"
     )
 
 
