@@ -451,7 +451,6 @@ def test_a_hook_whose_program_starts_at_the_workspace_is_refused_before_there_is
     assert load(path).agent().name == "default"
 
 
-
 async def test_a_capability_of_the_user_gets_the_workspace(write: Any, tmp_path: Path) -> None:
     code = """
         from wick import Capability, tool
