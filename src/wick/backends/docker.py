@@ -51,9 +51,9 @@ from wick.workspace.text import is_argument_text
 T = TypeVar("T")
 DAEMONS = ("stdio", "tcp", "unix", "none")
 LIMITS = (  # of the fallback without wickd
-    "there are no background commands, no terminals, no glob and no grep; a process that clears its environment and "
-    "leaves its process group may outlive its command; a link that appears between the check of a path and its use may "
-    "be followed"
+    "there are no background commands, no terminals, no glob and no grep; file operations follow no links; a process "
+    "that clears its environment and leaves its process group may outlive its command; a link that appears between the "
+    "check of a path and its use may be followed"
 )
 INSTEAD = {  # of the operations that need wickd
     "glob": "`find . -name '*.py'`",

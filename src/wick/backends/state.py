@@ -197,7 +197,7 @@ class State:
     # -- changing --
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
-        data = encode_content(content)
+        data = encode_content(path, content)
         with self._resolve_for_change(path) as names:
             self._write_file(names, path, data)
         return {"path": path, "bytes_written": len(data)}

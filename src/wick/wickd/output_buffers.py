@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wick.workspace.results import CommandResult
+
 
 class HeadTailBuffer:
     """A buffer for the first and last bytes of an output; it counts all of them."""
@@ -38,6 +40,23 @@ class HeadTailBuffer:
         left_out = self.size - len(head) - len(tail)
         middle = f"\n[… {left_out} bytes were left out here …]\n"
         return head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+
+def build_command_result(
+    stdout: HeadTailBuffer, stderr: HeadTailBuffer, exit_code: int, error: str, seconds: float
+) -> CommandResult:
+    """Return the result of a command that has ended. `moved` is for the host to fill in."""
+    return {
+        "stdout": stdout.to_text(),
+        "stderr": stderr.to_text(),
+        "exit_code": exit_code,
+        "error": error,
+        "truncated": stdout.truncated or stderr.truncated,
+        "stdout_bytes": stdout.size,
+        "stderr_bytes": stderr.size,
+        "seconds": round(seconds, 6),
+        "moved": [],
+    }
 
 
 class RingBuffer:

@@ -16,7 +16,7 @@ from wick.wickd.commands import CommandPool
 from wick.wickd.connection import LineConnection
 from wick.wickd.event_loop import EventLoop
 from wick.wickd.jobs import DaemonJob
-from wick.wickd.output_buffers import HeadTailBuffer
+from wick.wickd.output_buffers import HeadTailBuffer, build_command_result
 from wick.wickd.requests import DaemonRequest
 from wick.wickd.watcher import WatcherPool
 from wick.workspace.results import Json
@@ -91,18 +91,7 @@ class ClientConnection(LineConnection):
 
         def done(ended: CommandOutcome) -> None:
             self._drop_request(id)
-            self.reply(
-                id,
-                stdout=stdout.to_text(),
-                stderr=stderr.to_text(),
-                exit_code=ended.exit_code,
-                error=ended.error,
-                truncated=stdout.truncated or stderr.truncated,
-                stdout_bytes=stdout.size,
-                stderr_bytes=stderr.size,
-                seconds=round(ended.seconds, 6),
-                moved=[],
-            )
+            self.reply(id, **build_command_result(stdout, stderr, ended.exit_code, ended.error, ended.seconds))
 
         command = DaemonCommand(
             {**request.get_spec(), "whole": request.get_flag("whole"), "read": request.get_flag("read")},

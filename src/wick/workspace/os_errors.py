@@ -37,7 +37,7 @@ SENTENCES: dict[int, tuple[str, str]] = {
 def to_backend_error(error: OSError, path: str, *, links: bool = True) -> BackendError:
     """Convert an OSError about a path to a BackendError; without `links`, ELOOP means that the path has a link."""
     if error.errno == errno.ELOOP and not links:
-        message = f"{path} leads over a link, which no permission rule decided about; give the path that it leads to"
+        message = f"{path} leads over a link, which may not be followed here; give the path that it leads to"
         return BackendError(message, "linked")
     unknown = "failed", "{path} could not be used: " + (error.strerror or "error")
     code, sentence = SENTENCES.get(error.errno or 0, unknown)

@@ -62,14 +62,15 @@ def is_argument_text(text: str) -> bool:
         return False
 
 
-def encode_content(content: str | bytes) -> bytes:
-    """Encode a text as UTF-8; return bytes unchanged."""
-    if isinstance(content, bytes):
-        return content
+def encode_content(path: str, content: str | bytes) -> bytes:
+    """Return the bytes of a file to write; a text is encoded as UTF-8."""
     try:
-        return content.encode("utf-8")
+        data = content if isinstance(content, bytes) else content.encode("utf-8")
     except UnicodeEncodeError:
         raise BackendError("the text holds half characters that cannot be written; give bytes", "invalid") from None
+    if len(data) > FILE_WRITE_BYTES:
+        raise BackendError(f"{path} would have {len(data)} bytes; the most is {FILE_WRITE_BYTES}", "too_large")
+    return data
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -173,6 +174,8 @@ def replace_text(
         raise BackendError("the old text is empty; give a text that occurs in the file", "invalid")
     if occurrence not in ("only", "first"):
         raise BackendError(f"occurrence is 'only' or 'first', not {occurrence!r}", "invalid")
+    if len(data) > EDIT_BYTES:
+        raise BackendError(f"{path} is larger than {EDIT_BYTES} bytes; edit it by a command", "too_large")
     mark = b""
     if data[:2] in _UTF16 and len(data) % 2 == 0:
         mark, encoding, errors = data[:2], _UTF16[data[:2]], "surrogatepass"

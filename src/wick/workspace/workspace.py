@@ -25,7 +25,6 @@ from wick.constants import (
     BINARY_HEAD_BYTES,
     EDIT_BYTES,
     FILE_READ_BYTES,
-    FILE_WRITE_BYTES,
     GLOB_FILES,
     GREP_BYTES,
     GREP_MATCHES,
@@ -223,9 +222,7 @@ class Workspace:
     # -- changing --
 
     def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
-        data = encode_content(content)
-        if len(data) > FILE_WRITE_BYTES:
-            raise BackendError(f"{path} would have {len(data)} bytes; the most is {FILE_WRITE_BYTES}", "too_large")
+        data = encode_content(path, content)
         with self._resolve_for_change(path, links) as inside:
             self._write_file(inside, path, data, links)
         return {"path": path, "bytes_written": len(data)}
@@ -241,10 +238,8 @@ class Workspace:
         links: bool = True,
     ) -> EditResult:
         with self._editing, self._resolve_for_change(path, links) as inside:
-            with self._open_file(inside, path, links) as (fd, info):
-                data = b"" if info.st_size > EDIT_BYTES else b"".join(read_blocks(fd, 0, EDIT_BYTES + 1))
-            if max(info.st_size, len(data)) > EDIT_BYTES:
-                raise BackendError(f"{path} is larger than {EDIT_BYTES} bytes; edit it by a command", "too_large")
+            with self._open_file(inside, path, links) as (fd, _):
+                data = b"".join(read_blocks(fd, 0, EDIT_BYTES + 1))
             data, count = replace_text(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
             self._write_file(inside, path, data, links)
         return {"path": path, "replacements": count, "bytes_written": len(data)}

@@ -212,10 +212,11 @@ KINDS: dict[str, Opens] = {
     "state": lambda folder: _open_state("state", folder),
 }
 
-# Operations that a kind does not support, and their codes. All other kinds support everything.
+# Operations that a kind does not support, and their codes. All other kinds support everything. `links` stands for file
+# operations on a path with a link.
 CANNOT = {
     "state": dict.fromkeys(("execute", "background", "terminal"), "unsupported"),
-    "docker-exec": dict.fromkeys(("background", "terminal", "glob", "grep"), "unsupported"),
+    "docker-exec": dict.fromkeys(("background", "terminal", "glob", "grep"), "unsupported") | {"links": "linked"},
 }
 
 # Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.

@@ -351,7 +351,7 @@ def test_a_write_does_not_follow_a_link_outside(files: Workspace, tmp_path: Path
 
 
 def test_a_write_that_is_too_large(files: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workspace, "FILE_WRITE_BYTES", 10)
+    monkeypatch.setattr(texts, "FILE_WRITE_BYTES", 10)
     assert code(lambda: files.write("a", "x" * 11)) == "too_large"
     assert files.ls()["entries"] == []
 
@@ -419,7 +419,7 @@ def test_invalid_edits_are_refused(files: Workspace, monkeypatch: pytest.MonkeyP
     files.write("b", b"one\0")
     assert code(lambda: files.edit("b", "one", "x")) == "binary"
     assert text(files, "a") == "one two one"
-    monkeypatch.setattr(workspace, "EDIT_BYTES", 5)
+    monkeypatch.setattr(texts, "EDIT_BYTES", 5)
     assert code(lambda: files.edit("a", "two", "x")) == "too_large"
 
 
