@@ -21,9 +21,9 @@ from wick._internal.familiar_words import (
     RUN_OPTIONS,
     STREAM_ATTRIBUTES,
     explain_arguments,
+    explain_attributes,
     explain_option,
     explain_options,
-    refuse_attribute,
 )
 from wick._internal.frozen import thaw
 from wick._internal.run_context import find_run
@@ -81,6 +81,7 @@ class AgentOptions(TypedDict, total=False):
     settings: Mapping[str, Any]
 
 
+@explain_attributes(AGENT_ATTRIBUTES)
 class Agent(Generic[DepsType, Output]):
     """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies.
 
@@ -132,9 +133,6 @@ class Agent(Generic[DepsType, Output]):
 
     if not TYPE_CHECKING:  # type checkers report these mistakes themselves
         __init__ = explain_options("Agent()", AGENT_OPTIONS)(__init__)
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, AGENT_ATTRIBUTES)
 
         def __call__(self, *args: object, **options: object) -> NoReturn:
             raise TypeError(
@@ -383,6 +381,7 @@ class Agent(Generic[DepsType, Output]):
         return await next(run)
 
 
+@explain_attributes(STREAM_ATTRIBUTES)
 class Stream(Generic[Output]):
     """The events of a run, an `AsyncIterable[Event]` to read once. Send messages to `run`; at the end read `result`.
 
@@ -397,9 +396,6 @@ class Stream(Generic[Output]):
         run.emitter = self._events.put
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, STREAM_ATTRIBUTES)
 
         def __iter__(self) -> NoReturn:
             raise TypeError("the events of a run arrive over time: write `async for event in agent.stream(…)`")

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from wick._internal.familiar_words import EVENT_ATTRIBUTES, refuse_attribute, refuse_item
+from wick._internal.familiar_words import EVENT_ATTRIBUTES, explain_attributes, refuse_item
 
 
+@explain_attributes(EVENT_ATTRIBUTES)
 @dataclass(slots=True)
 class Event:
     """Base class of events. `name` is the name of the tool, model or agent."""
@@ -44,9 +45,6 @@ class Event:
 
     if not TYPE_CHECKING:  # type checkers report these mistakes themselves
         __getitem__ = refuse_item("event.event, event.name or event.to_json()")
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, EVENT_ATTRIBUTES)
 
 
 Emit = Callable[[Event], None]

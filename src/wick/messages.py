@@ -15,8 +15,8 @@ from wick._internal.familiar_words import (
     MESSAGE_ATTRIBUTES,
     TOOL_CALL_OPTIONS,
     TOOL_RESULT_ATTRIBUTES,
+    explain_attributes,
     explain_options,
-    refuse_attribute,
     refuse_changes,
     refuse_item,
 )
@@ -183,6 +183,7 @@ class ToolCall(_Data):
         return _parse(ToolCall, "the tool call", data)
 
 
+@explain_attributes(TOOL_RESULT_ATTRIBUTES)
 @dataclass(slots=True)
 class ToolResult(_Data):
     """The result of a tool. `error` is set if it failed or was blocked, `exception` if it crashed."""
@@ -209,9 +210,6 @@ class ToolResult(_Data):
         def text(self, text: str) -> NoReturn:
             raise AttributeError("the text of a ToolResult is its error, or else its output; set result.output instead")
 
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, TOOL_RESULT_ATTRIBUTES)
-
     def to_json(self) -> dict[str, Any]:
         result = {"tool_call_id": self.tool_call_id, "name": self.name, "output": _repair_surrogates(self.output)}
         error = {"error": _repair_surrogates(self.error)} if self.error else {}
@@ -224,6 +222,7 @@ class ToolResult(_Data):
         return _parse(ToolResult, "the tool result", data)
 
 
+@explain_attributes(MESSAGE_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
 class Message(_Data):
     """One message of a conversation.
@@ -263,9 +262,6 @@ class Message(_Data):
 
     if not TYPE_CHECKING:
         __getitem__ = refuse_item("message.role, message.text or message.to_json()")
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, MESSAGE_ATTRIBUTES)
 
     @property
     def digest(self) -> str:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from uuid import uuid4
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
-from wick._internal.familiar_words import OPERATION_ATTRIBUTES, refuse_attribute
+from wick._internal.familiar_words import OPERATION_ATTRIBUTES, explain_attributes
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
@@ -181,11 +181,6 @@ class Operation(_HasRun, Generic[R]):
         """Return the data that a replay needs to seal this operation again."""
         return {"hash": self.hash}
 
-    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, OPERATION_ATTRIBUTES.get(self.operation_name, {}))
-
     def last_sealed(self, name: str) -> Any:
         """Return the value of an editable field when the gate last sealed it; the current value before that."""
         return self.state.sealed[name] if self.state.sealed else getattr(self, name)
@@ -195,6 +190,7 @@ def new_run_id() -> str:
     return f"run_{uuid4().hex[:12]}"
 
 
+@explain_attributes(OPERATION_ATTRIBUTES["run"])
 @dataclass(eq=False, slots=True)
 class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
     """One answer to one input. It gives hooks and tools access to the agent's state. `Run[T]` has deps of type T."""
@@ -402,6 +398,7 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         return reply
 
 
+@explain_attributes(OPERATION_ATTRIBUTES["step"])
 @dataclass(eq=False, slots=True)
 class Step(Operation[Stop | Continue]):
     """One turn of the loop. Its result is Stop, or Continue for another turn."""
@@ -423,6 +420,7 @@ class Step(Operation[Stop | Continue]):
         return {"step": self.number}
 
 
+@explain_attributes(OPERATION_ATTRIBUTES["model_call"])
 @dataclass(eq=False, slots=True)
 class ModelCall(Operation[Message]):
     """One request to the model. Hooks change the request, not the thread."""
@@ -532,6 +530,7 @@ class ModelCall(Operation[Message]):
         )
 
 
+@explain_attributes(OPERATION_ATTRIBUTES["tool_use"])
 @dataclass(eq=False, slots=True)
 class ToolUse(Operation[ToolResult], Injected):
     """One use of a tool."""

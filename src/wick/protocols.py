@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
 
-from wick._internal.familiar_words import REQUEST_ATTRIBUTES, USAGE_ATTRIBUTES, refuse_attribute, refuse_item
+from wick._internal.familiar_words import REQUEST_ATTRIBUTES, USAGE_ATTRIBUTES, explain_attributes, refuse_item
 from wick._internal.frozen import freeze
 from wick.errors import ConfigError
 from wick.messages import Message, Part
@@ -48,6 +48,7 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"the settings must be JSON data: {error}") from None
 
 
+@explain_attributes(REQUEST_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request to a model."""
@@ -61,11 +62,6 @@ class Request:
     def text(self) -> str:
         """The text of the last message: the user's input, or the result of a tool."""
         return self.messages[-1].text if self.messages else ""
-
-    if not TYPE_CHECKING:  # type checkers report these mistakes themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, REQUEST_ATTRIBUTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +97,7 @@ class CallArgs:
     text: str
 
 
+@explain_attributes(USAGE_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts: input and output, and how many of them were cached, reasoning, or written to the cache."""
@@ -113,9 +110,6 @@ class Usage:
 
     if not TYPE_CHECKING:
         __getitem__ = refuse_item("usage.total_tokens or usage.to_json()")
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, USAGE_ATTRIBUTES)
 
         def __call__(self) -> NoReturn:
             raise TypeError("the usage is an attribute, not a method: write result.usage.total_tokens")

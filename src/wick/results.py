@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar  # a dependency of pydantic
 
-from wick._internal.familiar_words import RESULT_ATTRIBUTES, refuse_attribute, refuse_changes
+from wick._internal.familiar_words import RESULT_ATTRIBUTES, explain_attributes, refuse_changes
 from wick._internal.frozen import thaw
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Decision, Stop
@@ -36,6 +36,7 @@ Output = TypeVar("Output", default=Any)
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
+@explain_attributes(RESULT_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Output]):
     """The outcome of a run: its final text, messages, usage and error. `Result[T]` has an output of type T."""
@@ -53,9 +54,6 @@ class Result(Generic[Output]):
     needs_output: bool = field(default=False, repr=False, compare=False)  # the agent validates its answers
 
     if not TYPE_CHECKING:  # type checkers report these mistakes themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, RESULT_ATTRIBUTES)
 
         def __getitem__(self, key: object) -> NoReturn:
             raise TypeError(

@@ -15,6 +15,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind", bound=type)
 
 _SYSTEM = 'the system prompt is system="…"; for one that depends on the run, set run.system in a @before(Run) hook'
 _OUTPUT = "the type of the answer is output_type=…, and result.output has this type"
@@ -610,11 +611,32 @@ def explain_arguments(owner: str, hint: str) -> Callable[[Callable[P, R]], Calla
     return decorate
 
 
-def refuse_attribute(owner: object, name: str, words: Mapping[str, str]) -> NoReturn:
-    """Raise the AttributeError of an object without this attribute, with the sentence for a familiar name."""
-    kind = type(owner).__name__
-    hint = f"; {words[name]}" if name in words else ""
-    raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=owner)
+class FamiliarAttribute:
+    """An attribute that objects of other libraries have. Reading it raises an AttributeError with a sentence."""
+
+    __slots__ = ("hint", "name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self.name, self.hint = name, hint
+
+    def __get__(self, owner: object, kind: type) -> NoReturn:
+        problem = f"{kind.__name__!r} object has no attribute {self.name!r}; {self.hint}"
+        raise AttributeError(problem, name=self.name, obj=owner)
+
+
+def explain_attributes(words: Mapping[str, str]) -> Callable[[Kind], Kind]:
+    """Let a class answer familiar attributes that it does not have.
+
+    A `__getattr__` would make each access to any attribute of the class slower.
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        for name, hint in words.items():
+            if not hasattr(kind, name):
+                setattr(kind, name, FamiliarAttribute(name, hint))
+        return kind
+
+    return decorate
 
 
 def refuse_item(hint: str) -> Callable[[object, object], NoReturn]:

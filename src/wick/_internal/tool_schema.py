@@ -134,8 +134,8 @@ class FunctionArguments:
             raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
         except Exception as error:  # a custom validator may raise anything
             raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
-        injected = {*self.injected, *(parameter.name for parameter in self.deps)}
-        if taken := injected & (values.__pydantic_extra__ or {}).keys():
+        extra = values.__pydantic_extra__
+        if extra and (taken := extra.keys() & {*self.injected, *(parameter.name for parameter in self.deps)}):
             raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
         return values  # type: ignore[no-any-return]
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from wick._internal.familiar_words import (
     ANSWER_OPTIONS,
     SESSIONS_ATTRIBUTES,
     SESSIONS_OPTIONS,
     explain_arguments,
+    explain_attributes,
     explain_options,
-    refuse_attribute,
 )
 from wick._internal.frozen import FrozenDict
 from wick._internal.run_context import find_run
@@ -53,6 +53,7 @@ class _HeldRun:
     closed: asyncio.Event = field(default_factory=asyncio.Event)  # its end is saved, and its lease released
 
 
+@explain_attributes(SESSIONS_ATTRIBUTES)
 class Sessions(Capability):
     """Persists threads in a store: `Sessions("./sessions")` creates a SQLite store in that folder.
 
@@ -92,9 +93,6 @@ class Sessions(Capability):
             "Sessions()",
             'Sessions("./sessions") stores threads in a folder, Sessions(store) in a store, such as one of wick.stores',
         )(__init__)
-
-        def __getattr__(self, name: str) -> NoReturn:
-            refuse_attribute(self, name, SESSIONS_ATTRIBUTES)
 
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
