@@ -51,5 +51,5 @@ for replies in ([down, "Here I am."], [down, down], [down, down]):
 #
 # large failed (overloaded), so ask again
 # large failed (overloaded), so ask small
-# small failed (the script has 1 reply, and this is question 2), so ask again
+# small failed (the script has 1 reply, and this is question 2; a FunctionModel answers them all), so ask again
 # I cannot think right now; please come back later. [completed]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
-from wick._internal.familiar_words import explain_options
+from wick._internal.familiar_words import CAPABILITY_OPTIONS, explain_options
 from wick.errors import ConfigError
 from wick.hooks import Hook
 from wick.operations import Run
@@ -33,7 +33,8 @@ class Capability:
         if "name" not in vars(cls):
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if cls.__module__.startswith("wick.") and "__init__" in vars(cls):
-            cls.__init__ = explain_options(f"{cls.__name__}()", {})(cls.__init__)  # type: ignore[method-assign]
+            explain = explain_options(f"{cls.__name__}()", CAPABILITY_OPTIONS.get(cls.__name__, {}))
+            cls.__init__ = explain(cls.__init__)  # type: ignore[method-assign]
 
     def hooks(self) -> list[Hook]:
         """Return its hooks as bound methods."""

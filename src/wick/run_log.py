@@ -41,6 +41,15 @@ logger = logging.getLogger(__name__)
 # -- the start of a run ----------------------------------------------------------------------------------------------
 
 
+def _describe_nothing_to_answer(run: Run) -> str:
+    if run.thread.writer is None:
+        return "there is nothing to answer: give the run a text, messages, or a thread that has some"
+    return (
+        f"there is nothing to answer: the thread {run.thread.id!r} of the owner {run.user or 'local'!r} has no "
+        "messages; give the run a text, or the user= that the thread belongs to"
+    )
+
+
 async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     """Log the start of a run and its input. Return a Stop if the thread already ends with the final reply.
 
@@ -60,7 +69,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
         answer_lost_calls(thread, "the user sent another message")  # first: nothing is fetched while calls are pending
     await inbox.fetch(thread)
     if not messages and not thread.messages and not inbox.queue:
-        raise ConfigError("there is nothing to answer: give the run a text, messages, or a thread that has some")
+        raise ConfigError(_describe_nothing_to_answer(run))
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older
     thread.add(*messages)  # before run_start, so that every logged run has an input
     if not is_retry:
@@ -203,7 +212,8 @@ async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcom
         await observer.after_effect(use)
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
-        logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)
+        hint = "an error that the model should handle is a ToolError"
+        logger.warning("the tool %s crashed in call %s of run %s: %s; %s", *where, hint, exc_info=crash)
         use.run.progress.extensions.crashes.append(crash)
     if not use.run.progress.over and use.run.thread.is_waiting_for(use.call):
         hash = digest(result.text.encode("utf-8", "surrogatepass"))

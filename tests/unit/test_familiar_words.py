@@ -58,7 +58,8 @@ ALL = [
     words.AGENT_OPTIONS, words.RUN_OPTIONS, words.AGENT_ATTRIBUTES, words.RESULT_ATTRIBUTES, words.STREAM_ATTRIBUTES,
     words.TOOL_RESULT_ATTRIBUTES, words.REQUEST_ATTRIBUTES, words.TOOL_OPTIONS, words.ANSWER_OPTIONS,
     words.USAGE_ATTRIBUTES, words.EVENT_ATTRIBUTES, words.MESSAGE_ATTRIBUTES, words.HOOK_OPTIONS,
-    words.SUBAGENT_OPTIONS, *words.OPERATION_ATTRIBUTES.values(),
+    words.SUBAGENT_OPTIONS, words.SESSIONS_ATTRIBUTES, *words.CAPABILITY_OPTIONS.values(),
+    *words.OPERATION_ATTRIBUTES.values(),
     *PACKAGES.values(),
 ]  # fmt: skip
 
@@ -103,6 +104,9 @@ def test_an_option_of_a_run_is_answered(name: str) -> None:
         (guard, "@guard()", words.HOOK_OPTIONS),
         (Sessions.answer, "Sessions.answer()", words.ANSWER_OPTIONS),
         (Subagent, "Subagent()", words.SUBAGENT_OPTIONS),
+        (Budget, "Budget()", words.CAPABILITY_OPTIONS["Budget"]),
+        (Sessions, "Sessions()", words.CAPABILITY_OPTIONS["Sessions"]),
+        (Block, "Block()", {name: words.DECISION_OPTIONS[name] for name in ("timeout", "expires")}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -367,6 +371,19 @@ except ImportError as error:
         (
             lambda: LooseAgent(Scripted()).run_sync("hi", {}),
             'agent.run_sync() takes 1 positional argument, not 2; deps are deps=…: agent.run_sync("…", deps=…)',
+        ),
+        (lambda: loose_sessions("./a").questions(), "Sessions.questions() needs id; questions are `await sessions.qu"),
+        (
+            lambda: loose_sessions("./a").threads("ada"),
+            "Sessions.threads() takes 0 positional arguments, not 1; the owner is owner=…",
+        ),
+        (
+            lambda: loose_sessions("./a").answer("t", "ask_1", "deny", "no"),
+            "Sessions.answer() takes 3 positional arguments, not 4; an answer is `await sessions.answer(id, ",
+        ),
+        (
+            lambda: loose_sessions("./a").iter_questions(owner="ada"),
+            "Sessions.iter_questions() has no option owner=; it iterates over the threads of all owners",
         ),
         (lambda: LooseAgent(Scripted()).run("hi", {}), 'deps are deps=…: agent.run("…", deps=…)'),
         (lambda: LooseAgent(Scripted()).stream("hi", {}), 'deps are deps=…: agent.stream("…", deps=…)'),

@@ -670,6 +670,39 @@ def client_of_the_package() -> None:
     from wick import Client  # type: ignore[attr-defined]  # noqa: F401
 
 
+@mistake("is the name of a file", "give a folder, such as './data'", "Sqlite('chat.db')")
+def sessions_in_a_file() -> None:
+    from wick.capabilities.sessions import Sessions
+
+    Sessions("chat.db")
+
+
+@mistake("'th_1' of the owner 'local' has no messages", "user=")
+def resume_without_the_user(folder: Path) -> None:
+    from wick.capabilities.sessions import Sessions
+
+    agent = Agent(Scripted("Hi."), hooks=[Sessions(folder)])
+    agent.run_sync("Hello.", thread="th_1", user="ada")
+    agent.run_sync(thread="th_1")
+
+
+@mistake("agent.with_hooks(budgets[user])")
+def budget_of_each_user() -> None:
+    from wick.capabilities.budget import Budget
+
+    loose(Budget)(tokens=1_000, per="user")
+
+
+@mistake("an error that the model should handle is a ToolError")
+def expected_failure_as_an_exception() -> None:
+    @tool
+    def find_order(number: int) -> str:
+        """Find an order."""
+        raise LookupError(f"there is no order {number}")
+
+    Agent(Scripted(ToolCall("1", "find_order", {"number": 7}), "No."), tools=[find_order]).run_sync("Order 7?")
+
+
 # -- the tests ------------------------------------------------------------------------------------------------------
 
 
@@ -692,9 +725,9 @@ def see_answer(program: Callable[..., object], folder: Path) -> str:
     return "\n".join(seen)
 
 
-def test_82_mistakes_are_listed() -> None:
+def test_86_mistakes_are_listed() -> None:
     names = [entry.program.__name__ for entry in MISTAKES]
-    assert len(names) == len(set(names)) == 82
+    assert len(names) == len(set(names)) == 86
 
 
 @pytest.mark.parametrize("entry", MISTAKES, ids=lambda entry: entry.program.__name__)

@@ -26,6 +26,8 @@ _GUARDS = "checks are hooks=[…]: @guard(Run) for the input, @guard(ToolUse) fo
 _SUBAGENTS = "other agents are hooks=[Subagents(…)], from wick.capabilities"
 _THREADS = 'conversations are stored by hooks=[Sessions("./sessions")], and continued by run(…, thread="…")'
 _LIMITS = "limits are hooks=[Limits(steps=…, tokens=…), Budget(dollars=…)]"
+_TIMEOUT = "the seconds of a run are hooks=[Limits(seconds=…)], and those of a tool @tool(timeout=…)"
+_VALIDATOR = "validate in the pydantic model of output_type; or with output_type=StructuredOutput(T, validator=f)"
 _RETRIES = "model calls are retried by hooks=[Retry(…)]; a tool reports an error to the model with raise ToolError(…)"
 _SETTING = 'settings of the model are settings={"temperature": 0.2, "max_tokens": 500, …}'
 _DEPS = "deps are an argument of the run: run(…, deps=…); or give the agent a deps_factory"
@@ -74,7 +76,9 @@ AGENT_OPTIONS = _spread_names(
         f"notes that last are hooks=[Memory(…)], from wick.capabilities; {_THREADS}": "memory",
         _THREADS: "storage store db session sessions session_manager session_id checkpointer message_history messages",
         _APPROVAL: "approve approvals interrupt_before interrupt_on human_in_the_loop approver",
-        _LIMITS: "usage_limits max_turns max_iterations max_steps recursion_limit tool_call_limit",
+        _LIMITS: "usage_limits max_turns max_iterations max_steps recursion_limit tool_call_limit budget max_budget",
+        _TIMEOUT: "timeout timeout_seconds",
+        _VALIDATOR: "validators output_validators result_validators",
         _RETRIES: "retries tool_retries",
         "retries of a typed answer are output_type=StructuredOutput(T, retries=…), from wick.capabilities": (
             "output_retries"
@@ -113,7 +117,8 @@ RUN_OPTIONS = _spread_names(
         "tools belong to the agent: agent.with_tools(…).run(…)": "tools toolsets",
         "hooks belong to the agent: agent.with_hooks(…).run(…)": "hooks",
         "the type of the answer belongs to the agent: Agent(model, output_type=…)": "output_type",
-        f"{_LIMITS} of the agent": "usage_limits max_turns recursion_limit",
+        f"{_LIMITS} of the agent": "usage_limits max_turns recursion_limit budget",
+        f"{_TIMEOUT} of the agent": "timeout",
         "events come from agent.stream(…)": "stream",
         "a callback for events is emit=…; hooks belong to the agent": "callbacks",
         "a callback for events is emit=…": "event_stream_handler",
@@ -167,8 +172,11 @@ SESSIONS_OPTIONS = _spread_names(
         "the message is the second argument": "text content input",
         "a page is limit=50, and the next one cursor=page.next": "page offset size",
         "threads with open questions are asking=True, with an open run running=True": "status state pending open",
+        "it iterates over the threads of all owners; each has its head.owner": "owner",
     }
 )
+
+_QUESTIONS = "questions are `await sessions.questions(id)`, or sessions.iter_questions() for all owners"
 
 SESSIONS_ATTRIBUTES = _spread_names(
     {
@@ -180,9 +188,7 @@ SESSIONS_ATTRIBUTES = _spread_names(
         "it is a method of the store: `await sessions.store.delete(owner, id)`": "delete remove delete_session",
         "it is a method of the store: `await sessions.store.search(owner, text)`": "search find",
         "a run without input resumes a thread: agent.run(thread=id)": "resume run continue_run",
-        "questions are `await sessions.questions(id)`, or sessions.iter_questions() for all owners": (
-            "pending approvals list_questions interrupts interruptions"
-        ),
+        _QUESTIONS: "pending approvals list_questions open_questions all_questions interrupts interruptions",
         'an answer is `await sessions.answer(id, question["id"], "allow")`': "approve allow reject deny respond reply",
         "a message is sent with `await sessions.send(id, text)`": "add append add_message enqueue",
         "runs save their threads themselves": "save commit flush",
@@ -190,8 +196,35 @@ SESSIONS_ATTRIBUTES = _spread_names(
     }
 )
 
+SESSIONS_ARGUMENTS = {  # of methods that are called with a wrong number of arguments
+    "questions": _QUESTIONS,
+    "threads": "the owner is owner=…, the same as user= of the runs",
+    "answer": 'an answer is `await sessions.answer(id, question["id"], "deny", words="…", owner=…)`',
+}
+
+CAPABILITY_OPTIONS = {
+    "Sessions": _spread_names(
+        {
+            "an open question lapses after the seconds answer_within=…": (
+                "timeout expires expiry ttl expires_in question_timeout"
+            ),
+            "a run waits for an answer for the seconds patience=…, then it pauses": "wait wait_seconds",
+            "the owner is user= of the run, and owner= of the methods": "user user_id owner",
+        }
+    ),
+    "Budget": _spread_names(
+        {
+            'each user has a Budget of their own: agent.with_hooks(budgets[user]).run("…")': "per user scope key",
+            "a budget that lasts is shared with counters of your own: budget.share(counters, key)": (
+                "spent used period reset store path"
+            ),
+        }
+    ),
+}
+
 AGENT_ATTRIBUTES = _spread_names(
     {
+        'a run without input resumes a thread: agent.run(thread="…", user="…")': "resume continue_run",
         _RUN_SYNC: "invoke kickoff execute chat generate query ask_sync predict",
         _RUN: "ainvoke arun invoke_async kickoff_async run_async acall",
         "write print(agent.run_sync(…).text)": "print_response",
@@ -206,9 +239,7 @@ AGENT_ATTRIBUTES = _spread_names(
         "the system prompt is agent.system; for one that depends on the run, set run.system in a @before(Run) hook": (
             "system_prompt instructions"
         ),
-        "validate in the pydantic model of output_type; or with output_type=StructuredOutput(T, validator=f)": (
-            "output_validator result_validator"
-        ),
+        _VALIDATOR: "output_validator result_validator",
         "create the agent with output_type=…": "with_structured_output structured_output",
         "agent.with_options(model=…) returns a copy; Scripted and FunctionModel are for tests": "override",
         "agent.with_tools(…) and agent.with_hooks(…) return copies": "clone",
@@ -238,7 +269,9 @@ RESULT_ATTRIBUTES = _spread_names(
         "tokens are in result.usage, the price in dollars is result.price": "metrics",
         "tokens are in result.usage": "token_usage",
         "the end of the run is result.outcome, and result.reason says why": "stop_reason finish_reason status",
-        "a run that waits has result.outcome == 'interrupted'; Sessions lists its questions": "interruptions",
+        "a run that waits has result.outcome == 'interrupted'; Sessions lists its questions": (
+            "interruptions interrupted questions is_interrupted"
+        ),
         "the conversation is result.thread; a hook reads run.id": "run_id",
         "the id of the conversation is result.thread.id": "thread_id session_id",
     }
@@ -270,13 +303,18 @@ STREAM_ATTRIBUTES = _spread_names(
             "read the events: `async for event in stream`; text is event.delta of events of the class ChatModelStream, "
             "from wick.events"
         ): ("stream_text"),
-        "read the events: `async for event in stream`; then stream.result.output is the answer": "stream_output",
+        "read the events: `async for event in stream`; then stream.result.output is the answer": (
+            "stream_output partial"
+        ),
         "read the events: `async for event in stream`": "stream_events",
         "`await stream.finish()` returns the result; its output is the answer": "get_output",
         "`await stream.finish()` returns the result": "get_final_message",
         "`await stream.finish()` returns the result; result.text is its text": "text",
         "`await stream.finish()` returns the result; result.output is the answer": "output final_output",
         "the messages are there at the end: stream.result.messages": "messages",
+        "cancel the task that reads the stream; leaving its loop with break cancels the run, too": (
+            "cancel close aclose stop"
+        ),
     }
 )
 
@@ -348,6 +386,7 @@ OPERATION_ATTRIBUTES = {
 DECISION_OPTIONS = _spread_names(
     {
         "the text is the first argument": "message msg text reason question prompt error content feedback",
+        "a question lapses after the seconds answer_within=… of Sessions": "timeout expires expires_in ttl seconds",
     }
 )
 
@@ -564,7 +603,8 @@ def explain_option(owner: str, name: str, known: Iterable[str], words: Mapping[s
         return f"{owner} has no option {name}=; {words[name]}"
     options = list(known)
     close = get_close_matches(name, options, n=1)
-    hint = f"did you mean {close[0]}=?" if close else f"the options are {', '.join(options)}"
+    all_options = f"the options are {', '.join(options)}" if options else "it has none"
+    hint = f"did you mean {close[0]}=?" if close else all_options
     return f"{owner} has no option {name}=; {hint}"
 
 

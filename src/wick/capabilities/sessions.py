@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from wick._internal.familiar_words import (
     ANSWER_OPTIONS,
+    SESSIONS_ARGUMENTS,
     SESSIONS_ATTRIBUTES,
     SESSIONS_OPTIONS,
     explain_arguments,
@@ -78,7 +79,9 @@ class Sessions(Capability):
         if patience < 0 or lease <= 0:
             raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
         if type(answer_within) not in (int, float) or not answer_within > 0:
-            raise ConfigError(f"answer_within= takes seconds, a number above 0, not {answer_within!r}")
+            raise ConfigError(
+                f"answer_within= takes seconds, a number above 0, not {answer_within!r}; without it, a day"
+            )
         if isinstance(store, str | Path):
             from wick.stores.registry import open_folder_or_address
 
@@ -244,7 +247,8 @@ class Sessions(Capability):
     @asynccontextmanager
     async def _hold_idle(self, id: str, owner: str) -> AsyncIterator[Thread]:
         """Hold an existing thread without a run, and save what is appended to it."""
-        await self.store.head(owner, id)
+        with _naming_owner(owner):
+            await self.store.head(owner, id)
         thread = Thread(id)
         async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
             yield thread
@@ -355,9 +359,6 @@ class Sessions(Capability):
                         owner, id, other["id"], {**answer, "id": other["id"], "hash": other["hash"]}
                     )
 
-    if not TYPE_CHECKING:  # type checkers report unknown options themselves
-        answer = explain_options("Sessions.answer()", ANSWER_OPTIONS)(answer)
-
     async def close(self) -> None:
         """Close the store's files and connections; they are reopened on demand."""
         await self.store.close()
@@ -383,10 +384,15 @@ async def check_changed_args(tools: Sequence[Tool], name: str, args: Mapping[str
         tool.validate(args)
 
 
-if not TYPE_CHECKING:  # type checkers report unknown options themselves
-    for method in ("load", "threads", "fork", "rewind", "switch_branch", "cancel", "send", "questions", "lapsed"):
-        explain = explain_options(f"Sessions.{method}()", SESSIONS_OPTIONS)
-        setattr(Sessions, method, explain(vars(Sessions)[method]))
+if not TYPE_CHECKING:  # type checkers report these mistakes themselves
+    iterators = "iter_unfinished", "iter_questions", "iter_lapsed"
+    others = "load", "threads", "fork", "rewind", "switch_branch", "cancel", "send", "questions", "lapsed", "answer"
+    for method in (*iterators, *others):
+        explained = vars(Sessions)[method]
+        if method in SESSIONS_ARGUMENTS:
+            explained = explain_arguments(f"Sessions.{method}()", SESSIONS_ARGUMENTS[method])(explained)
+        words = ANSWER_OPTIONS if method == "answer" else SESSIONS_OPTIONS
+        setattr(Sessions, method, explain_options(f"Sessions.{method}()", words)(explained))
 
 
 def _check_owner(owner: object) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from inspect import isawaitable, signature
 
 from wick._internal.visible_text import format_count
@@ -54,16 +55,23 @@ class Scripted:
         self.requests.append(request)
         if len(self.requests) > len(self.replies):
             replies = format_count(len(self.replies), "reply")
-            raise ModelError(f"the script has {replies}, and this is question {len(self.requests)}")
+            raise ModelError(
+                f"the script has {replies}, and this is question {len(self.requests)}; a FunctionModel answers them all"
+            )
         reply = self.replies[len(self.requests) - 1]
         for delta in _deltas(reply, request):
             yield delta
 
 
 class FunctionModel:
-    """A model that replies by a function of the request. `requests` holds the last hundred."""
+    """A model that replies by a function of the request. `requests` holds the last hundred.
 
-    def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
+    An async generator function streams its reply: the texts and tool calls that it yields, when it yields them.
+    """
+
+    def __init__(
+        self, fn: Callable[[Request], Reply | Awaitable[Reply] | AsyncIterator[str | ToolCall]], name: str = "function"
+    ) -> None:
         _check_function(fn)
         self.fn = fn
         self.name = name
@@ -74,6 +82,11 @@ class FunctionModel:
         if len(self.requests) > KEPT:
             del self.requests[0]
         answer = self.fn(request)
+        if isinstance(answer, AsyncIterator):
+            async with aclosing(_stream_pieces(answer, request)) as deltas:
+                async for delta in deltas:
+                    yield delta
+            return
         reply = await answer if isawaitable(answer) else answer
         for number, delta in enumerate(_deltas(reply, request), 1):
             yield delta
@@ -94,6 +107,26 @@ def _check_function(fn: object) -> None:
         ) from None
     except ValueError:
         """A function in C may have no signature."""
+
+
+async def _stream_pieces(pieces: AsyncIterator[str | ToolCall], request: Request) -> AsyncGenerator[Delta]:
+    text, calls = "", list[ToolCall]()
+    try:
+        async for piece in pieces:
+            if isinstance(piece, str):
+                text += piece
+                yield TextDelta(piece)
+            elif isinstance(piece, ToolCall):
+                for delta in _call_deltas(len(calls), piece):
+                    yield delta
+                calls.append(piece)
+            else:
+                raise ModelError(f"{piece!r} is not a part of a reply: yield texts and tool calls")
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+    for delta in _end_deltas(Message("assistant", text, tuple(calls)), request):
+        yield delta
 
 
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
@@ -118,10 +151,18 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     for word in re.findall(r"\s*\S+\s*$|\s*\S+|\s+", message.text):
         yield TextDelta(word)
     for index, call in enumerate(message.tool_calls):
-        yield CallStart(index, call.id, call.name)
-        raw = call.raw or json.dumps(call.args)
-        for start in range(0, len(raw), _CHUNK_CHARS):
-            yield CallArgs(index, raw[start : start + _CHUNK_CHARS])
+        yield from _call_deltas(index, call)
+    yield from _end_deltas(message, request)
+
+
+def _call_deltas(index: int, call: ToolCall) -> Iterator[Delta]:
+    yield CallStart(index, call.id, call.name)
+    raw = call.raw or json.dumps(call.args)
+    for start in range(0, len(raw), _CHUNK_CHARS):
+        yield CallArgs(index, raw[start : start + _CHUNK_CHARS])
+
+
+def _end_deltas(message: Message, request: Request) -> Iterator[Delta]:
     # An estimate from the newest message only, so that long threads stay fast.
     prompt = request.messages[-1].tokens if request.messages else 0
     yield Usage(input_tokens=prompt, output_tokens=message.tokens)

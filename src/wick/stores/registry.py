@@ -11,6 +11,7 @@ from wick.protocols import Store
 
 MEMORY = "memory"
 POSTGRES = ("postgres", "postgresql")
+FILE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -35,7 +36,13 @@ def open_folder_or_address(address: str | Path) -> Store:
         return open_plugin_store(str(address))
     from wick.stores.sqlite import Sqlite
 
-    return Sqlite(Path(address) / "threads.db")
+    folder = Path(address)
+    if folder.suffix in FILE_SUFFIXES and not folder.is_dir():
+        raise ConfigError(
+            f"{address} is the name of a file; give a folder, such as './data', in which threads.db is created, "
+            f"or the store Sqlite({str(address)!r}), from wick.stores"
+        )
+    return Sqlite(folder / "threads.db")
 
 
 def find_scheme(address: str) -> str:
@@ -58,7 +65,8 @@ def find_store_plugin(address: str) -> Plugin:
     if (plugin := find_plugin("wick.stores", scheme)) is not None:
         return plugin
     known = [*(name for name in POSTGRES), *(plugin.name for plugin in find_plugins("wick.stores"))]
-    raise ConfigError(f"there is no store for {scheme}://; the schemes are {', '.join(known)}")
+    folder = "; SQLite is the path of a folder, such as './data'" if scheme.startswith("sqlite") else ""
+    raise ConfigError(f"there is no store for {scheme}://; the schemes are {', '.join(known)}{folder}")
 
 
 def open_plugin_store(address: str) -> Store:

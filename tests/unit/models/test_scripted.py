@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -107,6 +108,32 @@ async def test_requests_are_remembered() -> None:
         assert request.system == "You are here."
         assert [tool.name for tool in request.tools] == ["look"]
         assert request.settings == {"temperature": 0.5, "stop": ["END"]}
+
+
+async def test_a_generator_streams_its_reply() -> None:
+    closed = []
+
+    async def reply(request: Request) -> AsyncIterator[str | ToolCall]:
+        try:
+            yield "I look "
+            yield f"at {request.text[:2]}."
+            yield ToolCall("a", "look", {"at": "it"})
+        finally:
+            closed.append(True)
+
+    deltas = await collect_deltas(FunctionModel(reply))
+    assert deltas[:3] == [TextDelta("I look "), TextDelta("at hi."), CallStart(0, "a", "look")]
+    assert isinstance(deltas[-2], Usage) and deltas[-1] == Finish("tool_calls")
+    stream = FunctionModel(reply).stream(ASKED)
+    assert await anext(stream) == TextDelta("I look ")
+    await stream.aclose()  # type: ignore[attr-defined]  # a cancelled run
+    assert closed == [True, True]
+
+    async def nonsense(request: Request) -> AsyncIterator[Any]:
+        yield 7
+
+    with pytest.raises(ModelError, match="7 is not a part of a reply: yield texts and tool calls"):
+        await collect_deltas(FunctionModel(nonsense))
 
 
 async def test_a_question_beyond_the_script_is_an_error() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from wick._internal.visible_text import cut_visible, make_visible
+from wick._internal.visible_text import cut_visible, format_count, make_visible
 from wick.api.types import Approval, Choice, ThreadInfo
 from wick.approvals import START_AFRESH
 from wick.cli.command_group import CommandGroup
@@ -47,10 +47,12 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
     if watch:
         return asyncio.run(_watch_approvals(options, thread, as_json))
     with show_status("loading questions"):
-        pending = call_host(options, lambda host: _list_pending(host, options, thread))
+        pending, hidden = call_host(options, lambda host: _list_pending_and_hidden(host, options, thread))
     if as_json:
         return print_json([_approval_json(approval) for approval in pending])
     _print_pending(pending)
+    if hidden:
+        click.echo(_describe_hidden(hidden), err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,16 @@ class GroupOptions:
 
 async def _list_pending(host: AgentHost, options: HostOptions, thread: str) -> list[Approval]:
     return await host.list_approvals(await find_thread_id(host, thread, options.absolute_folder))
+
+
+async def _list_pending_and_hidden(host: AgentHost, options: HostOptions, thread: str) -> tuple[list[Approval], int]:
+    pending = await _list_pending(host, options, thread)
+    return pending, 0 if pending or thread else await host.count_hidden_approvals()
+
+
+def _describe_hidden(count: int) -> str:
+    questions = format_count(count, "question")
+    return f"{questions} of runs with a `user=` of their own: a program answers these, with sessions.answer(…, owner=…)"
 
 
 def _print_pending(pending: list[Approval]) -> None:
@@ -230,7 +242,10 @@ def choose_question(pending: list[Approval], answer: ApprovalAnswer, hint_option
 
 async def _send_answer(options: HostOptions, thread: str, answer: ApprovalAnswer) -> None:
     async with open_host(options) as host:
-        question, words = choose_question(await _list_pending(host, options, thread), answer, host.hint_options)
+        pending, hidden = await _list_pending_and_hidden(host, options, thread)
+        if hidden:
+            raise ConfigError(f"no pending questions; {_describe_hidden(hidden)}")
+        question, words = choose_question(pending, answer, host.hint_options)
         try:
             thread_id = await host.answer_approval(
                 question.id, answer.choice, words=words, args=answer.args, thread=question.thread_id

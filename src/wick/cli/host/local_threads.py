@@ -109,6 +109,10 @@ class LocalThreads:
             for question in await self.sessions.questions(head.id)
         ]
 
+    async def count_hidden_approvals(self) -> int:
+        """Return the number of pending questions of other owners: of programs that run agents with `user=`."""
+        return sum([head.asking async for head in self.sessions.iter_unfinished() if head.owner != LOCAL])
+
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:

@@ -139,6 +139,9 @@ class AgentHost(Protocol):
 
     async def list_approvals(self, thread: str = "") -> list[Approval]: ...
 
+    async def count_hidden_approvals(self) -> int:
+        """Return the number of pending questions of programs with other owners, which this host does not list."""
+
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:

@@ -195,6 +195,9 @@ class RemoteHost:
     async def list_approvals(self, thread: str = "") -> list[Approval]:
         return await self.client.approvals(thread)
 
+    async def count_hidden_approvals(self) -> int:
+        return 0
+
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:

@@ -246,6 +246,25 @@ def test_nothing_waits(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "") and "no pending questions" in done.err
 
 
+async def test_questions_of_other_owners_are_counted(tmp_path: Path) -> None:
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask:
+        return Ask("Greet?")
+
+    @tool
+    def greet() -> str:
+        """Greet."""
+        return "Hello."
+
+    sessions, model = Sessions(tmp_path / "data"), Scripted(ToolCall("1", "greet", {}))
+    await Agent(model, tools=[greet], hooks=[sessions, confirm]).run("Hi.", user="ada")
+    await sessions.close()
+    wick = WickCommand(tmp_path)
+    for command, code in ((["approvals"], 0), (["approvals", "allow"], 2)):
+        done = await asyncio.to_thread(wick, *command, WICK_DATA=str(tmp_path / "data"))
+        assert done.code == code and "1 question of runs with a `user=` of their own" in done.err
+
+
 def test_bad_input_is_a_sentence(place: HostCommand) -> None:
     for words in (["allow", "ask_none"], ["deny", "ask_none", "why"]):
         done = place("approvals", *words)
