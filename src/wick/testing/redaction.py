@@ -40,7 +40,7 @@ def redact_arguments(value: Any, name: str = "") -> Any:
         return {key: redact_arguments(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [redact_arguments(inner, name) for inner in value]
-    return PLACEHOLDER if isinstance(value, str) and _is_secret(name, value) else value
+    return _hide_words(value) if isinstance(value, str) and _is_secret(name, value) else value
 
 
 def _is_secret(name: str, text: str) -> bool:
@@ -103,8 +103,7 @@ class RecordingRedactor:
         text = self._insert_placeholders(text)
         for pattern in (values, self._known):
             if pattern is not None:
-                # a placeholder for each word, as a placeholder matches a word
-                text, found = pattern.subn(lambda match: re.sub(r"\S+", PLACEHOLDER, match[0]), text)
+                text, found = pattern.subn(lambda match: _hide_words(match[0]), text)
                 self.count += found
         text, found = self._forms.subn(PLACEHOLDER, text)
         self.count += found
@@ -151,7 +150,7 @@ class RecordingRedactor:
         """Return the placeholder of a secret: that of the user, if there is one."""
         shown = self._insert_placeholders(text)
         self.count += shown == text != PLACEHOLDER
-        return PLACEHOLDER if shown == text else self.redact_text(text)
+        return _hide_words(text) if shown == text else self.redact_text(text)
 
     def _redact_arguments_text(self, text: str, values: re.Pattern[str] | None) -> str:
         """Return the arguments of a call as the model wrote them, without secrets."""
@@ -213,6 +212,11 @@ class RecordingRedactor:
         if isinstance(value, list):
             return [self.restore(inner) for inner in value]
         return {key: self.restore(inner, key) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _hide_words(text: str) -> str:
+    """Return a text with a placeholder for each word, as a placeholder in a text matches a word."""
+    return re.sub(r"\S+", PLACEHOLDER, text)
 
 
 def _number_calls(events: Iterable[Json]) -> Iterator[tuple[int | None, Json]]:

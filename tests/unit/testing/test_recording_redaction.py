@@ -39,19 +39,24 @@ def sign_in_call(password: str = PASSWORD) -> ToolCall:
     return ToolCall("c1", "sign_in", {"user": "ada", "password": password})
 
 
-async def test_a_secret_argument_is_redacted_everywhere_and_is_played(tmp_path: Path) -> None:
-    path, asked = tmp_path / "it.yaml", f"Sign in as ada with {PASSWORD}."
-    model = Scripted(sign_in_call(), f"I signed in with {PASSWORD}.")
+@pytest.mark.parametrize(
+    ("password", "hidden"), [(PASSWORD, "[secret]"), ("correct horse 22", "[secret] [secret] [secret]")]
+)
+async def test_a_secret_argument_is_redacted_everywhere_and_is_played(
+    password: str, hidden: str, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "it.yaml", f"Sign in as ada with {password}."
+    model = Scripted(sign_in_call(password), f"I signed in with {password}.")
     await Agent(Cassette(path, model, record=True), tools=[sign_in]).run(asked)
     text = path.read_text()
-    assert PASSWORD not in text
-    assert '"password": "[secret]"' in text and "- reply: 1" in text  # the request refers to the reply
+    assert password.split()[-1] not in text
+    assert f'"password": "{hidden}"' in text and "- reply: 1" in text  # the request refers to the reply
     for _ in range(2):  # the same file twice
         played = Cassette(path)
         result = await Agent(played, tools=[sign_in]).run(asked)
         played.check()
-        assert result.text == "I signed in with [secret]."
-        assert result.messages.tool_messages()[0].text == "ada signed in with [secret]"
+        assert result.text == f"I signed in with {hidden}."
+        assert result.messages.tool_messages()[0].text == f"ada signed in with {hidden}"
     assert path.read_text() == text
 
 
