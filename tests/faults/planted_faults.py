@@ -53,7 +53,7 @@ def forgetful() -> None:
     from wick.server import service
     from wick.stores.in_memory import InMemory
 
-    service.Sqlite = lambda path: InMemory()  # type: ignore[attr-defined]
+    service.open_store = lambda settings: InMemory()
 
 
 def blocking() -> None:

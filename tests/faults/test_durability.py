@@ -242,9 +242,9 @@ def fill_up(folder: Path, levels: Sequence[int], fault: str = "") -> None:
 
 @pytest.mark.timeout(LONG)
 def test_full_disks(tmp_path: Path) -> None:
-    fill_up(tmp_path, range(8, 808, 8) if FULL else (60, 220))
+    fill_up(tmp_path, range(8, 808, 8) if FULL else (60, 260))
 
 
 def test_full_disks_detect_events_sent_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
-        fill_up(tmp_path, (220,), fault="unsaved")  # less than that holds the tables, and no message
+        fill_up(tmp_path, (260,), fault="unsaved")  # less than that holds the tables, and no message

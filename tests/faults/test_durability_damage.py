@@ -60,9 +60,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "another program's": sql("PRAGMA application_id = 7"),
     "a folder": folder_instead,
 }
-TABLES = {"threads.db": ("inbox", "entries", "keyed"), "server.db": ("records",)}
 DROPPED = {
-    f"without {table}": sql("PRAGMA foreign_keys = OFF", f"DROP TABLE {table}") for table in TABLES["threads.db"]
+    f"without {table}": sql("PRAGMA foreign_keys = OFF", f"DROP TABLE {table}")
+    for table in ("inbox", "entries", "keyed", "records")
 }
 
 
@@ -74,20 +74,18 @@ async def good_data(folder: Path) -> Path:
 
 
 async def start_on_damage(folder: Path, *, planted: bool = False) -> None:
-    """Damage each database in each way, and start a server on it."""
+    """Damage the database in each way, and start a server on it."""
     good = await good_data(folder / "good")
     with Tally("R1", "starts on a damaged database", planted=planted) as tally:
-        for file in TABLES:
-            damages = DAMAGES | (DROPPED if file == "threads.db" else {})
-            for number, (name, damage) in enumerate(damages.items()):
-                place = folder / f"{file}_{number}"
-                shutil.copytree(good, place / "data")
-                damage(place / "data" / file)
-                with tally.trying(f"{file}: {name}"):
-                    await _refused(place, file)
+        for number, (name, damage) in enumerate((DAMAGES | DROPPED).items()):
+            place = folder / str(number)
+            shutil.copytree(good, place / "data")
+            damage(place / "data" / "threads.db")
+            with tally.trying(name):
+                await _refused(place)
 
 
-async def _refused(folder: Path, file: str) -> None:
+async def _refused(folder: Path) -> None:
     try:
         async with (
             host_server(folder, agents=AGENTS) as server,
@@ -96,7 +94,7 @@ async def _refused(folder: Path, file: str) -> None:
         ):
             raise AssertionError(f"the server starts, and answers with a {answered.status}")
     except StoreError as error:
-        assert str(folder / "data" / file) in str(error), f"which file? {error}"
+        assert str(folder / "data" / "threads.db") in str(error), f"which file? {error}"
         remedies = (
             "restore it",
             "update wick",

@@ -106,7 +106,7 @@ async def full_disk(target: Target) -> AsyncIterator[None]:
     """The database cannot grow: an error of SQLite itself."""
 
     def limit(pages: str) -> Any:
-        return target.store._write(lambda do: do.db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+        return target.store.write(lambda do: do.db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
 
     await limit("1")  # which is as many as there are
     yield

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Protocol, cast
@@ -63,6 +64,7 @@ from wick.tools import Tool
 logger = logging.getLogger("wick.server")
 
 CLUSTER = "cluster"  # kind of records
+DATABASE, OLD_RECORDS = "threads.db", "server.db"  # in the data folder; earlier versions had a file of records
 PROBED_ADDRESS = "192.0.2.1"  # of a network for documentation: nothing is there
 SAVE_SECONDS = 1.0  # after a change by a user, before the snapshot of a workspace
 
@@ -87,7 +89,8 @@ class Service:
     ) -> None:
         self.settings, self.clock = settings, clock
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.records: Records = open_records(settings)
+        opened = store or open_store(settings)
+        self.records: Records = open_records(settings, opened)
         self.metrics = Metrics()
         rates = self.records if settings.on_postgres else None
         self.limits = QuotaLimiter(settings.quotas, records=cast(RateRecords | None, rates))
@@ -101,7 +104,7 @@ class Service:
         self.secrets = Secrets(known_secrets(settings, verifier.local_token))
         self.bus = EventBus()
         self.file_changes = FileChanges(self.bus)
-        redacting = cast(Store, RedactingStore(store or open_store(settings), self.secrets))
+        redacting = cast(Store, RedactingStore(opened, self.secrets))
         self.store = cast(Store, PublishingStore(redacting, self.bus))
         self.thread_loader = ThreadLoader(self.store)
         self.authenticator = Authenticator(verifier, BrowserSessions(self.records, clock), self.tickets)
@@ -200,6 +203,8 @@ class Service:
         """
         for place in (self.store, self.records):
             await check_store(place)
+        if isinstance(self.records, SqliteRecords):
+            await self.records.import_file(self.settings.data / OLD_RECORDS)
         if self.live.is_shared:
             await self.live.start(self.settings.live_cluster or await load_cluster_name(self.records))
             self.bus.connect(self.live)
@@ -347,13 +352,16 @@ async def load_cluster_name(records: Records) -> str:
     return str((await records.get(CLUSTER, "", "name") or {}).get("name", ""))
 
 
-def open_records(settings: Settings) -> Records:
-    """Return the records store of these settings: the database of the threads, or a file in the data folder."""
+def open_records(settings: Settings, store: Store) -> Records:
+    """Return the records of these settings: in the database of the threads, or in a file in the data folder."""
     if settings.on_postgres:
         from wick.server.records.postgres import PostgresRecords
 
-        return PostgresRecords(settings.store, schema=settings.store_schema)
-    return SqliteRecords(settings.data / "server.db")
+        return PostgresRecords(settings.store, schema=settings.store_schema, joins_store=True)
+    if isinstance(store, Sqlite):
+        joins = all("also" in signature(method).parameters for method in (store.lease, store.release))
+        return SqliteRecords(store, joins_store=joins)
+    return SqliteRecords(Sqlite(settings.data / DATABASE))
 
 
 def open_store(settings: Settings) -> Store:
@@ -365,4 +373,4 @@ def open_store(settings: Settings) -> Store:
         return InMemory(ttl=settings.retention.threads or TTL_SECONDS)
     if find_scheme(settings.store):
         return open_plugin_store(settings.store)
-    return Sqlite(settings.data / "threads.db")
+    return Sqlite(settings.data / DATABASE)

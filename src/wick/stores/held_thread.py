@@ -349,6 +349,10 @@ class HeldThread:
         self.release_task: asyncio.Task[None] | None = None  # it writes the last entries and releases the lease
         self.saves_on_release = False  # the end of a run is saved with the release, before it is announced
         self.on_saved: Callable[[], None] | None = None  # called after each write
+        # returns what the store's transaction that releases the lease shall also write, if anything
+        self.prepare_release: Callable[[], Awaitable[Callable[..., Any] | None]] | None = None
+        self._release_options: dict[str, Any] = {}
+        self.has_also_written = False
         self.released_head: Summary | None = None  # the thread when its lease was released
         self._inbox = HeldInbox(store, owner, thread.id, lease.inbox)
         self.renew_at = self._loop.time() + seconds / 3
@@ -538,7 +542,9 @@ class HeldThread:
 
     async def _append_and_release(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
         place, fence = (self.owner, self.thread.id), self.lease.fence
-        self.released_head = await self.store.release(*place, fence, entries=rows, expect=self.last_written, took=took)
+        given: Any = {"entries": rows, "expect": self.last_written, "took": took, **self._release_options}
+        self.released_head = await self.store.release(*place, fence, **given)
+        self.has_also_written = "also" in given
 
     async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write; after a lost connection or lock, write the same entries again, which `Store.append` allows."""
@@ -569,14 +575,19 @@ class HeldThread:
         await LeaseRenewals.of(self.store).remove(self)
         await self._inbox.close()
         if self._unwritten and self._error is None:
-            at_once = can_append_on_release(self.store)
-            await self._write_batch(self._append_and_release if at_once else self._append)
+            if can_append_on_release(self.store):
+                also = None if self.prepare_release is None else await self.prepare_release()
+                self._release_options = {} if also is None else {"also": also}
+                await self._write_batch(self._append_and_release)
+            else:
+                await self._write_batch(self._append)
         if self.released_head is None:
             self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
         head, is_saved = self.released_head, not self._unwritten and self._error is None
         is_same = is_saved and head is not None and head.last == self.last_written
         self.thread.saved_log = (head.created, head.last) if is_same and head is not None else None
-        self.on_saved = None  # break the cycle listener → thread → listener
+        self.on_saved = self.prepare_release = None  # break the cycle listener → thread → listener
+        self._release_options = {}
         if self._unwritten and self._error is not None:
             raise self._error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from math import inf
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from wick.stores import rows
 from wick.stores.postgres_claims import claim_threads, fill_expiry
 from wick.stores.postgres_members import Heartbeat, ServerMember, list_servers
 from wick.stores.postgres_notifier import ThreadNotifier
-from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
+from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news, pipeline
 from wick.stores.postgres_queries import (
     APPEND,
     ENQUEUE,
@@ -227,6 +227,7 @@ class Postgres:
         took: Sequence[int],
         *,
         release: bool,
+        also: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> tuple[int, Summary | None]:
         """Append entries; with `release`, release the lease in the same transaction.
 
@@ -259,10 +260,20 @@ class Postgres:
         }
         rows.check_names(owner, id)
         async with self._pools.connection(writes=True) as connection:
-            async with nullcontext() if plain else connection.transaction():
-                done = await fetch_rows(connection, APPEND, given)
-                if done and not plain:
-                    await update_questions(connection, done[0][0], id, prepared, took)
+            if plain and also is not None:
+                async with pipeline(connection):  # one round trip for this statement and the first one of `also`
+                    await connection.execute("BEGIN")
+                    appending = await connection.execute(APPEND, given)
+                    await also(connection)
+                    done = await appending.fetchall()
+                    await connection.execute("COMMIT" if done else "ROLLBACK")
+            else:
+                async with nullcontext() if plain else connection.transaction():
+                    done = await fetch_rows(connection, APPEND, given)
+                    if done and not plain:
+                        await update_questions(connection, done[0][0], id, prepared, took)
+                        if also is not None:
+                            await also(connection)
             if not done:
                 last = await explain_failed_append(connection, owner, id, prepared, expect, fence, took, release)
                 return last, None
@@ -303,7 +314,17 @@ class Postgres:
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
+    async def lease(
+        self,
+        owner: str,
+        id: str,
+        holder: str,
+        seconds: float,
+        *,
+        new: NewThread | None = None,
+        also: Callable[[Connection, Lease], Awaitable[None]] | None = None,
+    ) -> Lease:
+        """Acquire a lease; see `Store.lease`. With `new`, `also` may write other tables in its transaction."""
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
         about, bodies = rows.encode_new_thread(owner, id, new)
@@ -313,7 +334,7 @@ class Postgres:
             f"RETURNING fence, until, {INBOX}, {SUMMARY}"
         )
         if new is not None:
-            return await self._start_thread(owner, id, about, bodies, holder, seconds)
+            return await self._start_thread(owner, id, about, bodies, holder, seconds, also)
         async with self._pools.connection(writes=True) as connection:
             rows.check_names(owner, id)
             found, other, left = await fetch_rows(connection, query, (holder, seconds, owner, id, "")), "", 0.0
@@ -327,7 +348,14 @@ class Postgres:
         raise rows.held_error(id, other or "another process", left)
 
     async def _start_thread(
-        self, owner: str, id: str, meta: str, bodies: Sequence[bytes], holder: str, seconds: float
+        self,
+        owner: str,
+        id: str,
+        meta: str,
+        bodies: Sequence[bytes],
+        holder: str,
+        seconds: float,
+        also: Callable[[Connection, Lease], Awaitable[None]] | None,
     ) -> Lease:
         """Create a thread with messages in its inbox, and acquire its lease."""
         given = {
@@ -340,13 +368,21 @@ class Postgres:
             "datas": [*bodies],
             "sums": [rows.inbox_checksum("message", body) for body in bodies],
         }
-        async with self._pools.connection(writes=True) as connection:
-            for _, fence, until, *row in await fetch_rows(connection, START, given):
-                self._note_lease((owner, id))
-                head = summary_from_row(row)
-                items = [Queued(n, "message", rows.decode_json(body), head.created) for n, body in enumerate(bodies, 1)]
-                return Lease(fence, holder, until, head, items)
-        raise rows.exists_error(id)
+        async with self._pools.connection(writes=True) as connection, pipeline(connection):
+            if also is not None:
+                await connection.execute("BEGIN")
+            found = await fetch_rows(connection, START, given)
+            if not found:
+                raise rows.exists_error(id)  # the pool rolls back the transaction
+            _, fence, until, *row = found[0]
+            head = summary_from_row(row)
+            items = [Queued(n, "message", rows.decode_json(body), head.created) for n, body in enumerate(bodies, 1)]
+            lease = Lease(fence, holder, until, head, items)
+            if also is not None:
+                await also(connection, lease)
+                await connection.execute("COMMIT")
+        self._note_lease((owner, id))
+        return lease
 
     async def claim(
         self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
@@ -480,11 +516,13 @@ class Postgres:
         entries: Sequence[Mapping[str, Any]] = (),
         expect: int = 0,
         took: Sequence[int] = (),
+        also: Callable[[Connection], Awaitable[None]] | None = None,
     ) -> Summary:
+        """Release a lease; see `Store.release`. With entries, `also` may write other tables in the transaction."""
         given = {"owner": owner, "id": id, "fence": rows.check_number("a fence", fence)}
         rows.check_names(owner, id)
         if entries:
-            _, head = await self._append(owner, id, entries, expect, fence, took, release=True)
+            _, head = await self._append(owner, id, entries, expect, fence, took, release=True, also=also)
             self._notifier.remove_lease((owner, id))
             return head or await self.head(owner, id)
         async with self._pools.connection(writes=True) as connection:

@@ -90,7 +90,8 @@ class Sqlite:
 
     # -- reading and writing ----------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[Transaction], T]) -> Coroutine[Any, Any, T]:
+    def write(self, work: Callable[[Transaction], T]) -> Coroutine[Any, Any, T]:
+        """Run work in a transaction, and return its result once it is on disk."""
         return self._ensure_writer().run(work)
 
     def _ensure_writer(self) -> SqliteWriter:
@@ -111,8 +112,13 @@ class Sqlite:
                 finalize(self, self._writer.stop)
             return self._writer
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+    def query(self, work: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+        """Read in another OS thread, from one snapshot."""
         return self._readers.read(work)
+
+    def query_row(self, work: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+        """Run one short query on the event loop."""
+        return self._readers.read_row(work)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
@@ -120,7 +126,7 @@ class Sqlite:
         rows.check_name("an owner", owner)
         rows.check_thread_id(id)
         about = rows.encode_meta(meta)
-        return await self._write(
+        return await self.write(
             lambda do: create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
         )
 
@@ -153,7 +159,7 @@ class Sqlite:
         if not rows.is_valid_name(owner):
             return 0
         query = "SELECT count(*) FROM threads WHERE owner = ?"
-        (number,) = await self._read(lambda db: db.execute(query, (owner,)).fetchone())
+        (number,) = await self.query(lambda db: db.execute(query, (owner,)).fetchone())
         return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50, skip_holder: str = "") -> Page:
@@ -169,7 +175,7 @@ class Sqlite:
         mark, limit = rows.decode_cursor(cursor, order, oldest_first), rows.clamp_limit(limit)
         query = rows.build_page_query(SUMMARY, where, order, oldest_first, mark, "?")
         given = (self._clock(), *values, *(mark or ()), limit + 1)
-        found = await self._read(lambda db: db.execute(query, given).fetchall())
+        found = await self.query(lambda db: db.execute(query, given).fetchall())
         return rows.build_page(found, limit, order, oldest_first, summary_from_row)
 
     async def describe(
@@ -182,24 +188,24 @@ class Sqlite:
             describe_thread(do, owner, id, named, about)
             return self._read_summary(do.db, owner, id)
 
-        return await self._write(work)
+        return await self.write(work)
 
     async def delete(self, owner: str, id: str) -> None:
-        await self._write(lambda do: delete_thread(do, owner, id))
+        await self.write(lambda do: delete_thread(do, owner, id))
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
         seconds = rows.check_idle_seconds(idle)
-        found = await self._read(lambda db: idle_threads(db, self._clock(), seconds, owner, limit))
+        found = await self.query(lambda db: idle_threads(db, self._clock(), seconds, owner, limit))
         if not found:
             return []
-        return await self._write(lambda do: delete_idle(do, found, self._clock(), seconds))
+        return await self.write(lambda do: delete_idle(do, found, self._clock(), seconds))
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
         rows.check_thread_id(new_id)
         about = None if meta is None else rows.encode_meta(meta)
-        key, named, kept, history = await self._read(
+        key, named, kept, history = await self.query(
             lambda db: read_fork_source(db, owner, id, at)
         )  # the log is append-only
         title = rows.shorten_title(title) or named or history.title
@@ -212,7 +218,7 @@ class Sqlite:
             copy_thread(do.db, key, new_key, at, history)
             return self._read_summary(do.db, owner, new_id)
 
-        return await self._write(work)
+        return await self.write(work)
 
     # -- the log ----------------------------------------------------------------------------------------------------
 
@@ -230,7 +236,7 @@ class Sqlite:
         fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
         if not rows.are_valid_names(owner, id):
             raise rows.not_found_error(id)
-        return await self._write(
+        return await self.write(
             lambda do: append_entries(
                 do, owner, id, prepared, expect=expect, fence=fence, took=taken, now=self._clock()
             )
@@ -243,7 +249,7 @@ class Sqlite:
         (key,) = await self._readers.read_row(lambda db: find_thread(db, owner, id, "key"))
         while left is None or left > 0:
             start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
-            found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
+            found = await self.query(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
             if not found:
                 return
             yield found
@@ -252,23 +258,37 @@ class Sqlite:
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
         wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
         self._ensure_writer().request_deferred_work()  # another process may have left messages that are not indexed
-        return await self._read(lambda db: search_messages(db, owner, wanted, limit))
+        return await self.query(lambda db: search_messages(db, owner, wanted, limit))
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
+    async def lease(
+        self,
+        owner: str,
+        id: str,
+        holder: str,
+        seconds: float,
+        *,
+        new: NewThread | None = None,
+        also: Callable[[Transaction, Lease], None] | None = None,
+    ) -> Lease:
+        """Acquire a lease; see `Store.lease`. `also` is called in its transaction, and may write other tables."""
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
         about, bodies = rows.encode_new_thread(owner, id, new)
 
         def work(do: Transaction) -> Lease:
             if new is not None:
-                return start_thread(do, owner, id, about, bodies, holder, seconds, self._clock())
-            lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
-            head = self._read_summary(do.db, owner, id)
-            return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
+                lease = start_thread(do, owner, id, about, bodies, holder, seconds, self._clock())
+            else:
+                lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
+                head = self._read_summary(do.db, owner, id)
+                lease = replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
+            if also is not None:
+                also(do, lease)
+            return lease
 
-        return await self._write(work)
+        return await self.write(work)
 
     async def claim(
         self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()
@@ -282,9 +302,9 @@ class Sqlite:
                 leases.append(replace(lease, head=replace(head, leased=True), inbox=None if head.queued else ()))
             return leases
 
-        if not await self._read(lambda db: list_resumable(db, self._clock(), min(capacity, 1), skip)):
+        if not await self.query(lambda db: list_resumable(db, self._clock(), min(capacity, 1), skip)):
             return []  # without a write: a server asks every few seconds
-        return await self._write(work)
+        return await self.write(work)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)
@@ -297,7 +317,7 @@ class Sqlite:
             do.db.execute("UPDATE threads SET until = ? WHERE owner = ? AND id = ?", (until, owner, id))
             return Lease(fence, held_by, until)
 
-        return await self._write(work)
+        return await self.write(work)
 
     async def renew_all(self, leases: Sequence[tuple[str, str, int]], seconds: float) -> builtins.list[Lease | None]:
         seconds = rows.check_lease_seconds(seconds)
@@ -312,7 +332,7 @@ class Sqlite:
                 renewed.append(None if found is None else Lease(fence, found[1], until))
             return renewed
 
-        return await self._write(work)
+        return await self.write(work)
 
     async def release(
         self,
@@ -323,7 +343,9 @@ class Sqlite:
         entries: Sequence[Mapping[str, Any]] = (),
         expect: int = 0,
         took: Sequence[int] = (),
+        also: Callable[[Transaction], None] | None = None,
     ) -> Summary:
+        """Release a lease; see `Store.release`. `also` is called in its transaction, and may write other tables."""
         rows.check_number("a fence", fence)
         prepared = (
             rows.prepare_append(id, entries, rows.check_number("the expected entry", expect)) if entries else None
@@ -335,22 +357,24 @@ class Sqlite:
                 given: Any = {"expect": expect, "fence": fence, "took": taken, "now": self._clock()}
                 append_entries(do, owner, id, prepared, **given, released=True)
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
+            if also is not None:
+                also(do)
             return self._read_summary(do.db, owner, id)
 
-        return await self._write(work)
+        return await self.write(work)
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
         bodies = rows.encode_messages(messages, key)
-        return await self._write(lambda do: enqueue_messages(do, owner, id, bodies, key, self._clock()))
+        return await self.write(lambda do: enqueue_messages(do, owner, id, bodies, key, self._clock()))
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
         body = rows.encode_inbox_item("an answer", data, id=question)
-        return await self._write(lambda do: answer_question(do, owner, id, question, body, self._clock()))
+        return await self.write(lambda do: answer_question(do, owner, id, question, body, self._clock()))
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
-        return await self._read(lambda db: list_inbox(db, owner, id))
+        return await self.query(lambda db: list_inbox(db, owner, id))
 
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
@@ -363,7 +387,7 @@ class Sqlite:
 
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         name = digest(data)
-        await self._write(lambda do: put_blob(do.db, owner, id, name, bytes(data)))
+        await self.write(lambda do: put_blob(do.db, owner, id, name, bytes(data)))
         return name
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
@@ -372,7 +396,7 @@ class Sqlite:
             query = "SELECT data FROM blobs WHERE thread = ? AND sha256 = ?"
             return db.execute(query, (key, sha256)).fetchone() if rows.is_valid_name(sha256) else None
 
-        found = await self._read(work)
+        found = await self.query(work)
         if found is None:
             raise rows.no_blob_error(id, sha256)
         return rows.verify_blob(id, sha256, found[0])

@@ -80,16 +80,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE holder != '' OR queued > 0 OR (run != '' AND asking = 0)""",
         "CREATE INDEX lapsing ON threads (expires) WHERE asking > 0",
     ),
+    (  # of a server that has its threads here
+        """CREATE TABLE records (
+            kind TEXT NOT NULL, owner TEXT NOT NULL, id TEXT NOT NULL, data TEXT NOT NULL,
+            until REAL NOT NULL, PRIMARY KEY (kind, owner, id)) WITHOUT ROWID""",
+        "CREATE INDEX records_by_id ON records (kind, id)",
+        "CREATE INDEX records_ending ON records (until) WHERE until > 0",
+    ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteSchema:
-    """The schema of a file: the application id in its header, the migration steps, and one table name."""
-
-    application: int
-    steps: tuple[tuple[str, ...], ...]
-    table: str
 
 
 FileIdentity = tuple[int, int]  # device and inode
@@ -103,11 +101,9 @@ def reset_open_lock() -> None:
     _open_lock = Lock()
 
 
-def check_content(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
+def check_content(db: sqlite3.Connection, path: Path) -> None:
     """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
-    tables = [
-        found[1] for step in schema.steps for statement in step if (found := re.match(r"CREATE TABLE (\w+)", statement))
-    ]
+    tables = [found[1] for step in STEPS for statement in step if (found := re.match(r"CREATE TABLE (\w+)", statement))]
     for table in tables:
         if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is None:
             problem = f"is damaged: its table {table} is missing; restore it from a backup"
@@ -160,7 +156,6 @@ class SqliteFile:
 
     path: Path
     busy_seconds: float
-    schema: SqliteSchema | None = None  # default: that of threads
     is_created: bool = False
     generation: int = 0  # incremented when the writer reopens it; readers of an earlier generation are closed
 
@@ -178,9 +173,9 @@ class SqliteFile:
 
     def check(self) -> None:
         """Open the file and check its content, so that a server does not start on one that it cannot use."""
-        link, schema = self.open(writes=False), self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
+        link = self.open(writes=False)
         try:
-            check_content(link.db, self.path, schema)
+            check_content(link.db, self.path)
         except SQLITE_ERRORS as error:
             raise to_store_error(error, self.path) from error
         finally:
@@ -194,11 +189,11 @@ class SqliteFile:
             for path in (self.path, _sibling_path(self.path, "-wal"), _sibling_path(self.path, "-shm")):
                 if path.exists() and path.stat().st_mode & 0o777 != mode:
                     path.chmod(mode)
-        db, schema = None, self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
+        db = None
         try:
             db = _connect(self.path, self.busy_seconds)
-            _migrate_schema(db, self.path, schema)
-            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens the write-ahead log
+            _migrate_schema(db, self.path)
+            db.execute("SELECT 1 FROM threads LIMIT 1").fetchone()  # opens the write-ahead log
             db.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
         except BaseException as error:
             if db is not None:
@@ -251,23 +246,22 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return db
 
 
-def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
-    steps = schema.steps
+def _migrate_schema(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN")  # a consistent snapshot: another process may be creating the schema
     try:
-        version = _schema_version(db, path, schema)
+        version = _schema_version(db, path)
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
-    if version == len(steps):
+    if version == len(STEPS):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[_schema_version(db, path, schema) :]:  # reread under the lock
+        for step in STEPS[_schema_version(db, path) :]:  # reread under the lock
             for statement in step:
                 db.execute(statement)
-        db.execute(f"PRAGMA application_id = {schema.application}")
-        db.execute(f"PRAGMA user_version = {len(steps)}")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {len(STEPS)}")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -275,17 +269,17 @@ def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) ->
         raise
 
 
-def _schema_version(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> int:
+def _schema_version(db: sqlite3.Connection, path: Path) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    if db.execute("PRAGMA application_id").fetchone()[0] != schema.application:
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise StoreError(
                 f"{path} is a database of another program; name another file", "incompatible", INCOMPATIBLE
             )
         return 0
-    if version > len(schema.steps):
+    if version > len(STEPS):
         raise StoreError(
-            f"{path} was written by a newer wick (schema {version}; this one knows {len(schema.steps)}); update wick",
+            f"{path} was written by a newer wick (schema {version}; this one knows {len(STEPS)}); update wick",
             "incompatible",
             INCOMPATIBLE,
         )

@@ -16,6 +16,7 @@ from wick.server.agents.locality import Locality
 from wick.server.agents.workspaces import Workspaces
 from wick.server.records.sqlite import SqliteRecords
 from wick.stores.postgres import Postgres
+from wick.stores.sqlite import Sqlite
 from wick.workspace.snapshots.restore import RestoreReport
 
 
@@ -42,7 +43,7 @@ async def stores(schema: str) -> AsyncIterator[list[Postgres]]:
 
 
 def open_locality(store: Postgres, data: Path) -> Locality:
-    opened = Locality(store, Workspaces(data, SqliteRecords(data / "server.db")))
+    opened = Locality(store, Workspaces(data, SqliteRecords(Sqlite(data / "threads.db"))))
     opened.place = "here"
     return opened
 

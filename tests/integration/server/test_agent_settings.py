@@ -206,7 +206,7 @@ async def test_issued_tokens_work_until_they_are_revoked(tmp_path: Path) -> None
         assert made["token"].startswith("wick_") and made["user"]["tokens"][0]["note"] == "CI"
         listed = await get_json(root, "/settings/users")
         assert made["token"] not in str(listed) and "eve" in [user["name"] for user in listed["users"]]
-        assert made["token"].encode() not in (tmp_path / "data" / "server.db").read_bytes()
+        assert made["token"].encode() not in (tmp_path / "data" / "threads.db").read_bytes()
         async with open_client(server, made["token"]) as eve:
             me = await get_json(eve, "/auth/me")
             assert (me["username"], me["role"], me["id"]) == ("eve", "operator", made["user"]["id"])

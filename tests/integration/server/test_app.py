@@ -25,6 +25,7 @@ from wick.server.openapi import build_document
 from wick.server.server import Server
 from wick.server.static_files import page_routes
 from wick.stores.in_memory import InMemory
+from wick.stores.sqlite import Sqlite
 
 
 @pytest.fixture
@@ -242,5 +243,7 @@ async def test_a_server_stores_threads_in_a_given_store(tmp_path: Path) -> None:
     made.shutdown()
     await serving
     assert [head.id for head in (await store.list("local")).threads] == ["th_1"]
-    assert not (tmp_path / "threads.db").exists()
+    records = Sqlite(tmp_path / "threads.db")  # has users and settings only
+    assert await records.count("local") == 0
+    await records.close()
     await store.close()

@@ -185,7 +185,7 @@ async def test_invalid_credentials_cannot_sign_in(here: InProcessServer, body: d
 
 async def test_a_stored_cookie_hash_is_not_a_credential(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("server.db*"))
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("threads.db*"))
     assert cookie.partition("=")[2].encode() not in kept and TOKENS["ada"].encode() not in kept
     (row,) = await here.service.records.list("browser")
     async with here.client("", Cookie=f"{cookie.partition('=')[0]}={row.id}") as thief:
@@ -202,7 +202,7 @@ async def test_a_token_that_is_withdrawn_ends_its_sessions(tmp_path: Path) -> No
 
 async def test_a_failed_user_lookup_denies(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
-    for path in (tmp_path / "data").glob("server.db*"):
+    for path in (tmp_path / "data").glob("threads.db*"):
         path.rename(path.with_name(f"gone-{path.name}"))
     async with here.client("", Cookie=cookie) as ada:
         got = await code(ada)

@@ -65,7 +65,7 @@ async def test_a_stored_key_answers_and_is_never_returned(
             seen = await read_everything(root, first["thread_id"], first["run_id"])
         messages = [line for line in seen.splitlines() if "My key is" not in line]  # the user's own words stay
         assert KEY not in "\n".join(messages) and KEY not in caplog.text
-        assert KEY.encode() not in (tmp_path / "data" / "server.db").read_bytes()
+        assert KEY.encode() not in (tmp_path / "data" / "threads.db").read_bytes()
         passphrase = tmp_path / "data" / "encryption_key"
         assert passphrase.stat().st_mode & 0o777 == 0o600
     async with host_server(tmp_path, agents=AGENTS) as server, open_client(server, "root") as root:

@@ -62,6 +62,17 @@ async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) ->
     ]
 
 
+async def test_the_record_of_a_run_shares_the_transactions_of_its_thread(tmp_path: Path, gate: Gate) -> None:
+    async with host_server(tmp_path, agents=sample_agents(gate)) as server, open_client(server) as client:
+        await send_answer(client, "echo", HELLO)
+        statements = list[str]()
+        server.service.store._ensure_writer()._connection.db.set_trace_callback(statements.append)  # type: ignore[attr-defined]
+        await send_answer(client, "echo", HELLO)
+        transactions = [part for part in "\n".join(statements).split("COMMIT")[:-1] if "UPDATE threads" in part]
+        assert len(transactions) == 3, transactions  # with the message; before the model call; with the end
+        assert ["INTO records" in part for part in transactions] == [True, False, True]
+
+
 async def test_a_thread_in_memory_is_continued_with_what_others_have_appended(
     server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,11 +18,12 @@ from wick.server.agents.overrides import Overrides
 from wick.server.agents.templates import template_from_request
 from wick.server.agents.workspaces import IMAGE, Workspaces
 from wick.server.records.sqlite import SqliteRecords
+from wick.stores.sqlite import Sqlite
 
 
 @pytest.fixture
 async def places(tmp_path: Path) -> AsyncIterator[Workspaces]:
-    records = SqliteRecords(tmp_path / "server.db")
+    records = SqliteRecords(Sqlite(tmp_path / "threads.db"))
     made = Workspaces(tmp_path, records)
     await made.start()
     yield made
@@ -101,7 +102,7 @@ async def test_a_workspace_is_shared_and_released_with_its_last_user(places: Wor
 async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> None:
     names = []
     for number in range(2):
-        records = SqliteRecords(tmp_path / f"{number}.db")
+        records = SqliteRecords(Sqlite(tmp_path / f"{number}.db"))
         for folder in ("one", "two"):  # two servers with the same records
             made = Workspaces(tmp_path / f"{number}-{folder}", records)
             await made.start()
@@ -113,7 +114,7 @@ async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> N
 
 
 async def test_a_server_keeps_its_id(tmp_path: Path) -> None:
-    records = SqliteRecords(tmp_path / "server.db")
+    records = SqliteRecords(Sqlite(tmp_path / "threads.db"))
     names = []
     for _ in range(2):
         made = Workspaces(tmp_path, records)
@@ -275,7 +276,7 @@ async def test_no_container_is_left_when_the_server_has_stopped(tmp_path: Path, 
 async def test_a_starting_server_removes_containers_of_a_killed_one(tmp_path: Path, engine: RunningEngine) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    records = SqliteRecords(data / "server.db")
+    records = SqliteRecords(Sqlite(data / "threads.db"))
     killed = Workspaces(data, records)
     await killed.start()
     wanted = killed.backend_options(template(tmp_path, _boxed(engine)["boxed"]["backend"]), Overrides(), "u_1")

@@ -17,6 +17,7 @@ from wick.prices import price
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 from wick.server.records.counters import RecordCounters
 from wick.server.records.sqlite import SqliteRecords
+from wick.stores.sqlite import Sqlite
 
 SONNET = "anthropic:claude-sonnet-4-5"
 STEPS = 5
@@ -63,7 +64,7 @@ class LosesFirstDraw(SqliteRecords):
 
 @pytest.fixture
 async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
-    opened = SqliteRecords(tmp_path / "server.db")
+    opened = SqliteRecords(Sqlite(tmp_path / "threads.db"))
     yield opened
     await opened.close()
 
@@ -151,7 +152,7 @@ async def test_a_lost_reply_returns_nothing_twice(records: SqliteRecords, counte
 
 
 async def test_a_draw_with_a_lost_reply_is_repeated_and_counted(tmp_path: Path) -> None:
-    records = LosesFirstDraw(tmp_path / "server.db")
+    records = LosesFirstDraw(Sqlite(tmp_path / "threads.db"))
     budget = share_tokens(RecordCounters(records), 1_000_000)
     assert (await run(Metered(100), budget)).outcome == "completed"
     await budget.release()

@@ -333,9 +333,7 @@ def test_a_file_created_meanwhile_is_used(path: Path, number: int) -> None:
     slow: Any = Slow()
     with closing(db):
         db.execute("PRAGMA journal_mode = WAL")
-        sqlite_file._migrate_schema(
-            slow, path, sqlite_file.SqliteSchema(sqlite_file.APPLICATION, sqlite_file.STEPS, "threads")
-        )
+        sqlite_file._migrate_schema(slow, path)
         assert db.execute("PRAGMA user_version").fetchone() == (len(sqlite_file.STEPS),)
 
 

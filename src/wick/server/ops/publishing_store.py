@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wick.protocols import Lease, NewThread, Store, Summary
+from wick.protocols import Lease, Store, Summary
 from wick.server.ops.event_bus import THREAD_CHANGED, EventBus
 
 APPROVAL_KINDS = frozenset({"asked", "answered", "rewind", "run_end"})  # entries that open or close questions
@@ -58,8 +58,8 @@ class PublishingStore:
         self._publish(owner, new_id, approvals=True)
         return head
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
-        lease = await self._store.lease(owner, id, holder, seconds, new=new)
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, **options: Any) -> Lease:
+        lease = await self._store.lease(owner, id, holder, seconds, **options)
         self._publish(owner, id)
         return lease
 

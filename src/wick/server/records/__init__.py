@@ -8,7 +8,7 @@ A write is durable when it returns. A record with `until` expires at that time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,8 @@ class RecordSum:
 class Records(Protocol):
     """A store of JSON records. Reads see only the records of the given owner."""
 
+    joins_store: bool  # its database is that of the threads, and `put_in` joins their transactions
+
     async def put(
         self,
         kind: str,
@@ -61,6 +63,11 @@ class Records(Protocol):
 
         `sums` are added in the same transaction, unless the record already has this data: a repeated call adds nothing.
         """
+
+    def put_in(
+        self, transaction: Any, kind: str, owner: str, id: str, data: Mapping[str, Any], sums: Sequence[RecordSum] = ()
+    ) -> Awaitable[None] | None:
+        """Write a record as `put` does, in a transaction of the store: in the `also` of its `lease` or `release`."""
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None: ...
 

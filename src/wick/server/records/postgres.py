@@ -68,7 +68,8 @@ Place = tuple[str, str, str]  # kind, owner and id
 class PostgresRecords:
     """Records in a Postgres table, which is created on first use."""
 
-    def __init__(self, conninfo: str, *, schema: str) -> None:
+    def __init__(self, conninfo: str, *, schema: str, joins_store: bool = False) -> None:
+        self.joins_store = joins_store
         self._homes = LoopPools(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
         self._schema_ready = False
 
@@ -84,30 +85,44 @@ class PostgresRecords:
         sums: Sequence[RecordSum] = (),
     ) -> bool:
         if sums:
-            await self._put_with_sums((kind, owner, id), data, until, sums)
+            async with self._homes.connection(writes=True) as connection:
+                await self._ensure_schema(connection)
+                async with pipeline(connection):  # the pool rolls back a transaction that has failed
+                    await connection.execute("BEGIN")
+                    await self._put_with_sums(connection, (kind, owner, id), data, until, sums)
+                    await connection.execute("COMMIT")
             return True
         query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
         return await self._write(query, (kind, owner, id, _encode(data), until), kind) > 0
 
-    async def _put_with_sums(
-        self, place: Place, data: Mapping[str, Any], until: float, sums: Sequence[RecordSum]
+    async def put_in(
+        self,
+        connection: Connection,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        sums: Sequence[RecordSum] = (),
     ) -> None:
-        """Write a record and add sums, in two round trips: one locks all records, the other one writes them."""
-        async with self._homes.connection(writes=True) as connection:
-            await self._ensure_schema(connection)
-            async with pipeline(connection):  # the pool rolls back a transaction that has failed
-                await connection.execute("BEGIN")
-                places = sorted({place, *((one.kind, one.owner, one.id) for one in sums)})  # one order for all servers
-                found = await connection.execute(LOCK, [[*column] for column in zip(*places, strict=True)])
-                known = {(kind, owner, id): orjson.loads(text) for kind, owner, id, text in await found.fetchall()}
-                changed = {place: (_encode(data), until)}
-                for one in sums if known[place] != orjson.loads(_encode(data)) else ():
-                    its = one.kind, one.owner, one.id
-                    known[its] = add_numbers(known[its], one.numbers, one.facts)
-                    changed[its] = _encode(known[its]), 0.0
-                rows = [(*its, *row) for its, row in changed.items()]
-                await connection.execute(PUT_ALL, [[*column] for column in zip(*rows, strict=True)])
-                await connection.execute("COMMIT")
+        if sums:
+            await self._put_with_sums(connection, (kind, owner, id), data, 0.0, sums)
+        else:
+            await connection.execute(PUT, (kind, owner, id, _encode(data), 0.0))
+
+    async def _put_with_sums(
+        self, connection: Connection, place: Place, data: Mapping[str, Any], until: float, sums: Sequence[RecordSum]
+    ) -> None:
+        """Write a record and add sums, in two statements: one locks all records, the other one writes them."""
+        places = sorted({place, *((one.kind, one.owner, one.id) for one in sums)})  # one order for all servers
+        found = await connection.execute(LOCK, [[*column] for column in zip(*places, strict=True)])
+        known = {(kind, owner, id): orjson.loads(text) for kind, owner, id, text in await found.fetchall()}
+        changed = {place: (_encode(data), until)}
+        for one in sums if known[place] != orjson.loads(_encode(data)) else ():
+            its = one.kind, one.owner, one.id
+            known[its] = add_numbers(known[its], one.numbers, one.facts)
+            changed[its] = _encode(known[its]), 0.0
+        rows = [(*its, *row) for its, row in changed.items()]
+        await connection.execute(PUT_ALL, [[*column] for column in zip(*rows, strict=True)])
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
         query = f"SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"

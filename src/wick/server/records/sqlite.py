@@ -1,53 +1,38 @@
-"""Records in a SQLite file. One thread writes it, as for threads; a write is durable when it returns."""
+"""Records in the file of a SQLite store, written by its thread; a write is durable when it returns."""
 
 from __future__ import annotations
 
 import builtins
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeVar
 
 import orjson
 
 from wick._internal.worker_threads import run_in_thread
 from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers, compute_draw
-from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
-from wick.stores.sqlite_writer import SqliteWriter, Transaction
-from wick.stores.watchers import ThreadWatchers
+from wick.stores.sqlite import Sqlite
+from wick.stores.sqlite_file import SQLITE_ERRORS, to_store_error
+from wick.stores.sqlite_writer import Transaction
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0
 SWEEP_SECONDS = 60.0
-SCHEMA = SqliteSchema(
-    application=0x7769636D,
-    table="records",
-    steps=(
-        (
-            """CREATE TABLE records (
-                kind TEXT NOT NULL, owner TEXT NOT NULL, id TEXT NOT NULL, data TEXT NOT NULL,
-                until REAL NOT NULL, PRIMARY KEY (kind, owner, id)) WITHOUT ROWID""",
-            "CREATE INDEX by_id ON records (kind, id)",
-            "CREATE INDEX ending ON records (until) WHERE until > 0",
-        ),
-    ),
-)
 NEW_VERSION = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)"
+PUT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)"
 ALIVE = "(until = 0 OR until > ?)"
 
 
 class SqliteRecords:
-    """Records in one SQLite file, which is created on first use."""
+    """Records in the file of a SQLite store. With `joins_store`, that store has the threads of the server."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._file = SqliteFile(path.absolute(), BUSY_SECONDS, SCHEMA)
-        self._clock = clock
-        self._readers = SqliteReaders(self._file)
-        self._writer: SqliteWriter | None = None
-        self._starting = Lock()
+    def __init__(self, store: Sqlite, *, joins_store: bool = False, clock: Callable[[], float] = time.time) -> None:
+        self._store, self.joins_store, self._clock = store, joins_store, clock
+        self._swept_at = 0.0  # when expired records were deleted
 
     async def put(
         self,
@@ -63,21 +48,31 @@ class SqliteRecords:
         text = _encode(data)
 
         def work(do: Transaction) -> bool:
-            if sums and _get(do.db, kind, owner, id, self._clock()) != orjson.loads(text):
-                for one in sums:
-                    self._add(do, one)
             if new and _get(do.db, kind, owner, id, self._clock()) is not None:
                 return False
-            do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", (kind, owner, id, text, until))
+            self._put(do, kind, owner, id, text, until, sums)
             return True
 
         return await self._write(work, kind)
 
+    def put_in(
+        self, do: Transaction, kind: str, owner: str, id: str, data: Mapping[str, Any], sums: Sequence[RecordSum] = ()
+    ) -> None:
+        self._put(do, kind, owner, id, _encode(data), 0.0, sums)
+
+    def _put(
+        self, do: Transaction, kind: str, owner: str, id: str, text: str, until: float, sums: Sequence[RecordSum]
+    ) -> None:
+        if sums and _get(do.db, kind, owner, id, self._clock()) != orjson.loads(text):
+            for one in sums:
+                self._add(do, one)
+        do.db.execute(PUT, (kind, owner, id, text, until))
+
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
-        return await self._readers.read_row(lambda db: _get(db, kind, owner, id, self._clock()))
+        return await self._store.query_row(lambda db: _get(db, kind, owner, id, self._clock()))
 
     async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
-        return await self._readers.read(lambda db: _find(db, kind, id, self._clock()))
+        return await self._store.query(lambda db: _find(db, kind, id, self._clock()))
 
     async def list(
         self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
@@ -89,7 +84,7 @@ class SqliteRecords:
             "ORDER BY owner, id LIMIT ?"
         )
         given = (kind, *(() if owner is None else (owner,)), *first, self._clock(), limit)
-        rows = await self._readers.read(lambda db: db.execute(query, given).fetchall())
+        rows = await self._store.query(lambda db: db.execute(query, given).fetchall())
         return [Record(owner, id, orjson.loads(data)) for owner, id, data in rows]
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
@@ -104,8 +99,7 @@ class SqliteRecords:
     def _add(self, do: Transaction, given: RecordSum) -> None:
         row = _get(do.db, given.kind, given.owner, given.id, self._clock()) or {}
         text = _encode(add_numbers(row, given.numbers, given.facts))
-        place = given.kind, given.owner, given.id
-        do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (*place, text))
+        do.db.execute(PUT, (given.kind, given.owner, given.id, text, 0))
 
     async def replace(self, kind: str, owner: str, id: str, before: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
         query = f"UPDATE records SET data = ? WHERE kind = ? AND owner = ? AND id = ? AND data = ? AND {ALIVE}"
@@ -132,38 +126,48 @@ class SqliteRecords:
 
     async def version(self) -> str:
         query = "SELECT data FROM records WHERE kind = ? AND owner = ? AND id = ?"
-        found = await self._readers.read_row(lambda db: db.execute(query, VERSION).fetchone())
+        found = await self._store.query_row(lambda db: db.execute(query, VERSION).fetchone())
         return "" if found is None else str(found[0])
 
     async def check(self) -> None:
         """Raise a StoreError if the file is damaged, of a newer version, or of another program."""
-        await run_in_thread(self._file.check, "checking a database")
+        await self._store.check()
 
     async def close(self) -> None:
         """Finish pending writes and release the file. A later call opens it again."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.stop()
-            await run_in_thread(lambda: writer.join(2 * BUSY_SECONDS + 5), "records closing")
-        self._readers.close()
+        await self._store.close()
 
     async def _write(self, work: Callable[[Transaction], T], kind: str = "") -> T:
-        with self._starting:
-            if self._writer is None:
-                self._writer = SqliteWriter(
-                    self._file, ThreadWatchers(), self._readers.idle, self._sweep, SWEEP_SECONDS
-                )
-            writer = self._writer
-
-        def work_with_version(do: Transaction) -> T:
+        def write(do: Transaction) -> T:
             result = work(do)
-            do.db.execute(NEW_VERSION, VERSION)
+            if kind in VERSIONED_KINDS:
+                do.db.execute(NEW_VERSION, VERSION)
+            if (now := self._clock()) >= self._swept_at + SWEEP_SECONDS:
+                self._swept_at = now
+                do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (now,))
             return result
 
-        return await writer.run(work_with_version if kind in VERSIONED_KINDS else work)
+        return await self._store.write(write)
 
-    def _sweep(self, do: Transaction) -> None:
-        do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))
+    async def import_file(self, path: Path) -> None:
+        """Import the records of an earlier version, which had a file of their own. It is renamed then."""
+
+        def work(do: Transaction) -> None:
+            if not path.exists():  # another process has imported it
+                return
+            try:
+                with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as old:
+                    do.db.executemany(
+                        "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?)",
+                        old.execute("SELECT kind, owner, id, data, until FROM records"),
+                    )
+            except SQLITE_ERRORS as error:
+                raise to_store_error(error, path) from error
+
+        if await run_in_thread(path.exists, "finding a database"):
+            await self._store.write(work)
+            with suppress(FileNotFoundError):
+                os.replace(path, path.with_name(f"{path.name}.imported"))
 
 
 def _get(db: sqlite3.Connection, kind: str, owner: str, id: str, now: float) -> dict[str, Any] | None:

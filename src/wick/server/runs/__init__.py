@@ -272,6 +272,9 @@ class Runs:
         is_new = head is None or not head.run
         async with self.admission.reserve_run(user.id) if is_new else nullcontext():
             lease: Lease | None = None
+            about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
+            if head is None and self.records.joins_store:
+                return await self._start_thread(user, instance, rows, about)
             if head is None:
                 head, lease = await self.threads.start(user, instance.id, rows)
                 position = head.queued
@@ -280,7 +283,6 @@ class Runs:
                 self._notify_inbox(head)
                 lease = await self.admission.lease_idle_thread(head)
             last = head.last if after is None else after
-            about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, **about)
             if lease is not None:
                 self.registry.sessions.leases[user.id, head.id] = lease
@@ -298,6 +300,32 @@ class Runs:
                 if self.executor.find(user.id, head.id) is None:  # the run was not started
                     await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
+
+    async def _start_thread(
+        self, user: User, instance: AgentInstance, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]
+    ) -> QueuedRun:
+        """Start the run of a new thread. The thread, its messages, its lease and the record are one transaction."""
+        planned = RunInfo("", user.id, "", instance.id, 0, time(), **about)
+        can_start = await self.admission.can_start(user, planned)
+        start = start_key(self.store) if can_start else ""
+
+        def run_of(lease: Lease) -> RunInfo:
+            assert lease.head is not None
+            return replace(planned, id=derive_run_id(lease.head, 1), thread=lease.head.id)
+
+        def record(transaction: Any, lease: Lease) -> Any:
+            info = run_of(lease)
+            row = info.to_json() | ({start: [info.started, 0]} if start else {})
+            return self.records.put_in(transaction, KIND, info.owner, info.id, row)
+
+        head, lease = await self.threads.start(user, instance.id, rows, also=record)
+        info = run_of(lease)
+        self.registry.sessions.leases[user.id, head.id] = lease
+        if can_start and not self.stopping:
+            self.executor.start(user, info, self._start_next_run, instance, start)
+        else:
+            await self.executor.release_unused_lease(user.id, head.id)
+        return QueuedRun(self, info, head.queued)
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""

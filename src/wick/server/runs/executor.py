@@ -35,7 +35,7 @@ from wick.server.runs.live_outlet import LiveOutlet
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.thread_cache import CachedThread, ThreadCache
 from wick.server.runs.titles import ThreadTitles
-from wick.server.runs.usage import UsageLedger, compute_prices
+from wick.server.runs.usage import UsageAmount, UsageLedger, compute_prices
 from wick.stores.held_thread import HeldThread, hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name, server_id
 from wick.stores.rows import LEASE_SECONDS
@@ -76,6 +76,7 @@ class ActiveRun:
     lease_held: bool = False  # this server holds the lease of its thread
     stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
+    prepared: tuple[RunInfo, Mapping[str, UsageAmount]] | None = None  # its outcome and usage, to be saved with its end
     claimed: ClaimedRun | None = None  # if recovery has claimed its thread
     instance: AgentInstance | None = None  # the agent, if the request that started the run has looked it up
     requested_again: bool = False  # another request wanted to start a run of the thread meanwhile
@@ -170,6 +171,8 @@ class RunExecutor:
             held = run.thread.writer
             if isinstance(held, HeldThread):
                 held.on_saved = running.hub.flush
+                if self.records.joins_store:
+                    held.prepare_release = partial(self._prepare_outcome, running)
             if self.live is not None and isinstance(held, HeldThread):
                 running.hub.outlet = LiveOutlet(
                     self.live,
@@ -292,14 +295,39 @@ class RunExecutor:
             except Exception as error:  # the run is resumed elsewhere nevertheless
                 logger.warning("the start of run %s could not be cleared: %s", running.info.id, error)
 
+    async def _prepare_outcome(self, running: ActiveRun) -> Callable[[Any], Any] | None:
+        """Return the write of the outcome of a run for the transaction that saves its end; None if it has failed."""
+        result = running.run.progress.result if running.run is not None else None
+        if result is None or result.outcome not in ("completed", "stopped"):
+            return None
+        try:
+            info = await self._describe_outcome(running, result)
+            spent, sums = await self.usage.prepare(running.user, info.agent, result, run=info.id, begin=info.begin)
+        except Exception:  # it is tried again after the end of the run
+            logger.exception("the outcome of run %s could not be prepared", running.info.id)
+            return None
+        running.prepared = info, spent
+        return lambda transaction: self.records.put_in(transaction, KIND, info.owner, info.id, info.to_json(), sums)
+
+    async def _describe_outcome(self, running: ActiveRun, result: Result) -> RunInfo:
+        """Return the record of a run with this result."""
+        price = await compute_prices(lambda: result.price, result.charges) if result.charges else None
+        info = running.info.with_result(result, None if price is None else float(price))
+        hide = self.registry.secrets.redact_json
+        return replace(info, reason=hide(info.reason), error=hide(info.error))
+
     async def _record_outcome(self, running: ActiveRun, problem: Exception | None) -> None:
         """Record the outcome of a run. A failure is logged, and readers still get the end."""
+        keeper = running.hub.keeper
+        is_recorded = keeper is not None and keeper.has_also_written
         try:
             result = await self._resolve_result(running, problem)
-            price = await compute_prices(lambda: result.price, result.charges) if result.charges else None
-            info = running.info.with_result(result, None if price is None else float(price))
-            hide = self.registry.secrets.redact_json
-            noted = running.info = replace(info, reason=hide(info.reason), error=hide(info.error))
+            if is_recorded and problem is None and running.prepared is not None:
+                running.info, spent = running.prepared
+                running.hub.outcome = running.info
+                self._count_usage(running, result, spent)
+                return
+            noted = running.info = await self._describe_outcome(running, result)
             if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
@@ -310,18 +338,21 @@ class RunExecutor:
                 spent, sums = await self.usage.prepare(
                     running.user, noted.agent, result, run=noted.id, begin=noted.begin
                 )
-                row = noted.to_json()
+                row, sums = noted.to_json(), [] if is_recorded else sums
                 await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, row, sums=sums))
                 running.hub.outcome = noted
-            for model, used in spent.items():
-                if used.questions:  # else the run has no model call
-                    tokens = {"input": used.input_tokens, "output": used.output_tokens}
-                    names = (running.info.agent, model) if running.is_shared else (OTHER, OTHER)
-                    self.metrics.count_usage(*names, tokens, used.cost)
-            if not running.stalled:
-                self.metrics.runs.labels(result.outcome).inc()
+            self._count_usage(running, result, spent)
         except Exception:
             logger.exception("the outcome of run %s could not be recorded", running.info.id)
+
+    def _count_usage(self, running: ActiveRun, result: Result, spent: Mapping[str, UsageAmount]) -> None:
+        for model, used in spent.items():
+            if used.questions:  # else the run has no model call
+                tokens = {"input": used.input_tokens, "output": used.output_tokens}
+                names = (running.info.agent, model) if running.is_shared else (OTHER, OTHER)
+                self.metrics.count_usage(*names, tokens, used.cost)
+        if not running.stalled:
+            self.metrics.runs.labels(result.outcome).inc()
 
     async def _resolve_result(self, running: ActiveRun, problem: Exception | None) -> Result:
         """Return the result of a run. Write the end of one that failed or was cancelled before it started."""

@@ -55,12 +55,17 @@ class UserThreads:
         self._counts[user.id] += 1
         return head
 
-    async def start(self, user: User, agent: str, messages: Sequence[Mapping[str, Any]]) -> tuple[Summary, Lease]:
-        """Create a thread with messages in its inbox, and acquire its lease for the run that answers them."""
+    async def start(
+        self, user: User, agent: str, messages: Sequence[Mapping[str, Any]], **options: Any
+    ) -> tuple[Summary, Lease]:
+        """Create a thread with messages in its inbox, and acquire its lease for the run that answers them.
+
+        The options are for the store's `lease`.
+        """
         await self.check_room(user)
         new = NewThread({"agent": agent}, messages)
         holder = holder_name(getattr(self.store, "server_id", ""))
-        lease = await self.store.lease(user.id, Thread().id, holder, LEASE_SECONDS, new=new)
+        lease = await self.store.lease(user.id, Thread().id, holder, LEASE_SECONDS, new=new, **options)
         self._counts[user.id] += 1
         assert lease.head is not None
         return lease.head, lease

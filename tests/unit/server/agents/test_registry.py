@@ -44,7 +44,8 @@ async def registry(
     if agents is not None:
         config = folder / "agents.yaml"
         config.write_text(yaml.safe_dump(agents))
-    records, store = SqliteRecords(data / "server.db"), Sqlite(data / "threads.db")
+    store = Sqlite(data / "threads.db")
+    records = SqliteRecords(store)
     made = AgentRegistry(Settings(data=data, config=config), records, store, EventBus())
     for id, given in (code or {}).items():
         made.register_agent(id, given)
@@ -87,7 +88,7 @@ async def test_a_change_by_another_process_counts_from_the_next_run(tmp_path: Pa
 
         there.records.list = counted  # type: ignore[method-assign]
         assert await there.get_agent(ADA, "talker") is first and lists == 0
-        other = SqliteRecords(tmp_path / "data" / "server.db")
+        other = SqliteRecords(Sqlite(tmp_path / "data" / "threads.db"))
         await other.put("override", ADA.id, "talker", Overrides(hooks={"todos": False}).to_json())
         changed = await there.get_agent(ADA, "talker")
         assert changed is not first and lists > 0
@@ -301,7 +302,8 @@ async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
 
 
 def test_an_invalid_agent_is_refused_at_registration(tmp_path: Path) -> None:
-    records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
+    store = Sqlite(tmp_path / "threads.db")
+    records = SqliteRecords(store)
     there = AgentRegistry(Settings(data=tmp_path), records, store, EventBus())
     for id in ("tools", "skills", "events", "hooks", "", "a/b", "../x", "x" * 65):
         with pytest.raises(ConfigError):

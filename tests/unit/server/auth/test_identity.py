@@ -26,11 +26,12 @@ from wick.server.ops.process_stats import (
     memory_bytes,
 )
 from wick.server.records.sqlite import SqliteRecords
+from wick.stores.sqlite import Sqlite
 
 
 @pytest.fixture
 async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
-    made = SqliteRecords(tmp_path / "server.db")
+    made = SqliteRecords(Sqlite(tmp_path / "threads.db"))
     yield made
     await made.close()
 

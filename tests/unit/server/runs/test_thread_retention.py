@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +62,7 @@ async def test_without_a_retention_nothing_expires(tmp_path: Path) -> None:
         assert server.service._expiry._task is None and await _ids(client) == ["th_1"]
 
 
-async def test_a_store_in_memory_has_the_usual_numbers_and_no_file(tmp_path: Path) -> None:
+async def test_a_store_in_memory_has_the_usual_numbers_and_no_thread_in_the_file(tmp_path: Path) -> None:
     assert (TTL_SECONDS, SWEEP_SECONDS) == (3600, 300)
     async with (
         host_server(tmp_path, store="memory", agents=sample_agents(Gate())) as server,
@@ -70,7 +72,8 @@ async def test_a_store_in_memory_has_the_usual_numbers_and_no_file(tmp_path: Pat
         assert await _ids(client) == ["th_1"]
         store: Any = server.service.store._store._store  # below those that publish and redact
         assert isinstance(store, InMemory) and store._ttl == TTL_SECONDS
-    assert not (tmp_path / "data" / "threads.db").exists()
+    with closing(sqlite3.connect(tmp_path / "data" / "threads.db")) as db:  # has users and settings only
+        assert db.execute("SELECT count(*) FROM threads").fetchone() == (0,)
     with pytest.raises(ConfigError, match="`sqlite`, `memory`, or an address"):
         Settings(store="memroy").check()
 

@@ -17,6 +17,7 @@ from wick.protocols import Usage
 from wick.server.auth.identity import User
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs.usage import UsageAmount, UsageLedger, sum_usage
+from wick.stores.sqlite import Sqlite
 
 
 @tool
@@ -36,7 +37,7 @@ TODAY = datetime.now(UTC).date()
 
 @pytest.fixture
 async def ledger(tmp_path: Path) -> AsyncIterator[UsageLedger]:
-    records = SqliteRecords(tmp_path / "server.db")
+    records = SqliteRecords(Sqlite(tmp_path / "threads.db"))
     yield UsageLedger(records)
     await records.close()
 
