@@ -1,7 +1,7 @@
 """Root file systems for the tests' images, made from this machine's own files: nothing is pulled.
 
 build_root("python")    a tar; also plain (no Python), busybox, old (Python 3.8), searchless (neither ripgrep nor grep),
-                        whole (a Python that can create environments, and libraries of packages)
+                        whole (a Python that can create environments, and libraries of packages), haproxy
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def build_root(name: str) -> bytes:
         tree.python(_find_python(name), whole=name == "whole")
     if name in ("python", "old"):
         tree.programs(["rg"])
+    if name == "haproxy":
+        tree.programs([name])
     return tree.tar()
 
 

@@ -35,7 +35,7 @@ class NatsServer:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [_program(), "--addr", "127.0.0.1", "--port", str(self.port), *self.options],
+            [find_program(), "--addr", "127.0.0.1", "--port", str(self.port), *self.options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             preexec_fn=lambda: ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGKILL),
@@ -55,7 +55,7 @@ class NatsServer:
             process.wait(60)
 
 
-def _program() -> str:
+def find_program() -> str:
     found = Path(sys.executable).with_name("nats-server")
     path = str(found) if found.exists() else shutil.which("nats-server")
     if path is None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+from compose import compose_command
 from helm_chart import render_chart
 from wick.config import load
 from wick.server.settings import load_settings
@@ -64,17 +66,12 @@ def test_the_proxy_checks_readiness_and_notices_a_draining_server() -> None:
     assert settings.drain_delay > int(checks[1]) * int(checks[2])
 
 
-HAS_PLUGIN = (
-    shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode
-)
-COMPOSE = ["docker", "compose"] if HAS_PLUGIN else ["docker-compose"]
-
-if shutil.which(COMPOSE[0]):
+if compose_command():
 
     @pytest.mark.parametrize("path", [DEPLOY / "compose.yaml", DEPLOY.parent / "compose.yaml"])
     def test_docker_accepts_the_compose_files(path: Path) -> None:
         environment = {**os.environ, "WICK_TOKEN": "x" * 32, "POSTGRES_PASSWORD": "y"}
-        command = [*COMPOSE, "-f", str(path), "config", "--quiet"]
+        command = [*compose_command(), "-f", str(path), "config", "--quiet"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
 
@@ -120,16 +117,18 @@ def test_the_files_of_the_chart_are_valid(tmp_path: Path) -> None:
     assert [*load(tmp_path / "agents.yaml").agents] == ["default"]
 
 
+OTHER_VALUES: dict[str, Any] = {
+    "replicas": 5,
+    "workers": 4,
+    "nats": {"enabled": False, "url": "nats://own:4222"},
+    "ingress": {"enabled": True, "tlsSecret": "tls"},
+    "storage": {"className": "fast"},
+    "server": {"snapshots": "s3://wick/team"},
+}
+
+
 def test_the_chart_follows_its_values() -> None:
-    values = {
-        "replicas": 5,
-        "workers": 4,
-        "nats": {"enabled": False, "url": "nats://own:4222"},
-        "ingress": {"enabled": True, "tlsSecret": "tls"},
-        "storage": {"className": "fast"},
-        "server": {"snapshots": "s3://wick/team"},
-    }
-    objects = render_chart(CHART, values, "team")
+    objects = render_chart(CHART, OTHER_VALUES, "team")
     ours = find_object(objects, "StatefulSet", "team")["spec"]
     (container,) = ours["template"]["spec"]["containers"]
     assert ours["replicas"] == 5 and "--workers=4" in container["args"]
@@ -161,10 +160,24 @@ def test_the_schema_refuses_wrong_values(values: dict[str, Any]) -> None:
         render_chart(CHART, values)
 
 
-if shutil.which("helm"):
+HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
-    def test_helm_renders_the_same() -> None:
-        command = ["helm", "template", "wick", str(CHART)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+if HELM is not None:
+
+    def run_helm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "HOME": str(folder)}
+        return subprocess.run([HELM, *words], env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+    @pytest.mark.parametrize("values", [{}, OTHER_VALUES], ids=["default", "other"])
+    def test_helm_renders_the_same(values: dict[str, Any], tmp_path: Path) -> None:
+        (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+        done = run_helm(tmp_path, "template", "team", str(CHART), "--values", str(tmp_path / "values.yaml"))
+        assert done.returncode == 0, done.stderr
         rendered = [found for found in yaml.safe_load_all(done.stdout) if found]
-        assert sorted(map(str, rendered)) == sorted(map(str, render_chart(CHART)))
+        assert sorted(map(str, rendered)) == sorted(map(str, render_chart(CHART, values, "team")))
+
+    def test_helm_accepts_the_chart_and_refuses_wrong_values(tmp_path: Path) -> None:
+        linted = run_helm(tmp_path, "lint", "--strict", str(CHART))
+        assert linted.returncode == 0, linted.stdout + linted.stderr
+        refused = run_helm(tmp_path, "template", str(CHART), "--set", "replicas=0")
+        assert refused.returncode and "greater than or equal to 1" in refused.stderr
