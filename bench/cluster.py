@@ -4,7 +4,7 @@
 
 Each server has its own UTS, PID and network namespace, and a `cpu.max` share if cgroups can be written. Everything runs
 inside a private namespace with addresses that exist only there. It needs root. Nothing is left behind, also after
-Ctrl-C.
+Ctrl-C. After SIGTERM, g1 ends with the kills that it has measured; its file of figures is written after each kill.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / "support"), str(Path(__file__).parents[1] / "tests")]
 
-from cluster import goals  # noqa: E402  # of tests/support, not this file
+from cluster import failover, goals  # noqa: E402  # of tests/support, not this file
 from cluster.namespaces import INSIDE, CannotIsolate, check_privileges, run_in_private_namespaces  # noqa: E402
 
 # Per goal: runs, rounds and seconds of the full form and of the short one.
@@ -41,6 +41,7 @@ SIZES = {
 }
 USES_NATS = {"live": "{nats}"}
 SETTINGS = {  # of the servers, unless --settings has others
+    "g1": USES_NATS,
     "g2-nats": USES_NATS,
     "g2-postgres": {"live": "postgres"},
     "g6-nats": USES_NATS,
@@ -48,6 +49,7 @@ SETTINGS = {  # of the servers, unless --settings has others
 }
 FAULTS = {"g6-nats": goals.stop_nats, "g6-postgres": goals.stop_postgres, "g6-cut": goals.cut_off_server}
 OLDER = "48179f7a"  # the commit that `upgrade` starts with
+RESULTS = Path(__file__).parent / "results"
 SHARE = 0.2  # of a core for each server in G3, so that four servers, Postgres and the clients fit on two cores
 
 
@@ -66,8 +68,10 @@ def parse_arguments() -> argparse.Namespace:
         "--settings", type=json.loads, default={}, help="more of server.yaml as JSON; {nats} is the address of NATS"
     )
     parser.add_argument("--budget", type=json.loads, default={}, help="G5: more options of the budget, as JSON")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path, help="write the figures to this file, not to bench/results")
+    arguments = parser.parse_args()
+    arguments.json = (arguments.json or RESULTS / f"cluster-{arguments.goal}.json").absolute()
+    return arguments
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Figure]:
@@ -87,9 +91,10 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> list[goals.Fig
         SETTINGS.get(arguments.goal, {}) | arguments.settings,
         arguments.budget,
         arguments.older,
+        lambda figures: write_figures(arguments, figures, is_partial=True),
     )
     if arguments.goal == "g1":
-        return await goals.measure_failover(options)
+        return await failover.measure_failover(options)
     if arguments.goal in ("g2-nats", "g2-postgres"):
         return await goals.measure_deltas(options)
     if arguments.goal == "g3":
@@ -116,11 +121,11 @@ def print_table(goal: str, figures: list[goals.Figure]) -> None:
         print(f"  {figure.name:<45} {figure.value:>12,.2f}   {figure.goal:<8} {verdict}")
 
 
-def start_inside(arguments: list[str]) -> int:
+def start_inside(arguments: list[str], *, reports_early: bool = False) -> int:
     """Run this program in private namespaces of its own."""
     folder = Path(tempfile.mkdtemp(prefix="wick-cluster-", dir="/tmp"))  # TMPDIR may be private; Postgres has its user
     os.environ["WICK_CLUSTER_PID"] = str(os.getpid())
-    return run_in_private_namespaces([sys.executable, __file__, *arguments], folder)
+    return run_in_private_namespaces([sys.executable, __file__, *arguments], folder, reports_early=reports_early)
 
 
 def measure_scaling(arguments: argparse.Namespace) -> int:
@@ -139,10 +144,16 @@ def measure_scaling(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace, figures: list[goals.Figure]) -> int:
     """Print the figures and write them; return 1 if a goal is not met."""
     print_table(arguments.goal, figures)
-    if arguments.json:
-        row = {"goal": arguments.goal, "at": time.time(), "figures": [asdict(figure) for figure in figures]}
-        arguments.json.write_text(json.dumps(row, indent=1))
+    write_figures(arguments, figures)
     return int(any(figure.is_met is False for figure in figures))
+
+
+def write_figures(arguments: argparse.Namespace, figures: list[goals.Figure], *, is_partial: bool = False) -> None:
+    """Write the figures to their file. Those of a measurement that continues are partial."""
+    row = {"goal": arguments.goal, "at": time.time(), "partial": is_partial}
+    row["figures"] = [asdict(figure) for figure in figures]
+    arguments.json.parent.mkdir(exist_ok=True)
+    arguments.json.write_text(json.dumps(row, indent=1))
 
 
 def main() -> int:
@@ -157,7 +168,7 @@ def main() -> int:
         return 2
     if arguments.goal == "g3" and not arguments.servers:
         return measure_scaling(arguments)
-    return start_inside(sys.argv[1:])
+    return start_inside(sys.argv[1:], reports_early=arguments.goal == "g1")
 
 
 if __name__ == "__main__":

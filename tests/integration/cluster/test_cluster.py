@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,42 @@ def test_an_interrupted_measurement_leaves_nothing() -> None:
         process.wait(30)
     assert not any(mark in line for line in command_lines())
     assert not [*Path("/tmp").glob("wick-cluster-*")]
+
+
+WAITS = """
+import os, sys, time
+from pathlib import Path
+folder = Path(os.environ["WICK_CLUSTER_FOLDER"])
+(folder / "started").touch()
+while not (folder / "end").exists():
+    time.sleep(0.01)
+if sys.argv[1:]:
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("more", "code"), [((), 0), (("never",), -signal.SIGKILL)])
+def test_a_measurement_may_report_after_sigterm(more: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    start = "import sys, cluster.namespaces as n; from pathlib import Path; "
+    start += "sys.exit(n.run_in_private_namespaces(sys.argv[2:], Path(sys.argv[1]), reports_early=True))"
+    command = [sys.executable, "-c", start, str(folder), sys.executable, "-c", WAITS, *more]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[1] / "tests/support")})
+    wait_for(lambda: (folder / "started").exists())
+    process.terminate()
+    if more:
+        wait_for(lambda: (folder / "end").exists())
+        process.terminate()
+    assert process.wait(30) == code % 256 and not folder.exists()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
 
 
 def command_lines() -> list[bytes]:

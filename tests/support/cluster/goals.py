@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from cluster.load import ClientRun, Load, RunScript, Tally, tally_load
 from cluster.machines import ROOT, TOKEN, Cluster, Machine
 from cluster.model_program import INPUT_TOKENS, OUTPUT_TOKENS
 from cluster.moved_files import MovedFiles, file_agents
+from cluster.namespaces import END_FILE
 
 RESUME_SECONDS = 90.0  # after which a run counts as not resumed
 END_SECONDS = 180.0  # for runs to end after the last fault
@@ -40,6 +40,11 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, Any] = field(default_factory=dict)
     older: str = ""  # a checkout, or a commit of this one
+    save: Callable[[list[Figure]], object] = lambda _: None  # keeps the figures of a measurement that continues
+
+    def is_ended(self) -> bool:
+        """Return True if the measurement is to end early, with the figures that it has."""
+        return (self.folder / END_FILE).exists()
 
 
 @dataclass
@@ -89,11 +94,15 @@ async def loaded_cluster(
     script: RunScript,
     *,
     by_proxy: bool = False,
+    least_connections: bool = False,
     agent: Mapping[str, Any] | None = None,
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     older: Mapping[int, Path] | None = None,
 ) -> AsyncIterator[tuple[Cluster, Load]]:
-    """Start a cluster and a load for it. Requests go to the servers in turn, or through the proxy."""
+    """Start a cluster and a load for it.
+
+    Requests go to the servers in turn, through the proxy, or to the serving one with the fewest connections.
+    """
     cluster = Cluster(
         options.folder,
         count,
@@ -107,7 +116,13 @@ async def loaded_cluster(
     await cluster.start()
     show_progress(f"{count} servers are ready")
     turns: Iterator[str] = cycle([machine.url for machine in cluster.machines])
-    load = Load((lambda: cluster.proxy_url) if by_proxy else (lambda: next(turns)), script)
+
+    def pick_least() -> str:
+        serving = [machine.url for machine in cluster.machines if machine.is_serving]
+        return min(serving, key=lambda url: load.connections[url])
+
+    pick = (lambda: cluster.proxy_url) if by_proxy else pick_least if least_connections else (lambda: next(turns))
+    load = Load(pick, script)
     try:
         yield cluster, load
     finally:
@@ -118,54 +133,15 @@ async def finish_load(cluster: Cluster, load: Load) -> list[Figure]:
     """Wait for the runs of a load, and return the figures of its tally."""
     await load.finish(END_SECONDS)
     show_progress(f"{len(load.runs)} runs were started, {len(load.open_runs)} of them have no end")
-    return tally_figures(await tally_load(load, cluster.read_lines("ledger"), cluster.machines[0].url))
+    return tally_figures(tally_load(load, cluster.read_lines("ledger"), await cluster.count_recorded()))
 
 
-# -- G1 -------------------------------------------------------------------------------------------------------------
-
-
-async def measure_failover(options: Options) -> list[Figure]:
-    """G1: kill servers in turn while runs are open; how soon does each run continue, and where?"""
-    delays: list[float] = []
-    uneven: list[float] = []
-    moved = 0
-    async with loaded_cluster(options, 3, RunScript(steps=6, deltas=8, pause=0.4)) as (cluster, load):
-        load.start(options.runs)
-        await asyncio.sleep(5)
-        for number in range(options.rounds):
-            victim = cluster.machines[number % 3]
-            affected = runs_of(cluster, load, victim)
-            killed = time.time()
-            victim.kill()
-            resumed = await wait_resumed(cluster, affected, victim, killed)
-            delays += [resumed[run.name][0] if run.name in resumed else RESUME_SECONDS for run in affected]
-            shares = Counter(server for _, server in resumed.values() if server)
-            others = [shares[machine.address] for machine in cluster.machines if machine is not victim]
-            moved += sum(others)
-            # a server takes the runs that it lacks, so the survivors' open runs become even, not the moved ones
-            held = [len(runs_of(cluster, load, machine)) for machine in cluster.machines if machine is not victim]
-            uneven.append(100 * (max(held) - min(held)) / max(1, *held))
-            p99 = percentile(delays, 0.99)
-            show_progress(f"round {number + 1}: {len(affected)} runs moved, {others}, now {held}, p99 {p99:.1f} s")
-            victim.start()
-            await victim.wait_ready()
-            cluster.limit_cpus()
-            await asyncio.sleep(2)
-        figures = await finish_load(cluster, load)
-    return [
-        Figure("kills", options.rounds),
-        Figure("runs moved", moved),
-        Figure("resume p50 s", percentile(delays, 0.5)),
-        at_most("resume p99 s", percentile(delays, 0.99), 5),
-        at_most("difference of the survivors' shares %, mean", sum(uneven) / len(uneven), 20),
-        Figure("difference of the survivors' shares %, largest", max(uneven)),
-        *figures,
-    ]
+# -- kills -----------------------------------------------------------------------------------------------------------
 
 
 def runs_of(cluster: Cluster, load: Load, machine: Machine) -> list[ClientRun]:
     """Return the open runs whose last model call came from a server."""
-    last = {row["run"]: row["server"] for row in cluster.read_lines("requests")}
+    last = cluster.find_servers()
     return [run for run in load.open_runs if last.get(run.name) == machine.address]
 
 
@@ -180,7 +156,7 @@ async def wait_resumed(
     names, seen = {run.name for run in runs}, len(cluster.read_lines("requests"))
     until = time.monotonic() + RESUME_SECONDS
     while len(found) < len(runs) and time.monotonic() < until:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.05)
         rows = cluster.read_lines("requests")
         first, seen = seen, len(rows)
         for row in rows[first:]:

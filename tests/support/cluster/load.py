@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -52,6 +52,8 @@ class Load:
     def __init__(self, pick_url: Callable[[], str], script: RunScript, prefix: str = "r") -> None:
         self.pick_url, self.script = pick_url, script
         self.runs: dict[str, ClientRun] = {}
+        self._open: dict[str, ClientRun] = {}
+        self.connections: Counter[str] = Counter()  # by the URL of their server
         self.failures: Counter[str] = Counter()  # of requests that start a run or follow one
         self._numbers, self._prefix = count(1), prefix
         self.reads_elsewhere = self._stopped = False
@@ -82,12 +84,12 @@ class Load:
 
     @property
     def open_runs(self) -> list[ClientRun]:
-        return [run for run in self.runs.values() if not run.ended]
+        return [*self._open.values()]
 
     def create_run(self) -> ClientRun:
         """Return a new run, which is not started yet."""
         run = ClientRun(f"{self._prefix}{next(self._numbers)}")
-        self.runs[run.name] = run
+        self.runs[run.name] = self._open[run.name] = run
         return run
 
     async def perform(self, run: ClientRun | None = None, agent: str = "worker", **more: Any) -> ClientRun:
@@ -101,6 +103,7 @@ class Load:
             url = self.pick_url()
             while self.reads_elsewhere and url == started_at:
                 url = self.pick_url()
+            self.connections[url] += 1
             try:
                 if run.id:
                     request = self.client.get(f"{url}/runs/{run.id}/events", headers=last)
@@ -122,6 +125,9 @@ class Load:
                 if not run.id or isinstance(error, aiohttp.ClientConnectorError):
                     self.failures[f"{type(error).__name__} {'follow' if run.id else 'start'}"] += 1
                 await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                self.connections[url] -= 1
+        del self._open[run.name]
         return run
 
     async def _follow(self, run: ClientRun, response: aiohttp.ClientResponse) -> None:
@@ -156,10 +162,6 @@ class Load:
             messages = (await response.json())["messages"]
         return [message["content"] for message in messages if message["role"] == "tool"]
 
-    async def count_recorded(self, url: str, run: ClientRun) -> int:
-        """Return the number of effects that the thread of a run has as recorded."""
-        return (await self.read_tool_results(url, run)).count("recorded")
-
     async def close(self) -> None:
         await self.client.close()
 
@@ -176,14 +178,11 @@ class Tally:
     missing: int
 
 
-async def tally_load(load: Load, ledger: list[dict[str, Any]], url: str) -> Tally:
-    """Compare the runs of a load with the ledger of effects."""
+def tally_load(load: Load, ledger: list[dict[str, Any]], recorded: Mapping[str, int]) -> Tally:
+    """Compare the runs of a load with the ledger of effects. `recorded` are the effects in the log of each thread."""
     performed = Counter((row["run"], row["number"]) for row in ledger if row["run"] in load.runs)
     per_run = Counter(run for run, _ in performed)
-    missing = 0
-    for run in load.runs.values():
-        if run.ended:
-            missing += max(0, await load.count_recorded(url, run) - per_run[run.name])
+    missing = sum(max(0, recorded.get(run.thread, 0) - per_run[run.name]) for run in load.runs.values())
     ended = [run for run in load.runs.values() if run.ended]
     return Tally(
         runs=len(load.runs),

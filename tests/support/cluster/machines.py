@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psycopg
 import yaml
 
 from cluster.namespaces import GATEWAY, NETWORK, connect_namespace, create_bridge, group_name, limit_cpu, set_link
@@ -39,6 +40,7 @@ class Machine:
     environment: Mapping[str, str]
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     pid: int = 0  # of the server, as this process sees it
+    is_serving: bool = False  # it was ready, and was not killed or stopped since
 
     @property
     def name(self) -> str:
@@ -98,6 +100,7 @@ class Machine:
                 try:
                     async with client.get(f"{self.url}/health/ready", timeout=aiohttp.ClientTimeout(2)) as response:
                         if response.status in (200, 401, 404):
+                            self.is_serving = True
                             return
                 except (aiohttp.ClientError, TimeoutError):
                     pass
@@ -121,12 +124,14 @@ class Machine:
     def kill(self) -> None:
         """Kill -9. The kernel ends everything in the PID namespace."""
         assert self.process is not None
+        self.is_serving = False
         self.signal(signal.SIGKILL)
         self.process.wait(30)
 
     async def stop(self) -> None:
         """Send SIGTERM and wait until the server has drained and ended."""
         assert self.process is not None
+        self.is_serving = False
         self.signal(signal.SIGTERM)
         await asyncio.to_thread(self.process.wait, 120)
 
@@ -169,6 +174,8 @@ class Cluster:
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
         self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}  # by file: bytes that were read, and their rows
+        self._last_servers: dict[str, str] = {}  # by run, after so many requests
+        self._requests_seen = 0
 
     async def start(self) -> None:
         """Start everything, and wait until all servers are ready."""
@@ -248,6 +255,23 @@ class Cluster:
             rows += [json.loads(line) for line in whole.split(b"\n") if line]
             self._rows[name] = (at + len(whole) + bool(whole), rows)
         return rows
+
+    def find_servers(self) -> Mapping[str, str]:
+        """Return the address of the server that has called the model last, for each run."""
+        rows = self.read_lines("requests")
+        self._last_servers |= {row["run"]: row["server"] for row in rows[self._requests_seen :]}
+        self._requests_seen = len(rows)
+        return self._last_servers
+
+    async def count_recorded(self) -> dict[str, int]:
+        """Return the number of effects that each thread has as recorded."""
+        assert self.postgres is not None
+        query = (
+            "SELECT t.id, count(*) FROM wick.threads t JOIN wick.entries e ON e.thread = t.key "
+            "WHERE e.kind = 'message' AND e.text = 'recorded' GROUP BY t.id"
+        )
+        async with await psycopg.AsyncConnection.connect(self.postgres.conninfo) as connection:
+            return dict(await (await connection.execute(query)).fetchall())
 
 
 def find_nats_server() -> str:

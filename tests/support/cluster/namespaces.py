@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 BRIDGE, NETWORK, GATEWAY = "wickbr", "10.77.0.0/24", "10.77.0.1"  # they exist in the private namespace only
+END_FILE = "end"  # in the folder of the program inside: it is to end with what it has measured
 INSIDE = "WICK_CLUSTER_FOLDER"  # set for the program inside
 GROUP_PREFIX = "wick-cluster-"
 PERIOD = 100_000  # microseconds
@@ -37,15 +38,22 @@ def check_privileges() -> None:
         raise CannotIsolate(f"this system refuses namespaces: {tried.stderr.strip()}; run outside of a container")
 
 
-def run_in_private_namespaces(command: Sequence[str], folder: Path) -> int:
-    """Run a program in private namespaces, wait for it, and remove everything that it leaves; return its exit code."""
+def run_in_private_namespaces(command: Sequence[str], folder: Path, *, reports_early: bool = False) -> int:
+    """Run a program in private namespaces, wait for it, and remove everything that it leaves; return its exit code.
+
+    A signal kills it. If it `reports_early`, the first SIGTERM only creates a file in its folder.
+    """
     remove_stale_groups()
     environment = {**os.environ, INSIDE: str(folder)}
     process = subprocess.Popen(["unshare", *NAMESPACES, *command], env=environment, process_group=0)
-    before = {
-        number: signal.signal(number, lambda *_: process.send_signal(signal.SIGKILL))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
+
+    def end(number: int, _: object) -> None:
+        if reports_early and number == signal.SIGTERM and not (folder / END_FILE).exists():
+            (folder / END_FILE).touch()
+        else:
+            process.send_signal(signal.SIGKILL)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         return process.wait()
     finally:
