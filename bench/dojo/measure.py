@@ -58,11 +58,12 @@ def reached(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 def bare() -> list[Any]:
-    return [Limits(steps=STEPS)]
+    return [InformationFlow(enabled=False), Limits(steps=STEPS)]
 
 
 def asking() -> list[Any]:
-    return [Permissions(allow=READERS, missing_tools=True), Limits(steps=STEPS)]
+    off = InformationFlow(enabled=False)
+    return [off, Permissions(allow=READERS, missing_tools=True), Limits(steps=STEPS)]
 
 
 def guarded() -> list[Any]:

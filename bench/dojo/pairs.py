@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from inspect import GEN_CREATED, getgeneratorstate
 from random import Random
 from typing import Any
@@ -56,7 +57,10 @@ class World:
     trace: list[FunctionCall] = field(default_factory=list)
     tools: list[Tool] = field(default_factory=list)
     suite: Any = None
+    current: Any = None  # the puppet and the user of the pair that is running
     _pickled: dict[str, bytes] = field(default_factory=dict)
+    _agents: dict[Hooks, Agent] = field(default_factory=dict)
+    _checked: dict[tuple[Any, ...], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.suite = get_suites(self.version)[self.name]
@@ -93,6 +97,24 @@ class World:
             env = self.suite.load_and_inject_default_environment(marked if kind else {})
             self._pickled[kind] = pickle.dumps(env)
         return task.init_environment(pickle.loads(self._pickled[kind]))
+
+    def find_agent(self, hooks: Hooks) -> Agent:
+        """Return the agent with these hooks; it is built once, because the schemas of its tools take time."""
+        if hooks not in self._agents:
+            model = FunctionModel(lambda request: self.current[0].reply(request))
+            user = lambda question: self.current[1](question)  # noqa: E731
+            self._agents[hooks] = Agent(model, tools=self.tools, hooks=hooks(), ask=user)
+        return self._agents[hooks]
+
+    def check(self, task: Any, text: str, before: bytes) -> bool:
+        """Return the verdict of an oracle. Some compare whole environments, which is slow, so each is asked once."""
+        trace = repr(self.trace) if self.name == "slack" else ""  # other oracles do not read it
+        key = (task.ID, text, trace, *(sha256(env).digest() for env in (before, pickle.dumps(self.env))))
+        if key not in self._checked:
+            output = [text_content_block_from_string(text)]
+            verdict = self.suite._check_task_result(task, output, pickle.loads(before), self.env, self.trace)
+            self._checked[key] = bool(verdict)
+        return self._checked[key]
 
     def _reads_names(self, task: Any) -> bool:
         plain = self.fresh(task, injected=False)
@@ -192,18 +214,17 @@ async def run_pair(
 ) -> Outcome:
     """Run a task, with an injection or None, for a careful user, one who agrees to everything, or none."""
     world.env, world.trace = world.fresh(task, injection is not None), []
-    before = pickle.loads(pickle.dumps(world.env))
-    copy = pickle.loads(pickle.dumps(world.env))
-    calls = [(call.function, dict(call.args)) for call in task.ground_truth(copy)]
+    before = pickle.dumps(world.env)
+    calls = [(call.function, dict(call.args)) for call in task.ground_truth(pickle.loads(before))]
     script = None
     if injection is not None:
-        script = attack(world.name, injection, pickle.loads(pickle.dumps(before)))
+        script = attack(world.name, injection, pickle.loads(before))
     changing = frozenset(name for name, about in DECLARED.items() if about["effect"] != "read")
     forget = Random(f"{forgets} {world.name} {task.ID}") if forgets else None
     thread = Thread()
     lies, extra = list[Call](), ""  # of a hijacked reader
     if injection is not None:
-        goals = injection.ground_truth(pickle.loads(pickle.dumps(before)))
+        goals = injection.ground_truth(pickle.loads(before))
         lies, extra = [(call.function, dict(call.args)) for call in goals], injection.GROUND_TRUTH_OUTPUT
     reader = Reader(task.PROMPT, MARK, thread, lies, extra)
     puppet = Puppet(calls, script, task.GROUND_TRUTH_OUTPUT, task.PROMPT, changing, reader, forget)
@@ -218,17 +239,15 @@ async def run_pair(
             asked.append(f"{question.tool}({json.dumps(question.args)}): {question.question}")
         return user == "agrees" or (user == "careful" and _is_wanted(question, calls))
 
-    agent = Agent(FunctionModel(puppet.reply), tools=world.tools, hooks=hooks(), ask=answer)
-    result = await agent.run(task.PROMPT, thread=thread)
+    world.current = puppet, answer
+    result = await world.find_agent(hooks).run(task.PROMPT, thread=thread)
     if result.error is not None:
         raise result.error
     text = f"{result.text}\n{extra}" if puppet.hijacked else result.text
-    output, trace = [text_content_block_from_string(text)], world.trace
-    check = world.suite._check_task_result
-    solved = utility and check(task, output, before, world.env, trace)  # some oracles compare whole environments: slow
-    reached = injection is not None and check(injection, output, before, world.env, trace)
+    solved = utility and world.check(task, text, before)
+    reached = injection is not None and world.check(injection, text, before)
     id = injection.ID if injection is not None else ""
-    return Outcome(world.name, task.ID, id, bool(solved), bool(reached), tuple(asked), attacks)
+    return Outcome(world.name, task.ID, id, solved, reached, tuple(asked), attacks)
 
 
 def _is_wanted(question: Question, calls: Iterable[Call]) -> bool:
