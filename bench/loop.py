@@ -270,15 +270,15 @@ def _goal(crowd: str) -> float | None:
 
 async def flow(rounds: int) -> list[Row]:
     """Measure a step with `InformationFlow` after untrusted text was read, beside one without it."""
-    hooks: dict[str, list[Hook | Capability]] = {"with": [InformationFlow()], "without": []}
+    flows = {"with": InformationFlow(), "without": InformationFlow(enabled=False)}
     first = [_PLANNED, _asks(-2), _asks(-1)]  # the second use indexes the thread, once
     replies = {"work": [*first, *WORK], "rest": [*first, *REST]}
     cases = {
-        (name, case, length, kind): _wick(hooks[name], replies[kind], length, used)
-        for name, (case, used), length, kind in product(hooks, DECLARED.items(), LENGTHS, replies)
+        (name, case, length, kind): _wick([flows[name]], replies[kind], length, used)
+        for name, (case, used), length, kind in product(flows, DECLARED.items(), LENGTHS, replies)
     }
     spent = await measure(cases, rounds)
-    cost = {at: share(spent[(*at, "work")], spent[(*at, "rest")], STEPS) for at in product(hooks, DECLARED, LENGTHS)}
+    cost = {at: share(spent[(*at, "work")], spent[(*at, "rest")], STEPS) for at in product(flows, DECLARED, LENGTHS)}
     return [
         compare("flow", case, cost["with", case, n], cost["without", case, n], messages=n)
         for case, n in product(DECLARED, LENGTHS)

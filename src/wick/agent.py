@@ -29,7 +29,7 @@ from wick._internal.frozen import thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
-from wick.capabilities._defaults import DEFAULTS
+from wick.capabilities._defaults import choose_defaults
 from wick.capabilities._model_names import NamedModels, model_label
 from wick.capabilities.structured_output import StructuredOutput
 from wick.capability import Capability, check_capability
@@ -110,9 +110,14 @@ class Agent(Generic[DepsType, Output]):
         self._model = model
         self._given = (_as_tuple("tools", tools), _as_tuple("hooks", hooks))
         self._output, self.deps_type, self.deps_factory = _as_capability(output_type), deps_type, deps_factory
-        self._parts = _with_defaults((*self._given[1], *([self._output] if self._output is not None else [])))
+        parts = (*self._given[1], *([self._output] if self._output is not None else []))
+        _check_parts(parts)
+        tools = _collect_tools(self._given[0], parts)
+        names = {part.name for part in parts}
+        defaults = tuple(part for part in choose_defaults(tools) if part.name not in names)
+        self._parts = (*defaults, *parts)
         self.hooks = _collect_hooks(self._parts)
-        self.tools = _collect_tools(self._given[0], self._parts)
+        self.tools = _check_tools([*tools, *(item for part in defaults for item in part.tools())])
         _check_matches(self.hooks, self.tools, self._parts)
         of_tools = [(f"the tool {tool.name}", item) for tool in self.tools for item in tool.arguments.deps]
         of_hooks = [(f"the hook {hook.name}", item) for hook in self.hooks for item in hook.deps]
@@ -531,8 +536,7 @@ def _as_tuple(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capability, ...]:
-    """Return the default hooks, except those replaced by name, followed by the given hooks."""
+def _check_parts(hooks: Iterable[Hook | Capability]) -> None:
     for item in hooks:
         if not isinstance(item, Hook | Capability):
             is_class = isinstance(item, type) and issubclass(item, Capability)
@@ -543,8 +547,6 @@ def _with_defaults(hooks: Iterable[Hook | Capability]) -> tuple[Hook | Capabilit
             )
         if isinstance(item, Capability):
             check_capability(item)
-    names = {item.name for item in hooks}
-    return (*(item for item in DEFAULTS if item.name not in names), *hooks)
 
 
 def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
@@ -554,7 +556,7 @@ def _collect_hooks(parts: Iterable[Hook | Capability]) -> tuple[Hook, ...]:
     return tuple(hooks)
 
 
-def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> tuple[Tool, ...]:
+def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> list[Tool]:
     tools = list[Tool]()
     for item in given:
         if isinstance(item, Agent):
@@ -569,7 +571,10 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
                 raise ConfigError(f"{item!r} is a name for agents.yaml; in Python: from {module} import {name}")
         tools.append(item if isinstance(item, Tool) else tool(item))
         tools[-1].check_bound()
-    tools += [item for part in parts if isinstance(part, Capability) for item in part.tools()]
+    return tools + [item for part in parts if isinstance(part, Capability) for item in part.tools()]
+
+
+def _check_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     _check_distinct("tools", [item.name for item in tools])
     described = [item.schema for item in tools]  # raises here, not during a run, if a signature is invalid
     return tuple(tools) if described else ()

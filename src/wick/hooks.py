@@ -78,18 +78,15 @@ class Hook:
     owner: Capability | None = field(default=None, repr=False)  # the capability that it belongs to
     deps: tuple[DepsParameter, ...] = field(default=(), repr=False)  # parameters that receive the deps of the run
     matches: Callable[[Operation[object]], bool] = field(init=False, repr=False)
+    has_patterns: bool = field(init=False, repr=False)  # it matches by patterns, and not by a predicate
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
         object.__setattr__(self, "matches", compile_match(self.match))
+        object.__setattr__(self, "has_patterns", self.match is not None and not callable(self.match))
         if self.owner is None:
             object.__setattr__(self, "deps", find_deps(self.fn))
             check_hook(self)
-
-    @property
-    def has_patterns(self) -> bool:
-        """True if it matches by patterns, and not by a predicate."""
-        return self.match is not None and not callable(self.match)
 
     def __call__(self, *args: Any) -> Any:
         """Call the plain function, for tests."""

@@ -632,13 +632,21 @@ ask_user: {interactor: terminal, seconds: 60}
     ("builtins: {search: 'searches_of_test:find'}\ntools: [web_search]", {*BUILTIN}),
 ])  # fmt: skip
 def test_built_in_tools(write: Any, text: str, names: set[str]) -> None:
-    path = write(f"model: demo\ntodos: false\n{text}\n", searches_of_test="def find(query: str) -> str:\n    return ''")
+    text = f"todos: false\ninformation_flow: false\n{text}"
+    path = write(f"model: demo\n{text}\n", searches_of_test="def find(query: str) -> str:\n    return ''")
     if "search:" in text:
         sys.path.append(str(path.parent))
     try:
         assert tools(load(path).agent()) == names
     finally:
         sys.path[:] = [folder for folder in sys.path if folder != str(path.parent)]
+
+
+def test_information_flow_is_on_where_a_tool_returns_untrusted_data_and_one_line_disables_it(write: Any) -> None:
+    agent = load(write("model: demo\nbuiltins: [http_request]\n")).agent()
+    assert "information_flow" in rings(agent) and "plan" in tools(agent)
+    agent = load(write("model: demo\nbuiltins: [http_request]\ninformation_flow: false\n")).agent()
+    assert "plan" not in tools(agent) and not any(hook.name.startswith("information_flow") for hook in agent.hooks)
 
 
 # -- the environment ------------------------------------------------------------------------------------------------

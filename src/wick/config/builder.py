@@ -22,7 +22,7 @@ from wick._internal.import_path import load_module
 from wick._internal.plugins import find_plugin, find_plugins
 from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
-from wick.capabilities._defaults import DEFAULTS
+from wick.capabilities._defaults import DEFAULT_NAMES
 from wick.capability import Capability
 from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import CapabilityRing, load_backend_class, load_own
@@ -40,7 +40,6 @@ from wick.workspace.protected import PROTECTED
 logger = getLogger("wick")
 
 BUILTIN = ("calculate", "datetime", "http_request", "web_search")
-_DEFAULT_NAMES = {part.name for part in DEFAULTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class _AgentBuilder:
             if ring.key not in shared:
                 shared[ring.key] = self._build_capability(ring)
         capability = shared[ring.key]
-        if capability is None and ring.key in _DEFAULT_NAMES:
+        if capability is None and ring.key in DEFAULT_NAMES and self.options.get(ring.key) is False:
             capability = Capability()  # an empty one, which replaces the default one of this name
             capability.name = ring.key
         return [] if capability is None else [capability]

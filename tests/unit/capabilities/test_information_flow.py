@@ -257,7 +257,7 @@ async def test_each_entry_is_read_once_also_in_later_runs(monkeypatch: pytest.Mo
 
 async def test_a_run_with_other_tools_reads_results_without_labels_again() -> None:
     bench = Bench()
-    bench.hooks = []
+    bench.hooks = [InformationFlow(enabled=False)]
     thread = await bench.run("Go.", call("read_mail"))
     mine = tool(lambda: "", name="read_mail", description="Read.", effect="read", returns="own")
     for reader, sent in ((read_mail, []), (mine, [(MALLORY, "")])):
@@ -915,7 +915,7 @@ async def test_memory_of_a_tainted_run_is_written_with_a_question(agrees: bool, 
 
 async def test_a_replay_finds_the_calls_of_threads_that_were_recorded_without_labels() -> None:
     bench, steps = Bench(), [call("read_mail"), call("send", to=MALLORY)]
-    bench.hooks.clear()
+    bench.hooks = [InformationFlow(enabled=False)]
     hijacked = await bench.run("Go.", *steps)
     clean = await bench.run("Go.", *reversed(steps))
     assert len(bench.world.sent) == 2 and not labels(hijacked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from posixpath import basename, normpath
 from typing import Annotated, Any
 
@@ -74,28 +74,31 @@ class InformationFlow(Capability):
     calls are questions. See the guide, "Information flow".
     """
 
-    def __init__(self, *, instructions: Iterable[str] = INSTRUCTIONS, handles: bool = False) -> None:
+    def __init__(
+        self, *, instructions: Iterable[str] = INSTRUCTIONS, handles: bool = False, enabled: bool = True
+    ) -> None:
         self.instructions = frozenset(name.casefold() for name in instructions)
-        self.handles = handles
+        self.handles, self.enabled = handles, enabled
 
     def hooks(self) -> list[Hook]:
-        hooks = super().hooks()
+        hooks = super().hooks() if self.enabled else []
         return hooks if self.handles else [hook for hook in hooks if hook.fn.__name__ not in _OF_HANDLES]
 
     def tools(self) -> list[Tool]:
-        return [tool for tool in super().tools() if self.handles or tool.name != LOOK]
+        tools = super().tools() if self.enabled else []
+        return [tool for tool in tools if self.handles or tool.name != LOOK]
 
     # -- labels -------------------------------------------------------------------------------------------------------
 
     def label_result(self, use: ToolUse) -> FrozenDict:
         """Return the label of a result, and note the grant that its call has used."""
-        run = use.run
+        run, dispatch = use.run, use.state
         state = self._find_state(run)
-        notes = use.notes
-        if use.prevented is not None or use.invalid:
+        if dispatch.prevented is not None or dispatch.invalid:
             label = REFUSED
         else:
-            label = notes.get(HIDDEN) or state.find_label(use.bound, notes.get(RESULT_FLOW))
+            notes = dispatch.notes
+            label = notes.get(HIDDEN) or state.find_label(use.tool or use.bound, notes.get(RESULT_FLOW))
         if run.parent is not None or state.claims:
             self._settle_claims(use, has_run=label is not REFUSED)
             if not label["trusted"]:
@@ -104,10 +107,10 @@ class InformationFlow(Capability):
 
     def label_reply(self, call: ModelCall) -> FrozenDict:
         """Return the label of a reply: that of everything the model has seen."""
-        sources = self._get_state(call.run).sources
         parent = call.run.parent
-        label = sources.label_reply([state.sources for state in self._list_states(parent)] if parent else ())
-        return FrozenDict({**label, "trusted": False}) if call.notes.get(HIDDEN) else label
+        above = () if parent is None else [state.sources for state in self._list_states(parent)]
+        is_trusted = not (self.handles and call.notes.get(HIDDEN))
+        return self._get_state(call.run).sources.label_reply(above, is_trusted=is_trusted)
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
@@ -246,13 +249,14 @@ class InformationFlow(Capability):
     @guard(ToolUse, match=["private:?*", *(f"effect:{effect}" for effect in sorted(EFFECTS - {"read"}))])
     def check_targets(self, use: ToolUse) -> Ask | None:
         """Ask about a call whose target has no trusted source, once the run has read untrusted text."""
-        is_tainted = self._is_tainted(use.run)
+        states = self._list_states(use.run)
+        is_tainted = self._has_untrusted_text(states)
         if not is_tainted and not (self.handles and has_reference(use.call.args)):
             return None
-        flow, args = get_flow(use.tool), thaw(use.args)
+        flow, args = get_flow(use.tool), use.args
         if not is_tainted and flow.effect not in ("read", "write"):
             return self._check_references(use, flow, args)
-        clean = self._find_clean(use)
+        clean = self._find_clean(use) if use.program else _NONE
         if flow.effect == "read":
             if not is_tainted or CONTROL in clean or self._may_read(use.run, use.private):
                 return None
@@ -260,7 +264,7 @@ class InformationFlow(Capability):
             return Ask(f"{use.bound.name} reads private data ({source}), not planned before untrusted text was read.")
         if flow.effect == "write":
             return self._check_written(use, flow, args)
-        return self._check_change(use, flow, args, clean)
+        return self._check_change(use, flow, clean, states)
 
     def _find_clean(self, use: ToolUse) -> frozenset[str]:
         """Return the arguments of a call in a program that no untrusted text reached, unless they were changed.
@@ -268,7 +272,7 @@ class InformationFlow(Capability):
         The program must have been written before this run or one above it read untrusted text.
         """
         if not use.program or (use.run.parent is not None and self._is_tainted(use.run.parent)):
-            return frozenset()
+            return _NONE
         changed = {name for name in use.args if name not in use.call.args or use.call.args[name] != use.args[name]}
         return self._get_state(use.run).sources.find_clean(use.call.id) - changed
 
@@ -293,20 +297,23 @@ class InformationFlow(Capability):
             state.instructions = above.union(named)
         return state.instructions
 
-    def _check_change(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any], clean: frozenset[str]) -> Ask | None:
-        states = self._list_states(use.run)
-        chosen = [name for name in flow.list_targets(args) if not _is_default(use.bound, name, args[name])]
-        targets = [name for name in chosen if name not in clean]
-        values = {name: [*list_values(args[name])] for name in targets}
+    def _check_change(
+        self, use: ToolUse, flow: ToolFlow, clean: frozenset[str], states: Sequence[_FlowState]
+    ) -> Ask | None:
+        args = use.args
+        chosen = [name for name in flow.list_targets(args) if name not in clean]
+        targets = [name for name in chosen if not _is_default(use.bound, name, args[name])]
+        values = {name: list_values(args[name]) for name in targets}
         if flow.effect == "send":  # a link in a message is a target, too: it says where its reader goes
             others = [name for name in args if name not in values and name not in clean]
             content = [value for name in others for value in list_values(args[name])]
             values[LINK] = [link for text in content if isinstance(text, str) for link in find_links(text)]
-        trusted, unsourced = _sort_values(values, [state.sources for state in states])
-        grants = self._find_grants(use, args)
+        trusted, unsourced = _sort_values(values, states)
+        key = use.key
+        grants = _find_grants(use, key, states)
         for owner, id, known in grants:
-            if all(name in known for name in unsourced):
-                self._find_state(owner).claims[use.key] = id
+            if unsourced.keys() <= known.keys():
+                owner.claims[key] = id
                 rows = [describe_trusted_source(*row) for row in trusted if row[0] not in known][:MOST_SOURCES]
                 use.notes[PASS_REASON] = "; ".join([f"planned as {id}", *rows])
                 return None
@@ -331,9 +338,9 @@ class InformationFlow(Capability):
         """Ask about a target that is a reference and has no trusted source. The model has chosen all others itself."""
         referring = {name for name, value in use.call.args.items() if has_reference(value)}
         targets = [name for name in flow.list_targets(args) if name in referring]
-        values = {name: [*list_values(args[name])] for name in targets}
+        values = {name: list_values(args[name]) for name in targets}
         states = self._list_states(use.run)
-        _, unsourced = _sort_values(values, [state.sources for state in states])
+        _, unsourced = _sort_values(values, states)
         if flow.effect == "fetch":  # a whole address in an untrusted text has nothing of the user in it
             unsourced = {
                 name: [value for value in items if not any(state.sources.quotes(value) for state in states)]
@@ -370,19 +377,6 @@ class InformationFlow(Capability):
         """Return a run and the runs above it."""
         return [run] if run.parent is None else [run, *self._list_runs(run.parent)]
 
-    def _find_grants(self, use: ToolUse, args: Mapping[str, Any]) -> list[tuple[Run, str, Mapping[str, Any]]]:
-        """Return the grants for a call that are not used up, with their runs; those with most known arguments first."""
-        found, run = list[tuple[Run, str, Mapping[str, Any]]](), use.run
-        while True:
-            state = self._find_state(run)
-            claims = [id for key, id in state.claims.items() if key != use.key]
-            for id, grant in state.sources.grants.items():
-                if grant.matches(use.bound.name, args) and claims.count(id) < grant.times:
-                    found.append((run, id, grant.known))
-            if run.parent is None:
-                return sorted(found, key=lambda item: -len(item[2]))
-            run = run.parent
-
     def _may_read(self, run: Run, source: str) -> bool:
         """Return True if a private source was read already, or a planned tool reads it."""
         states = self._list_states(run)
@@ -399,7 +393,7 @@ class InformationFlow(Capability):
             claims = self._find_state(run).claims
             id = claims.pop(use.key, None) if claims else None
             if has_run and id is not None and (grant := self._get_state(run).sources.grants.get(id)) is not None:
-                run.thread.values.put(GRANTS, id, replace(grant, times=grant.times - 1).to_json())
+                run.thread.values.put(GRANTS, id, grant.use_once().to_json())
             run = run.parent
 
     def _find_passage(self, run: Run, value: Any) -> Passage | None:
@@ -411,14 +405,24 @@ class InformationFlow(Capability):
     # -- state --------------------------------------------------------------------------------------------------------
 
     def _is_tainted(self, run: Run) -> bool:
-        """Return True if a run, or one above it, has untrusted text. A handle hides the answer of a child."""
-        states = self._list_states(run)
-        return any(state.sources.is_tainted or (state.child_tainted and not self.handles) for state in states)
+        """Return True if a run, or one above it, has untrusted text."""
+        return self._has_untrusted_text(self._list_states(run))
+
+    def _has_untrusted_text(self, states: Sequence[_FlowState]) -> bool:
+        """Return True if one of these runs has untrusted text. A handle hides the answer of a child."""
+        for state in states:
+            sources = state.sources
+            if sources.tainted or sources.program_tainted or (state.child_tainted and not self.handles):
+                return True
+        return False
 
     def _list_states(self, run: Run) -> list[_FlowState]:
         """Return the states of a run and of the runs above it."""
-        states = [self._get_state(run)]
-        return states if run.parent is None else [*states, *self._list_states(run.parent)]
+        states, above = [self._get_state(run)], run.parent
+        while above is not None:
+            states.append(self._get_state(above))
+            above = above.parent
+        return states
 
     def _get_state(self, run: Run) -> _FlowState:
         """Return the state of a run, with the sources of all its entries."""
@@ -461,20 +465,39 @@ class _FlowState:
 
 
 _WRITTEN_BEFORE = "the program was written before untrusted text was read, and none of it reached a target"
+_NONE = frozenset[str]()
 REFUSED: FrozenDict = freeze(Label(True, (), {"*": "own"}).to_json())  # the text of a refusal is wick's
 
 
+_FoundGrant = tuple[_FlowState, str, Mapping[str, Any]]  # its owner, its id, and its known arguments
+
+
+def _find_grants(use: ToolUse, key: str, states: Sequence[_FlowState]) -> list[_FoundGrant]:
+    """Return the grants for a call that are not used up; those with most known arguments first."""
+    found = list[_FoundGrant]()
+    for state in states:
+        if not (grants := state.sources.grants):
+            continue
+        claims = [id for claim, id in state.claims.items() if claim != key]
+        for id, grant in grants.items():
+            if grant.matches(use.bound.name, use.args) and claims.count(id) < grant.times:
+                found.append((state, id, grant.known))
+    return sorted(found, key=lambda item: -len(item[2])) if len(found) > 1 else found
+
+
 def _sort_values(
-    values: Mapping[str, Sequence[Any]], sources: Sequence[Sources]
+    values: Mapping[str, Sequence[Any]], states: Sequence[_FlowState]
 ) -> tuple[list[tuple[str, Any, int]], dict[str, list[Any]]]:
     """Return the values of targets with the trusted entry of each, and those without one, by target."""
     trusted, unsourced = list[tuple[str, Any, int]](), dict[str, list[Any]]()
-    for name, value in ((target, item) for target, items in values.items() for item in items):
-        seq = next(filter(None, (source.find_trusted_source(value) for source in sources)), 0)
-        if seq:
-            trusted.append((name, value, seq))
-        else:
-            unsourced.setdefault(name, []).append(value)
+    for name, items in values.items():
+        for value in items:
+            for state in states:
+                if seq := state.sources.find_trusted_source(value):
+                    trusted.append((name, value, seq))
+                    break
+            else:
+                unsourced.setdefault(name, []).append(value)
     return trusted, unsourced
 
 
@@ -496,4 +519,6 @@ def _runs_programs(tool: Tool | None) -> bool:
 def _is_default(tool: Tool, name: str, value: Any) -> bool:
     """Return True if an argument has the default of the tool's schema, so that its author chose it."""
     schema = tool.parameters.get("properties", {}).get(name, {})
-    return "default" in schema and schema["default"] == value and type(schema["default"]) is type(value)
+    if "default" not in schema or schema["default"] != value:
+        return False
+    return type(schema["default"]) is type(thaw(value))  # 1 == True == 1.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from wick._internal.frozen import canonical_json, thaw
+from wick._internal.frozen import canonical_json
 
 GRANTS = "grants"  # in thread.values
 MOST_STEPS, MOST_TIMES = 50, 100
@@ -36,13 +36,20 @@ class CallGrant:
 
     def matches(self, tool: str, args: Mapping[str, Any]) -> bool:
         """Return True if a call has all known arguments."""
-        return tool == self.tool and all(
-            name in args and canonical_json(args[name]) == canonical_json(value) for name, value in self.known.items()
-        )
+        if tool != self.tool:
+            return False
+        for name, value in self.known.items():
+            if name not in args or canonical_json(args[name]) != canonical_json(value):
+                return False
+        return True
+
+    def use_once(self) -> CallGrant:
+        """Return the grant that is left after one use."""
+        return CallGrant(self.tool, self.known, self.times - 1)
 
     def to_json(self) -> dict[str, Any]:
-        return {"tool": self.tool, "known": thaw(self.known), "times": self.times}
+        return {"tool": self.tool, "known": self.known, "times": self.times}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> CallGrant:
-        return cls(row["tool"], thaw(row["known"]), row["times"])
+        return cls(row["tool"], row["known"], row["times"])

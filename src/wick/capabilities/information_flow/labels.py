@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,16 +64,10 @@ def narrow_author(declared: str, key: str, authors: Mapping[str, str]) -> str:
     return min(around, key=lambda author: _RANKS.index(author) if author in _RANKS else 0, default="")
 
 
-def list_values(argument: Any) -> Iterator[Any]:
-    """Yield each value of an argument, the keys of objects too: a model can put anything there."""
-    if isinstance(argument, str):  # most of them
-        yield argument
-    elif isinstance(argument, Mapping):
-        for key, value in argument.items():
-            yield key
-            yield from list_values(value)
-    elif isinstance(argument, Sequence):
-        for value in argument:
-            yield from list_values(value)
-    else:
-        yield argument
+def list_values(argument: Any) -> list[Any]:
+    """Return each value of an argument, the keys of objects too: a model can put anything there."""
+    if isinstance(argument, dict):
+        return [found for key, value in argument.items() for found in (key, *list_values(value))]
+    if isinstance(argument, list | tuple):
+        return [found for value in argument for found in list_values(value)]
+    return [argument]

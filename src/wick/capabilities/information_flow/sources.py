@@ -57,19 +57,25 @@ class TrustedTexts:
     texts: list[tuple[int, str]] = field(default_factory=list)  # by entry
     places: dict[str, list[int]] = field(default_factory=dict)  # positions in `texts`, by word
     indexed: int = 0  # number of texts in the index
+    found: dict[str, int] = field(default_factory=dict)  # the first entry of each value that was found
 
     def add(self, seq: int, text: str) -> None:
         self.texts.append((seq, text))
 
     def find_entry(self, value: str) -> int:
         """Return the first entry whose text has a value as a span; 0 if none has."""
+        if value in self.found:
+            return self.found[value]
         for place in range(self.indexed, len(self.texts)):
             for word in find_words(self.texts[place][1]):
                 self.places.setdefault(word, []).append(place)
         self.indexed = len(self.texts)
         places = [self.places.get(word, ()) for word in find_words(value)]
-        found = (self.texts[place] for place in min(places, key=len, default=()))
-        return next((seq for seq, text in found if has_span(text, value)), 0)
+        for seq, text in (self.texts[place] for place in min(places, key=len, default=())):
+            if has_span(text, value):
+                self.found[value] = seq
+                return seq
+        return 0
 
 
 # The entry, the text and the authors of a result, with the calls of its reply and their changed arguments
@@ -91,9 +97,10 @@ class TrustedValues:
         """Return the trusted entry that has a value of an argument; 0 if none has it."""
         if isinstance(value, bool) or value is None:
             return 0
-        queued, self.queued = self.queued, []
-        for result in queued:
-            self._fold_result(*result)
+        if self.queued:
+            queued, self.queued = self.queued, []
+            for result in queued:
+                self._fold_result(*result)
         return self._find(str(value))
 
     def _find(self, text: str) -> int:
@@ -143,6 +150,8 @@ class Sources:
     # for each call in a program: the arguments that no untrusted text reached, and the entry that has the program
     offered: dict[str, frozenset[Endorsed]] = field(default_factory=dict)  # sources of the questions, by id
     endorsed: frozenset[Endorsed] = frozenset()  # by the user, for the current run
+    last_label: Any = None  # of a result
+    has_values: bool = False  # results with this label have values that may be targets
     assumed: bool = False  # a result had no label
     folded: int = 0
 
@@ -219,12 +228,16 @@ class Sources:
         """Return True if a value is a whole word of an untrusted text, and not of an answer of `look` alone."""
         return any(author != LOOK and contains_value(text, value) for author, _, text in self.passages)
 
-    def label_reply(self, above: Iterable[Sources] = ()) -> FrozenDict:
-        """Return the label of a reply to these entries, as JSON data. `above` are the sources of parent runs."""
-        trusted, private = not self.tainted, self.private
+    def label_reply(self, above: Iterable[Sources] = (), *, is_trusted: bool = True) -> FrozenDict:
+        """Return the label of a reply to these entries, as JSON data. `above` are the sources of parent runs.
+
+        A reply that is not `is_trusted` has untrusted text of another source.
+        """
+        trusted, private = is_trusted and not self.tainted, self.private
         for other in above:
             trusted, private = trusted and not other.is_tainted, {**private, **other.private}
-        return FrozenDict({"trusted": trusted, "private": FrozenList(private), "from": FrozenList(self.recent)})
+        names = FrozenList(private) if private else _NO_NAMES
+        return FrozenDict({"trusted": trusted, "private": names, "from": FrozenList(self.recent)})
 
     def _fold(self, entry: Entry) -> None:
         data = entry.data
@@ -277,9 +290,11 @@ class Sources:
         if label["trusted"] is not True:
             self.tainted = self.tainted or seq
             self.passages.append((message.name, seq, message.text))
-        authors = label.get("returns")
-        if authors and not message.failed and not SOURCE_AUTHORS.isdisjoint(authors.values()):
-            self.trusted.queued.append((seq, message.text, authors, self.calls, self.sealed))
+        if label is not self.last_label:  # those of the same tool are mostly one object
+            authors = label.get("returns") or _NOTHING
+            self.last_label, self.has_values = label, not SOURCE_AUTHORS.isdisjoint(authors.values())
+        if self.has_values and not message.failed:
+            self.trusted.queued.append((seq, message.text, label["returns"], self.calls, self.sealed))
 
     def _taint(self, entry: Entry, author: str) -> None:
         self.tainted = self.tainted or entry.seq
@@ -288,6 +303,7 @@ class Sources:
 
 _TRUSTED = {"trusted": True}
 _NOTHING: dict[str, Any] = {}  # never changed
+_NO_NAMES = FrozenList()
 
 
 def find_sources(thread: Thread, *, typed_by_user: bool, hides: bool = False) -> Sources:
