@@ -71,7 +71,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
     if not messages and not thread.messages and not inbox.queue:
         raise ConfigError(_describe_nothing_to_answer(run))
     messages = [*await _take_screened_messages(run), *messages]  # inbox messages are older
-    thread.add(*messages)  # before run_start, so that every logged run has an input
+    _append_input(run, messages)  # before run_start, so that every logged run has an input
     if not is_retry:
         _write_run_start(run, {"input": len(messages)})
     inbox.release_initial(thread, messages)
@@ -114,8 +114,16 @@ CONTINUE_CUT = "Your reply was interrupted before its end. Continue where it sto
 async def append_inbox(run: Run) -> None:
     """Append queued user messages to the thread, unless tool calls are pending."""
     await run.progress.inbox.fetch(run.thread)
-    run.thread.add(*await _take_screened_messages(run))
+    _append_input(run, await _take_screened_messages(run))
     await run.thread.saved()
+
+
+def _append_input(run: Run, messages: Sequence[Message]) -> None:
+    """Append messages to the thread; those of users with their labels."""
+    labelers = list_labelers(run)
+    for message in messages:
+        label = labelers[-1].label_input(run, message) if labelers and message.role == "user" else None
+        run.thread.append("message", message, label and FrozenDict(label=label))
 
 
 async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continue:
@@ -379,7 +387,7 @@ def _write_run_end(run: Run, result: Result, paused_input: Sequence[Message]) ->
         accepted, late = inbox.take_late()
         for message in late:
             run.record("message_unheard", message=message.to_json())
-        thread.add(*accepted)
+        _append_input(run, accepted)
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
     error = {"error": {"code": error_code(result.error), "message": public_text(result.error)}} if result.error else {}
     more = {"unheard": unheard} if unheard else resume_data(run) if result.outcome == "interrupted" else {}

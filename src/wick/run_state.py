@@ -172,6 +172,9 @@ ArgumentResolver = Callable[["Run", "ToolCall"], dict[str, Any]]  # returns the 
 class Labeler(Protocol):
     """An object that labels what a run saves. Unlike an `after` hook, it cannot change a result, and costs no ring."""
 
+    def label_input(self, run: Run, message: Message) -> FrozenDict:
+        """Return the label of a message of the user, or of the prompt of a child, that is about to be saved."""
+
     def label_reply(self, call: ModelCall) -> FrozenDict:
         """Return the label of a reply that is about to be saved."""
 

@@ -136,7 +136,7 @@ NAMES = {
     "fields of a message": (_fields(wick.Message) - {"cache"}, GUIDE / "messages.md"),
     "kinds of entries": (set(get_args(EntryKind)), GUIDE / "threads.md"),
     "options of a hook": (
-        _fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches", "deps"},
+        _fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches", "has_patterns", "deps"},
         GUIDE / "hooks.md",
     ),
     "options of a tool": (_fields(wick.Tool) - {"fn", "foreign", "origin"}, GUIDE / "tools.md"),

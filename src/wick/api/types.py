@@ -144,7 +144,7 @@ class ThreadMessage(ResponseModel):
     `run` is the run of the message. For the result of a tool, `failed` marks an error, `denied_by` is the hook or the
     user that denied the call, and `ms` is the duration. `cut` marks a reply whose run was cancelled before its end.
     `branches` has the entries of the messages that were sent in the place of this one, itself included, the earliest
-    first; it is empty if there are no others. `label` is set by information flow, for replies and results of tools.
+    first; it is empty if there are no others. `label` is set by information flow.
     """
 
     role: Literal["system", "user", "assistant", "tool"]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from wick._internal.frozen import FrozenDict, freeze, thaw
+from wick._internal.frozen import FrozenDict, FrozenList, freeze, thaw
 from wick._internal.tool_flow import CONTROL, EFFECTS, RESULT_FLOW, ToolFlow
 from wick._internal.visible_text import format_count
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
@@ -35,6 +35,7 @@ from wick.capabilities.information_flow.sources import (
     contains_value,
     find_sources,
     get_flow,
+    is_typed,
 )
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
@@ -89,6 +90,13 @@ class InformationFlow(Capability):
         return [tool for tool in tools if self.handles or tool.name != LOOK]
 
     # -- labels -------------------------------------------------------------------------------------------------------
+
+    def label_input(self, run: Run, message: Message) -> FrozenDict:
+        """Return the label of a message of the user, or of a child's prompt, which is a text of the parent's model."""
+        if run.parent is None:
+            return _TYPED if is_typed(message) else _NOT_TYPED
+        label = self._get_state(run).sources.label_reply([state.sources for state in self._list_states(run.parent)])
+        return FrozenDict({**label, "from": FrozenList()})  # the entries are in another thread
 
     def label_result(self, use: ToolUse) -> FrozenDict:
         """Return the label of a result, and note the grant that its call has used."""
@@ -466,6 +474,8 @@ class _FlowState:
 
 _WRITTEN_BEFORE = "the program was written before untrusted text was read, and none of it reached a target"
 _NONE = frozenset[str]()
+_TYPED: FrozenDict = freeze({"trusted": True, "private": [], "from": []})
+_NOT_TYPED: FrozenDict = freeze({"trusted": False, "private": [], "from": []})
 REFUSED: FrozenDict = freeze(Label(True, (), {"*": "own"}).to_json())  # the text of a refusal is wick's
 
 

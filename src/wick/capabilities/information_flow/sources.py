@@ -39,6 +39,14 @@ def contains_value(text: str, value: Any) -> bool:
     return any(str(leaf) == str(value) or has_span(str(leaf), str(value)) for leaf in leaves)
 
 
+def is_typed(message: Message) -> bool:
+    """Return True if a message is the user's own: nothing in it is quoted, attached, or of another author."""
+    content = message.content
+    texts = [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
+    has_others = bool(message.name) or (not isinstance(content, str) and len(texts) < len(content))
+    return not has_others and not any(split_quoted(text)[1] for text in texts)
+
+
 @dataclass(slots=True)
 class Passage:
     """An entry with untrusted text, to show where a value was taken from."""

@@ -27,6 +27,7 @@ class MessageFact:
     denied_by: str = ""  # the hook or the user that denied a tool call
     children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
     label: Mapping[str, Any] | None = None  # of information flow
+    sources: Sequence[int] = ()  # of a tool result: the reply that has its call
     nested: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # by program, its calls by id
     branches: Sequence[int] = ()  # entries of the messages in the same place, if there are others
 
@@ -74,6 +75,8 @@ class ThreadHistory:
             for call in message.tool_calls:
                 self._requested_calls[call.id] = (fact, call.name)
             if message.role == "tool":
+                request, _ = self._requested_calls.get(message.tool_call_id, (None, ""))
+                fact.sources = [request.seq] if request is not None else []
                 fact.ms = self._took.pop(message.tool_call_id, None)
                 denied_by = self._denied.pop(message.tool_call_id, "")
                 fact.denied_by = denied_by if message.failed else ""
@@ -129,7 +132,7 @@ class ThreadHistory:
         if fact.cut:
             row["cut"] = True
         if fact.label:
-            private, sources = fact.label.get("private", ()), fact.label.get("from", ())
+            private, sources = fact.label.get("private", ()), fact.label.get("from", fact.sources)
             row["label"] = {"trusted": fact.label["trusted"], "private": [*private], "sources": [*sources]}
         if fact.branches:
             row["branches"] = fact.branches

@@ -122,6 +122,8 @@ async def test_messages_have_the_label_of_information_flow() -> None:
     replies = [assistant("", ToolCall("c1", "add", {"a": 1, "b": 2})), "3"]
     await Agent(Scripted(*replies), tools=[add], hooks=[InformationFlow()]).run("go", thread=thread)
     asked, first, used, last = load_content(thread).messages
-    assert asked.label is None and first.label is not None and first.label.trusted
+    assert asked.label is not None and (asked.label.trusted, asked.label.sources) == (True, [])
+    assert first.label is not None and (first.label.trusted, first.label.sources) == (True, [asked.seq])
     assert used.label is not None and (used.label.trusted, used.label.private) == (False, [])
+    assert used.label.sources == [first.seq]
     assert last.label is not None and (last.label.trusted, last.label.sources) == (False, [first.seq, used.seq])
