@@ -219,6 +219,7 @@ PROGRAM_CALLS = 200
 PROGRAM_DEPTH = 200  # nested function calls
 PROGRAM_OUTPUT_CHARS = 20_000
 PROGRAM_CHARS = 20_000  # of the program itself
+PROGRAM_VALUES = 10_000  # in the arguments of one call, also in lists and dicts; 400 characters count as one more
 PROGRAM_STATE_BYTES = 2_000_000  # of a stored state; a larger program runs again instead
 PROGRAM_WAIT_SECONDS = 0.05  # a program that waits longer for an answer is stored
 FUNCTIONS_LISTED = 20  # functions in the description; others are found by search

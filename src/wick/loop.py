@@ -92,15 +92,20 @@ async def _step(step: Step) -> Stop | Continue:
 
 async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
     """Use tools in parallel, except those that run alone. Raise an error only after all of them have ended."""
+    uses = await create_tool_uses(run, calls)
+    failures = await run_all([answer_call(use) for use in uses], [call.name for call in calls])
+    if failures:  # an error takes precedence over a pause
+        raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
+
+
+async def create_tool_uses(run: Run, calls: Sequence[ToolCall]) -> list[ToolUse]:
+    """Create the tool uses of some calls that the model or a program makes at once."""
     tools = [find_tool(call.name, run.tools) for call in calls]
     turns = ToolUseOrder([tool is not None and tool.alone for tool in tools])
     for tool, call in zip(tools, calls, strict=True):
         if tool is not None and tool.foreign is not None and not call.invalid:
-            await tool.prepare(call.args)  # in a thread, before `create_tool_use` validates them here
-    uses = [create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
-    failures = await run_all([answer_call(use) for use in uses], [call.name for call in calls])
-    if failures:  # an error takes precedence over a pause
-        raise next((failure for failure in failures if isinstance(failure, Exception)), failures[0])
+            await tool.prepare(call.args)  # in a thread, before `_create_tool_use` validates them here
+    return [_create_tool_use(run, call, turns, number) for number, call in enumerate(calls)]
 
 
 async def answer_call(use: ToolUse) -> None:
@@ -150,7 +155,7 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     return answer
 
 
-def create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
+def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:
     """Create the tool use of a call.
 
     `state.invalid` says why a call cannot run. Such a call skips `before` and `wrap` hooks, and the gate returns an

@@ -11,8 +11,9 @@ The comment of each field names the module or method that writes it. All others 
 
 from __future__ import annotations
 
+import ast
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
@@ -169,6 +170,13 @@ class EffectObserver(Protocol):
 ArgumentResolver = Callable[["Run", "ToolCall"], dict[str, Any]]  # returns the arguments with references replaced
 
 
+class ProgramFlow(Protocol):
+    """The flow of data in a program that the model wrote. A call has a place: its first byte, and the one after it."""
+
+    def list_clean(self, span: Any, places: Mapping[str, int], tainted: Collection[Any]) -> list[str]:
+        """Return the arguments of a call, of some positions, that no result of tainted calls can have reached."""
+
+
 class Labeler(Protocol):
     """An object that labels what a run saves. Unlike an `after` hook, it cannot change a result, and costs no ring."""
 
@@ -180,6 +188,9 @@ class Labeler(Protocol):
 
     def label_result(self, use: ToolUse) -> FrozenDict:
         """Return the label of a tool result that is about to be saved. Called once for each use."""
+
+    def analyze_program(self, code: str, tree: ast.Module, functions: Iterable[str]) -> ProgramFlow:
+        """Return the flow of data in a program that calls functions of tools. Called in a thread."""
 
 
 @dataclass(eq=False, slots=True)

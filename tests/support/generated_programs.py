@@ -190,8 +190,8 @@ class FlowGenerator:
         self.lines = [
             "import asyncio",
             "import collections",
-            "v0, v1, v2, v3 = 1, 2, 3, 4",
-            "l0, l1, l2 = [5], [6, 7], [8]",
+            *(f"v{number} = {number + 1}" for number in range(4)),
+            *("l0 = [5]", "l1 = [6, 7]", "l2 = [8]"),
         ]
         self.lines += ["async def push(n: int) -> int:", "    l0.append(await double(n=n))", "    return n"]
         self.lines += ["async def mark(n: int) -> None:", "    await double(n=n)", "    l1.append(n)"]

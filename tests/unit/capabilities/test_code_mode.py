@@ -37,8 +37,8 @@ from wick import (
 )
 from wick.capabilities import CodeMode, InformationFlow, Permissions, Recorder, Sessions, Subagent, Subagents
 from wick.capabilities.code_mode import program, stubs
-from wick.capabilities.code_mode.data_flow import DataFlow
-from wick.capabilities.code_mode.interpreter import Interpreter, Printed, ProgramLimits, Turn
+from wick.capabilities.code_mode.interpreter import FunctionCall, Interpreter, ProgramLimits
+from wick.capabilities.information_flow.data_flow import DataFlow
 from wick.capabilities.recorder import VALUE
 from wick.errors import ConfigError, StoreError, ToolError
 from wick.evals.transcript import collect_calls
@@ -251,7 +251,7 @@ async def test_arguments_are_json_data() -> None:
         """Keep a value."""
         return "kept"
 
-    assert "a set is not JSON data" in await output("await keep(value={1})", tools=[keep])
+    assert "set is not JSON data" in await output("await keep(value={1})", tools=[keep])
     assert "takes 2 arguments, not 3" in await output("await add(*[1, 2, 3])")
     assert "got several values for a" in await output("await add(1, **{'a': 2})")
     assert await output("f = add\nawait f(2, b=3)") == "5"
@@ -346,9 +346,9 @@ async def test_a_cancelled_program_leaves_no_process() -> None:
     await asyncio.sleep(0.1)  # the abandoned thread ends with its process
 
 
-async def run_interpreter() -> tuple[Interpreter, Turn]:
-    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0, Printed(1_000))
-    return interpreter, await interpreter.start("await call()", "", checked=True)
+async def run_interpreter() -> tuple[Interpreter, list[FunctionCall]]:
+    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0)
+    return interpreter, await interpreter.start("await call()", "")
 
 
 @pytest.mark.parametrize(
@@ -366,13 +366,13 @@ async def run_interpreter() -> tuple[Interpreter, Turn]:
 )
 async def test_the_analysis_knows_the_places_of_the_interpreter(code: str) -> None:
     """Where it does not, no argument of the call is clean."""
-    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0, Printed(1_000))
+    interpreter = Interpreter(frozenset(["call"]), ProgramLimits(5.0, 100, 10, 100, 1_000), 0.0)
     try:
-        turn = await interpreter.start(code, "", checked=True)
+        calls = await interpreter.start(code, "")
     finally:
         await interpreter.close()
     flow = DataFlow(code, ast.parse(code), ["call"])
-    places = {call.span for call in turn.calls}
+    places = {call.place for call in calls}
     assert places and (places <= flow._calls.keys() or not places & flow._calls.keys())
     assert places <= flow._calls.keys() or "f'" in code
 
@@ -387,20 +387,20 @@ async def test_the_process_of_a_program_has_an_empty_environment() -> None:
 
 async def test_a_crashed_process_is_not_killed_again() -> None:
     """Its id may be that of another process by then."""
-    interpreter, turn = await run_interpreter()
+    interpreter, calls = await run_interpreter()
     assert interpreter._pid is not None
     os.kill(interpreter._pid, signal.SIGKILL)
     with pytest.raises(ToolError, match="the interpreter ended unexpectedly"):
-        await interpreter.resume(turn.calls[0].number, {"return_value": 1})
+        await interpreter.resume(calls[0].number, {"return_value": 1})
     assert interpreter._pid is None
-    await interpreter.close(kill=True)
+    await interpreter.close()
 
 
 async def test_closing_a_process_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter, _ = await run_interpreter()
     threads: list[int] = []
     close = interpreter._close
-    monkeypatch.setattr(interpreter, "_close", lambda kill: (threads.append(threading.get_ident()), close(kill)))
+    monkeypatch.setattr(interpreter, "_close", lambda: (threads.append(threading.get_ident()), close()))
     await interpreter.close()
     assert threads != [threading.get_ident()] and interpreter._pid is None
 

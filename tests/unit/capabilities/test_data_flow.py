@@ -14,14 +14,14 @@ import pytest
 from faults.tally import FULL
 from generated_programs import CALLS, FLOWS, FUNCTIONS, FlowGenerator, Generator, TooManyCalls
 from wick._internal.tool_flow import CONTROL
-from wick.capabilities.code_mode.data_flow import DataFlow, Span
-from wick.capabilities.code_mode.flow_syntax import ProgramSyntax
+from wick.capabilities.information_flow.data_flow import DataFlow, Span
+from wick.capabilities.information_flow.program_syntax import ProgramSyntax
 from wick.errors import ToolError
 
 
 def spans_of(tree: ast.AST, flow: DataFlow, name: str) -> list[Span]:
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
-    return [flow._span(node) for node in nodes if node.func.id == name]  # type: ignore[attr-defined]
+    return [flow._find_span(node) for node in nodes if node.func.id == name]  # type: ignore[attr-defined]
 
 
 def clean(code: str, *, tainted: str = "read", call: str = "send", places: Any = (("to", 0), ("body", 1))) -> set[str]:
@@ -48,14 +48,14 @@ ALL = {"to", "body", CONTROL}
         ("x = await read()\nwhile True:\n    if x:\n        break\nawait send('bob', 'hi')", {"to", "body"}),
         ("x = await read()\nfor y in x:\n    pass\nawait send(y, 'hi')", ALL - {"to"}),
         ("x = await read()\nawait send(['bob', x][0], 'hi')", ALL - {"to"}),  # it may be the other item
-        ("x = await read()\na, b = x, 'bob'\nawait send(b, a)", ALL - {"body"}),
+        ("x = await read()\na, b = x, 'bob'\nawait send(b, a)", {CONTROL}),  # an assignment is not split
         ("x = await read()\na, b = x\nawait send(b, 'hi')", ALL - {"to"}),
         ("x = await read()\na = []\nb = a\nb.append(x)\nawait send(a[0], 'hi')", ALL - {"to"}),
         ("x = await read()\na = {}\na['k'] = x\nawait send(a['j'], 'hi')", ALL - {"to"}),
         ("x = await read()\na = [[]]\nfor b in a:\n    b.append(x)\nawait send(a[0][0], 'hi')", ALL - {"to"}),
         ("x = await read()\na = []\nlist.append(a, x)\nawait send(a[0], 'hi')", ALL - {"to"}),
         ("import collections\nx = await read()\na = collections.deque()\ncollections.deque.append(a, x)\n"
-         "await send(a[0], 'hi')", ALL - {"to"}),
+         "await send(a[0], 'hi')", set()),  # methods of builtin types only
         ("import json\nx = await read()\njson.dumps(x)\nawait send(json.dumps('bob'), 'hi')", ALL),
         ("import json\nx = await read()\njson = []\ny = json\njson.append(x)\nawait send(y[0], 'hi')", set()),
         ("x = await read()\ndef f(a):\n    return a\nawait send(f('bob'), f(x))", {CONTROL}),  # one function, one label
@@ -101,8 +101,8 @@ ALL = {"to", "body", CONTROL}
          "await send(a, 'hi')", ALL - {"to"}),
         ("x = await read()\nasync def f(a):\n    await send(a, 'hi')\n    return ValueError\ntry:\n    int('x')\n"
          "except await f(x):\n    pass", {"body"}),
-        ("x = await read()\na = []\ndef f() -> a.append(x):\n    pass\nawait send(a, 'hi')", set()),
-        ("x = await read()\na = []\nb: a.append(x) = 1\nawait send(a, 'hi')", set()),
+        ("x = await read()\na = []\ndef f() -> a.append(x):\n    pass\nawait send(a, 'hi')", ALL - {"to"}),
+        ("x = await read()\na = []\nb: a.append(x) = 1\nawait send(a, 'hi')", ALL - {"to"}),
         ("x = await read()\na = iter(['bob', 'eve'])\nif x:\n    next(a)\nawait send(next(a), 'hi')", set()),
         ("x = await read()\na = (b for b in 'be')\nfor b in a:\n    if x:\n        break\n"
          "await send([*a], 'hi')", set()),
@@ -197,7 +197,7 @@ class AddSpans(ast.NodeTransformer):
         self.flow = flow
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        span = self.flow._span(node)
+        span = self.flow._find_span(node)
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             node.keywords.append(ast.keyword("span", ast.parse(repr(span), mode="eval").body))
@@ -309,9 +309,8 @@ async def test_each_flow_is_found() -> None:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (DataFlow, "_alias"), (DataFlow, "_change"), (DataFlow, "_bind_parameters"),
-        (ProgramSyntax, "_is_consumed"), (ProgramSyntax, "_is_gathered"), (ProgramSyntax, "_is_independent"),
-        (ProgramSyntax, "_is_name_understood"),
+        (DataFlow, "_alias"), (DataFlow, "_change"), (DataFlow, "_bind"), (ProgramSyntax, "_is_understood"),
+        (ProgramSyntax, "_is_value_understood"), (ProgramSyntax, "_is_independent"),
     ],
 )  # fmt: skip
 async def test_a_hole_in_the_analysis_is_found(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,9 @@ program       the calls of a program as tool uses in the log; pauses, and where 
 interpreter   the process that runs a program, and its limits
 stubs         tools as typed Python functions
 syntax        the part of Python that programs may use
-data_flow     which results may have reached an argument of a call; the log has the clean ones
-flow_syntax   the part of Python that this analysis understands
 
-Outside of this folder, `wick.threads.state` folds the log entries of programs, and `InformationFlow` reads from them
-which arguments are clean.
+Outside of this folder, `wick.threads.state` folds the log entries of programs. If labels are used, `InformationFlow`
+analyzes which results may have reached an argument of a call.
 """
 
 from __future__ import annotations
@@ -71,15 +69,16 @@ class CodeMode(Capability):
     ) -> None:
         if isinstance(tools, str) or isinstance(direct, str):
             raise ConfigError("CodeMode(tools=…, direct=…) take lists of names, also of one: ['name']")
-        if type(listed) is not int or listed < 0:
-            raise ConfigError(f"CodeMode(listed={listed!r}): give a whole number")
+        if type(seconds) not in (int, float) or seconds <= 0:
+            raise ConfigError(f"CodeMode(seconds={seconds!r}): give a number above 0")
+        counts = {"memory_mb": memory_mb, "calls": calls, "depth": depth, "output": output}
+        for name, count in {**counts, "listed": listed}.items():
+            if type(count) is not int or count < 0 or (count == 0 and name in counts):
+                raise ConfigError(f"CodeMode({name}={count!r}): give a whole number above 0")
         import_monty()
         self.allowed = None if tools is None else frozenset(tools)
-        self.direct, self.listed, self.limits = (
-            frozenset(direct),
-            listed,
-            ProgramLimits(seconds, memory_mb, calls, depth, output),
-        )
+        self.direct, self.listed = frozenset(direct), listed
+        self.limits = ProgramLimits(seconds, memory_mb, calls, depth, output)
 
     @before(ModelCall, priority=INNER)
     def describe_functions(self, call: ModelCall) -> None:
@@ -88,19 +87,15 @@ class CodeMode(Capability):
         if call.purpose or own is None or own not in call.tools:
             return
         functions = self._list_functions(call.run)
-        in_programs = {item.name for item in functions.values()}
-        search = {SEARCH} if len(functions) - 1 <= self.listed else set[str]()
-        ordered = sorted(
-            functions, key=lambda name: (functions[name].name != SEARCH, functions[name].foreign is not None)
-        )
-        shown = [name for name in ordered if functions[name].name not in search]  # the agent's own tools come first
-        stubs = "\n".join(format_stub(name, functions[name]) for name in shown[: self.listed])
-        hidden = "" if search else HIDDEN.format(count=len(shown) - self.listed)
+        found = [name for name, item in functions.items() if item.name != SEARCH]
+        found.sort(key=lambda name: functions[name].foreign is not None)  # the agent's own tools come first
+        search = [name for name in functions if name not in found] if len(found) > self.listed else []
+        stubs = "\n".join(format_stub(name, functions[name]) for name in [*search, *found[: self.listed]])
+        hidden = HIDDEN.format(count=len(found) - self.listed) if search else ""
         texts = [GUIDE + ", ".join(IMPORTS) + ".", f"```python\n{stubs}\n```", hidden]
         described = replace(own, description="\n\n".join(filter(None, texts)))
-        call.tools = [
-            described if item is own else item for item in call.tools if item.name not in in_programs or item is own
-        ]
+        in_programs = {item.name for item in functions.values()}
+        call.tools = [described if item is own else item for item in call.tools if item.name not in in_programs]
 
     @tool(name=RUN, read_only=True, alone=True, kind="agent", effect="read", returns="untrusted", max_output=10**6)
     async def run_code(self, code: Annotated[str, "the whole program"], use: ToolUse) -> str:

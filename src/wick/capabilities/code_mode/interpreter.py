@@ -10,20 +10,23 @@ import atexit
 import os
 import shlex
 import signal
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from threading import Lock
+from shutil import rmtree
+from tempfile import mkdtemp
+from types import FunctionType
 from typing import Any, TypeVar
 
 from wick._internal.worker_threads import run_in_thread
-from wick.errors import ConfigError, MissingExtra, ToolError
+from wick.errors import MissingExtra, ToolError
 
 MFD_EXEC = 0x10  # of memfd_create; Python has no name for it
+_ERROR_CHARS = 4_000
+_REFUSED = {"exc_type": "PermissionError", "message": "programs have no files, network or environment; use a tool"}
 
 T = TypeVar("T")
 
@@ -38,12 +41,6 @@ class ProgramLimits:
     depth: int  # nested function calls
     output: int  # characters of printed text and of the value of the last expression
 
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if type(value) not in (int, float) or value <= 0 or (name != "seconds" and type(value) is not int):
-                raise ConfigError(f"CodeMode({name}={value!r}): give a number above 0")
-
     @property
     def too_many_calls(self) -> str:
         return f"a program makes at most {self.calls} tool calls; continue in another program"
@@ -57,66 +54,38 @@ class FunctionCall:
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    span: tuple[int, int]  # the bytes of the call in the program
-
-
-@dataclass(slots=True)
-class Turn:
-    """The program up to where it waits for a call, or to its end."""
-
-    calls: list[FunctionCall] = field(default_factory=list)  # new ones
-    is_over: bool = False
-    value: Any = None  # of the last expression
-
-
-class Printed:
-    """The printed text of a program, up to a number of characters. The rest is only counted."""
-
-    def __init__(self, most: int, text: str = "") -> None:
-        self.text, self.most, self.dropped = text, most, 0
-
-    def __call__(self, stream: str, text: str) -> None:
-        room = max(self.most - len(self.text), 0)
-        self.text += text[:room]
-        self.dropped += len(text[room:])
+    place: tuple[int, int]  # the bytes of the call in the program
 
 
 class Interpreter:
-    """One program in its process. Every method that runs a part of the program does so in a thread."""
+    """One program in its process. Every method that runs a part of the program does so in a thread.
 
-    def __init__(self, functions: frozenset[str], limits: ProgramLimits, now: float, printed: Printed) -> None:
+    Such a method returns the new calls of the program. Then the program waits for a result, or has ended with a value.
+    """
+
+    def __init__(self, functions: frozenset[str], limits: ProgramLimits, now: float) -> None:
         self._monty = import_monty()
         self.version: str = self._monty.__version__
-        self.functions, self.limits, self.now, self.printed = functions, limits, now, printed
-        self._values: dict[str, Callable[[], None]] = {}
-        for name in functions:  # the interpreter reads only the name of a function
-            self._values[name] = lambda: None
-            self._values[name].__name__ = name
+        self.limits, self.now = limits, now
+        # the interpreter reads only the name of a function
+        self._functions = {name: FunctionType((lambda: None).__code__, {}, name) for name in functions}
+        self.printed, self.dropped = "", 0  # the text so far, and the number of characters after it
+        self.is_over, self.value = False, None  # the value of the last expression
         self._pool: Any = None
         self._session: Any = None
         self._snapshot: Any = None  # where the program waits
         self._pid: int | None = None
         self._is_closed = False
 
-    async def start(self, code: str, stubs: str, *, checked: bool) -> Turn:
-        """Check the types of a program unless they are checked already, and run it up to its first calls."""
+    async def start(self, code: str, stubs: str) -> list[FunctionCall]:
+        """Check the types of a program if there are stubs, and run it up to its first calls."""
+        return await self._run(lambda: self._collect(self._open(stubs).feed_start(code, print_callback=self._print)))
 
-        def begin() -> Turn:
-            self._open(stubs)
-            return self._collect(self._session.feed_start(code, print_callback=self.printed, skip_type_check=checked))
-
-        return await self._run(begin)
-
-    async def load(self, state: bytes) -> Turn:
+    async def load(self, state: bytes) -> list[FunctionCall]:
         """Continue from the state of another process."""
+        return await self._run(lambda: self._collect(self._open("").load_snapshot(state, print_callback=self._print)))
 
-        def begin() -> Turn:
-            self._open("")
-            return self._collect(self._session.load_snapshot(state, print_callback=self.printed))
-
-        return await self._run(begin)
-
-    async def resume(self, number: int, result: Mapping[str, Any]) -> Turn:
+    async def resume(self, number: int, result: Mapping[str, Any]) -> list[FunctionCall]:
         """Give the program the result of a call, and run it up to where it waits again."""
         return await self._run(lambda: self._collect(self._snapshot.resume({number: result})))
 
@@ -124,13 +93,13 @@ class Interpreter:
         """Return the state of the program, which waits for a call."""
         return await self._run(lambda: bytes(self._snapshot.dump()))
 
-    async def close(self, *, kill: bool = False) -> None:
-        """End the process. `kill` also ends a program that computes in an abandoned thread."""
+    async def close(self) -> None:
+        """End the process, also if the program computes in an abandoned thread."""
         self._is_closed = True
-        await run_in_thread(lambda: self._close(kill), "program")
+        await run_in_thread(self._close, "program")
 
-    def _close(self, kill: bool) -> None:
-        if kill and self._pid is not None:
+    def _close(self) -> None:
+        if self._pid is not None and not self.is_over:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
         self._snapshot = None
@@ -146,9 +115,10 @@ class Interpreter:
         except self._monty.MontyError as error:
             if isinstance(error, self._monty.MontyCrashedError):
                 self._pid = None  # another process may get this id
-            raise ToolError(describe_error(error, self._monty, self.limits)) from None
+            raise ToolError(self._describe(error)) from None
 
-    def _open(self, stubs: str) -> None:
+    def _open(self, stubs: str) -> Any:
+        """Start the process and return its session."""
         limits = self.limits
         self._pool = self._monty.Monty(binary_path=find_launcher(), min_processes=1, max_processes=1)
         self._pool.__enter__()
@@ -169,80 +139,75 @@ class Interpreter:
         self._session.__enter__()
         self._pid = self._session.worker_pid
         if self._is_closed:  # the run was cancelled while this thread started the process
-            self._close(kill=True)
+            self._close()
             raise ToolError("the program was cancelled")
+        return self._session
 
-    def _collect(self, snapshot: Any) -> Turn:
+    def _print(self, stream: str, text: str) -> None:
+        room = self.limits.output - len(self.printed)
+        self.printed += text[:room]
+        self.dropped += len(text[room:])
+
+    def _collect(self, snapshot: Any) -> list[FunctionCall]:
         """Collect the calls of a program until it waits for one of them, or has ended."""
-        turn, monty = Turn(), self._monty
-        while True:
-            if isinstance(snapshot, monty.FunctionSnapshot):
-                if snapshot.is_os_function or snapshot.object_id or snapshot.function_name not in self.functions:
-                    snapshot = snapshot.resume(_REFUSED)
-                    continue
-                span = (snapshot.position.start, snapshot.position.end)
-                turn.calls.append(
-                    FunctionCall(snapshot.call_id, snapshot.function_name, snapshot.args, snapshot.kwargs, span)
-                )
-                if len(turn.calls) > self.limits.calls:
+        calls, monty = list[FunctionCall](), self._monty
+        while isinstance(snapshot, monty.FunctionSnapshot | monty.NameLookupSnapshot):
+            if isinstance(snapshot, monty.NameLookupSnapshot):  # a function that is used as a value
+                value = self._functions.get(snapshot.variable_name) if snapshot.object_id is None else None
+                snapshot = snapshot.resume() if value is None else snapshot.resume(value=value)
+            elif snapshot.is_os_function or snapshot.object_id or snapshot.function_name not in self._functions:
+                snapshot = snapshot.resume(_REFUSED)
+            else:
+                place = (snapshot.position.start, snapshot.position.end)
+                name, args, kwargs = snapshot.function_name, snapshot.args, snapshot.kwargs
+                calls.append(FunctionCall(snapshot.call_id, name, args, kwargs, place))
+                if len(calls) > self.limits.calls:
                     raise ToolError(self.limits.too_many_calls)
                 snapshot = snapshot.resume({"future": ...})
-            elif isinstance(snapshot, monty.NameLookupSnapshot):  # a function that is used as a value
-                value = self._values.get(snapshot.variable_name) if snapshot.object_id is None else None
-                snapshot = snapshot.resume() if value is None else snapshot.resume(value=value)
-            elif isinstance(snapshot, monty.FutureSnapshot):
-                self._snapshot = snapshot
-                return turn
-            else:
-                turn.is_over, turn.value = True, snapshot.output
-                return turn
+        self._snapshot, self.is_over = snapshot, isinstance(snapshot, monty.MontyComplete)
+        self.value = snapshot.output if self.is_over else None
+        return calls
 
-
-def describe_error(error: Any, monty: Any, limits: ProgramLimits) -> str:
-    """Return an error of the interpreter as a sentence, or the program's own traceback."""
-    text = str(error)
-    if isinstance(error, monty.MontyTypingError):
-        return f"nothing ran, because the program has errors:\n{error.display().strip()}"
-    if isinstance(error, monty.MontyCrashedError):
-        return "the interpreter ended unexpectedly; simplify the program"
-    if text.startswith("TimeoutError: feed time limit"):
-        return f"the program computed for more than {limits.seconds:g} s; do less in one program"
-    if text.startswith("MemoryError: memory limit"):
-        return f"the program needs more than {limits.memory_mb} MB of memory; process the data in smaller parts"
-    if text.startswith("RuntimeError: suspension limit"):
-        return limits.too_many_calls
-    display: str = error.display().replace("<python-input-0>", "program") if hasattr(error, "display") else text
-    if text.startswith("RecursionError"):
-        return f"the program nests more than {limits.depth} function calls; use a loop\n{display[-500:]}"
-    return display
+    def _describe(self, error: Any) -> str:
+        """Return an error of the interpreter as a sentence, or the program's own traceback."""
+        if isinstance(error, self._monty.MontyTypingError):
+            return f"nothing ran, because the program has errors:\n{error.display().strip()[:_ERROR_CHARS]}"
+        if isinstance(error, self._monty.MontyCrashedError):
+            return "the interpreter ended unexpectedly; simplify the program"
+        limits, text, display = self.limits, str(error), error.display().replace("<python-input-0>", "program")
+        if text.startswith("TimeoutError: feed time limit"):
+            return f"the program computed for more than {limits.seconds:g} s; do less in one program"
+        if text.startswith(("MemoryError: memory limit", "MemoryError: the worker exceeded")):
+            return f"the program needs more than {limits.memory_mb} MB of memory; process the data in smaller parts"
+        if text.startswith("RuntimeError: suspension limit"):
+            return limits.too_many_calls
+        if text.startswith("RecursionError"):
+            return f"the program nests more than {limits.depth} function calls; use a loop\n{display[-500:]}"
+        return str(display[-_ERROR_CHARS:])
 
 
 def find_launcher() -> str:
-    """Return the path of a script that starts the interpreter with an empty environment. A process writes it once."""
+    """Return the path of a script that starts the interpreter with an empty environment."""
+    return _write_launcher().replace("<pid>", str(os.getpid()))  # which a fork changes
+
+
+@cache
+def _write_launcher() -> str:
     from pydantic_monty._binary import find_monty_binary
 
-    with _launcher_lock:
-        if not _launchers:
-            script = f'#!/bin/sh\nexec env -i {shlex.quote(find_monty_binary())} "$@"\n'
-            _launchers.append(_write_script(script.encode()))
-    return f"/proc/{os.getpid()}/fd/{_launchers[0]}" if isinstance(_launchers[0], int) else _launchers[0]
-
-
-def _write_script(script: bytes) -> int | str:
-    """Return the descriptor of an executable file in memory, or the path of a temporary file outside of Linux."""
-    if sys.platform == "linux":  # no file is left if this process is killed
-        try:
-            descriptor = os.memfd_create("wick-monty", os.MFD_CLOEXEC | MFD_EXEC)
-        except OSError:  # before Linux 6.3, where every file in memory can be executed
-            descriptor = os.memfd_create("wick-monty")
-        os.write(descriptor, script)
-        return descriptor
-    descriptor, path = tempfile.mkstemp(prefix="wick-monty-")
-    with open(descriptor, "wb") as file:
-        file.write(script)
-    os.chmod(path, 0o700)
-    atexit.register(Path(path).unlink, missing_ok=True)
-    return path
+    script = f'#!/bin/sh\nexec env -i {shlex.quote(find_monty_binary())} "$@"\n'.encode()
+    if not hasattr(os, "memfd_create"):
+        path = Path(mkdtemp(prefix="wick-monty-"), "monty")
+        atexit.register(rmtree, path.parent, ignore_errors=True)
+        path.write_bytes(script)
+        path.chmod(0o700)
+        return str(path)
+    try:  # a file in memory, so that none is left if this process is killed
+        descriptor = os.memfd_create("wick-monty", os.MFD_CLOEXEC | MFD_EXEC)
+    except OSError:  # before Linux 6.3, where every file in memory can be executed
+        descriptor = os.memfd_create("wick-monty")
+    os.write(descriptor, script)
+    return f"/proc/<pid>/fd/{descriptor}"
 
 
 def import_monty() -> Any:
@@ -252,8 +217,3 @@ def import_monty() -> Any:
     except ImportError:
         raise MissingExtra("code", "pydantic-monty", "running programs") from None
     return pydantic_monty
-
-
-_launchers: list[int | str] = []
-_launcher_lock = Lock()
-_REFUSED = {"exc_type": "PermissionError", "message": "programs have no files, network or environment; use a tool"}

@@ -12,22 +12,26 @@ import ast
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
-from wick._internal.tasks import ToolUseOrder, cancel_and_wait
+from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
-from wick.capabilities.code_mode.data_flow import DataFlow
-from wick.capabilities.code_mode.interpreter import FunctionCall, Interpreter, Printed, ProgramLimits, Turn
-from wick.capabilities.code_mode.stubs import HEADER, bind_arguments, format_output, format_stub, order_parameters
+from wick.capabilities.code_mode.interpreter import FunctionCall, Interpreter, ProgramLimits
+from wick.capabilities.code_mode.stubs import bind_arguments, format_output, format_stubs, order_parameters
 from wick.capabilities.code_mode.syntax import find_problem
 from wick.constants import PROGRAM_CHARS, PROGRAM_STATE_BYTES, PROGRAM_WAIT_SECONDS
 from wick.errors import Paused, ToolError
-from wick.loop import answer_call, create_tool_use
+from wick.loop import answer_call, create_tool_uses
 from wick.operations import ToolUse
+from wick.run_log import list_labelers
+from wick.run_state import ProgramFlow
 from wick.threads.state import ProgramState
 from wick.tools import Tool
+
+FAILURE = "failure of a call in a program"  # in the notes of the program's tool use
+_TAIL_CHARS = 2_000
 
 
 class Program:
@@ -41,79 +45,79 @@ class Program:
         self.prefix = f"{self.id}."
         while any(id.startswith(self.prefix) for id in calls.positions):  # the model chose the ids of its calls
             self.prefix += "."
-        self.printed = Printed(limits.output)  # the clock of the program stands at the reply that has it
+        # the clock of the program stands at the reply that has it
         replies = (entry.at for entry in reversed(self.thread.entries) if getattr(entry.data, "tool_calls", ()))
-        self.interpreter = Interpreter(frozenset(functions), limits, next(replies, 0.0), self.printed)
+        self.interpreter = Interpreter(frozenset(functions), limits, next(replies, 0.0))
         self.open: dict[str, int] = {}  # calls that the program waits for, with the interpreter's numbers
         self.count = self.read = 0  # calls so far; results that the program has got
-        self.sites: dict[str, tuple[int, int]] = {}  # the place of each call in the program
-        self.tainted: set[tuple[int, int]] = set()  # the places of calls whose results have untrusted text
         self.started: set[str] = set()
-        self.batches: list[list[ToolUse]] = []  # calls that wait for tools which run alone
-        self.tasks: dict[asyncio.Task[None], bool] = {}  # tool uses, and whether their tools run alone
+        self.tasks: set[asyncio.Task[None]] = set()  # tool uses
         self.failures: list[BaseException] = []
-        self.asked = asyncio.get_running_loop().create_future()  # done when a call has asked the user
 
     async def execute(self) -> str:
         """Run the program to its end and return its output. Raise Paused if a call waits for an answer."""
-        is_over, delegates = False, self.run.progress.extensions.delegates
-        delegates.append(self._note_question)
+        interpreter = self.interpreter
         try:
-            turn = await self._begin()
-            while not turn.is_over:
-                await self._add_calls(turn.calls)
-                turn = await self._continue()
-            if turn.calls:
-                name, line = turn.calls[0].name, self.code.encode()[: turn.calls[0].span[0]].count(b"\n") + 1
+            calls = await self._begin()
+            while not interpreter.is_over:
+                await self._add_calls(calls)
+                calls = await self._continue()
+            if calls:
+                name, line = calls[0].name, self._find_line(calls[0].place[0])
                 lost = f"line {line}: `{name}(…)` did not run, because nothing awaited it"
                 raise ToolError(f"{lost}; write `await {name}(…)`")
             await self._finish_tasks()  # calls that the program did not wait for
             self._raise_failures()
-            is_over = True
         except ToolError as error:
             await self._finish_tasks()
             self._raise_failures()  # a call that waits for an answer still gets it
-            count, printed = len(self.log.results), self.printed.text[-_TAIL_CHARS:]
+            count, printed = len(self.log.results), interpreter.printed[-_TAIL_CHARS:]
             done = f"{count} of its tool calls had ended before; they are not undone" if count else ""
             texts = (str(error), done, f"It had printed:\n{printed}" if printed else "")
             raise ToolError("\n".join(filter(None, texts))) from None
         finally:
-            delegates.remove(self._note_question)
             await cancel_and_wait([*self.tasks])
-            await self.interpreter.close(kill=not is_over)
-        return format_output(self.printed.text, turn.value, self.printed.dropped, self.limits.output)
+            await interpreter.close()
+        return format_output(interpreter.printed, interpreter.value, interpreter.dropped, self.limits.output)
 
     @property
     def is_trusted(self) -> bool:
         """True if no call returned untrusted text, so that the output has none."""
         return all(map(_is_trusted, self.log.results))
 
-    async def _begin(self) -> Turn:
+    async def _begin(self) -> list[FunctionCall]:
+        """Run the program up to its first calls, or up to where it is stored."""
         parsing = run_in_thread(self._parse, "program")
-        state = self._read_state()
-        if state is not None:
-            (_, self.flow), turn = await asyncio.gather(parsing, self.interpreter.load(state))
-            await self._queue()
-            return turn
-        tree, self.flow = await parsing
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        stubs = (format_stub(name, item) for name, item in self.functions.items() if name in names)
-        checked = bool(self.log.calls)
-        return await self.interpreter.start(self.code, HEADER + "\n".join(stubs), checked=checked)
+        if (row := self._find_state()) is None:
+            self.flow, stubs = await parsing
+            return await self.interpreter.start(self.code, stubs)
+        self.count, self.read, self.open = row["count"], row["read"], dict(row["open"])
+        self.interpreter.printed, self.interpreter.dropped = row["printed"], row["dropped"]
+        (self.flow, _), calls = await asyncio.gather(parsing, self.interpreter.load(b64decode(row["state"])))
+        await self._start_uses()
+        return calls
 
-    def _parse(self) -> tuple[ast.Module, DataFlow]:
+    def _parse(self) -> tuple[ProgramFlow | None, str]:
+        """Return the flow of data, and the stubs for the check of types: none if the program runs again."""
         if len(self.code) > PROGRAM_CHARS:
             raise ToolError(f"nothing ran: a program has at most {PROGRAM_CHARS:,} characters")
         try:
             tree = ast.parse(self.code)
-            problem = find_problem(tree, self.functions)
-            if problem:
+            if problem := find_problem(tree, self.functions):
                 raise ToolError(f"nothing ran: {problem}")
-            return tree, DataFlow(self.code, tree, self.functions)
+            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            used = {name: item for name, item in self.functions.items() if name in names}
+            labelers = list_labelers(self.run)
+            flow = labelers[0].analyze_program(self.code, tree, self.functions) if labelers else None
+            return flow, "" if self.log.calls else format_stubs(used)
         except SyntaxError as error:
-            raise ToolError(f"nothing ran: line {error.lineno}: {error.msg}") from None
+            line = f"line {error.lineno}: " if error.lineno else ""
+            raise ToolError(f"nothing ran: {line}{error.msg}") from None
         except (RecursionError, MemoryError, ValueError):
             raise ToolError("nothing ran: the program is nested too deeply") from None
+
+    def _find_line(self, place: int) -> int:
+        return self.code.encode()[:place].count(b"\n") + 1
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -125,9 +129,8 @@ class Program:
                 raise ToolError(self.limits.too_many_calls)
             id = f"{self.prefix}{self.count}"
             self._log_call(id, call)
-            self.sites[id] = call.span
             self.open[id] = call.number
-        await self._queue()
+        await self._start_uses()
 
     def _log_call(self, id: str, call: FunctionCall) -> None:
         item = self.functions[call.name]
@@ -137,12 +140,9 @@ class Program:
             made = {"name": item.name, "args": {}, "invalid": str(error)}
         logged = self.log.calls.get(id)
         if logged is None:
-            order = order_parameters(item.parameters)
-            places = {name: order.index(name) if name in order else -1 for name in made["args"]}
-            clean = self.flow.list_clean(call.span, places, self.tainted)
-            lines = [self.code.encode()[:place].count(b"\n") + 1 for place in call.span]
-            about = {"call": id, "program": self.id, "run": self.run.id, "lines": lines}
-            self.thread.append("call", {**about, **made, "clean": clean})
+            lines = [*map(self._find_line, call.place)]
+            about = {"call": id, "program": self.id, "run": self.run.id, "lines": lines, "place": call.place}
+            self.thread.append("call", {**about, **made, **self._label_arguments(call.place, item, made["args"])})
             self.log = self.thread.current.calls.programs[self.id]
         elif canonical_json({name: logged.get(name, "") for name in made}) != canonical_json(made):
             raise ToolError(
@@ -151,44 +151,40 @@ class Program:
                 f"{len(self.log.results)} calls before have taken effect and are not repeated"
             )
 
-    async def _queue(self) -> None:
-        """Start the calls without a result together, as those of one step."""
+    def _label_arguments(self, place: tuple[int, int], item: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return which arguments of a call are clean: no result with untrusted text has reached them."""
+        if self.flow is None:
+            return {}
+        order = order_parameters(item.parameters)
+        positions = {name: order.index(name) if name in order else -1 for name in args}
+        calls = [self.log.calls[row["call"]] for row in self.log.results[: self.read] if not _is_trusted(row)]
+        tainted = {tuple(call.get("place", ())) for call in calls}
+        return {"clean": self.flow.list_clean(place, positions, tainted)}
+
+    async def _start_uses(self) -> None:
+        """Start the calls without a result together, as those of one step. Tools that run alone wait for all others."""
         nested = self.thread.current.calls.nested
         calls = [nested[id] for id in self.open if id in nested and id not in self.started]
         self.started.update(call.id for call in calls)
-        for call in calls:
-            if (item := self.run.tools.get(call.name)) is not None and not call.invalid:
-                await item.prepare(call.args)
-        if calls:
-            turns = ToolUseOrder([self._runs_alone(call.name) for call in calls])
-            self.batches.append([create_tool_use(self.run, call, turns, n) for n, call in enumerate(calls)])
-        self._start_batches()
+        uses = await create_tool_uses(self.run, calls)
+        is_alone = any(use.tool is not None and use.tool.alone for use in uses)
+        if is_alone:
+            await self._finish_tasks()
+        self.tasks |= {asyncio.create_task(self._use_tool(use), name=use.call.name) for use in uses}
+        if is_alone:
+            await self._finish_tasks()
 
-    def _start_batches(self) -> None:
-        """Start the next tool uses. A tool that runs alone waits for those before it, and holds up those after it."""
-
-        async def use_tool(use: ToolUse) -> None:
-            try:
-                await answer_call(use)
-            except (Exception, Paused) as error:  # a task that stores its error would be in a reference cycle
-                self.failures.append(error)
-
-        while self.batches:
-            alone = any(self._runs_alone(use.call.name) for use in self.batches[0])
-            if self.tasks and (alone or any(self.tasks.values())):
-                return
-            for use in self.batches.pop(0):
-                self.tasks[asyncio.create_task(use_tool(use), name=use.call.name)] = alone
-
-    def _runs_alone(self, name: str) -> bool:
-        item = self.run.tools.get(name)
-        return item is not None and item.alone
+    async def _use_tool(self, use: ToolUse) -> None:
+        try:
+            await answer_call(use)
+        except (Exception, Paused) as error:  # a task that stores its error would be in a reference cycle
+            self.failures.append(error)
 
     # -- results ------------------------------------------------------------------------------------------------------
 
-    async def _continue(self) -> Turn:
+    async def _continue(self) -> list[FunctionCall]:
         """Give the program the next result of the log. Wait until there is one, or pause."""
-        while len(self.log.results) == self.read:
+        if len(self.log.results) == self.read:
             await self._wait()
         if any(isinstance(failure, Exception) for failure in self.failures) or self.run.stopping is not None:
             await self._finish_tasks()
@@ -199,8 +195,6 @@ class Program:
         if number is None:
             raise ToolError("the program was interrupted, and took another course when it ran again; it is ended")
         self.read += 1
-        if not _is_trusted(row):
-            self.tainted.add(self.sites[row["call"]])
         if "error" in row:
             raised = "PermissionError" if row.get("denied") else "RuntimeError"
             return await self.interpreter.resume(number, {"exc_type": raised, "message": row["error"]})
@@ -208,44 +202,28 @@ class Program:
         return await self.interpreter.resume(number, {"return_value": value})
 
     async def _wait(self) -> None:
-        """Wait for a tool use to end. If all that are left wait for answers, store the program and pause."""
-        before = len(self.log.results)
-        while self.tasks and len(self.log.results) == before:
-            await asyncio.wait([*self.tasks, self.asked], return_when=asyncio.FIRST_COMPLETED)
-            if self.asked.done():
-                await self._store_waiting()
-            self._collect([task for task in self.tasks if task.done()])
-        if len(self.log.results) > before:
-            return
-        if all(isinstance(failure, Paused) for failure in self.failures) and not self._is_stored():
-            await self._store()
-        self._raise_failures()
-        raise ToolError("the program waits for a call that cannot end")
+        """Wait for a result, and pause if all tool uses that are left wait for answers.
 
-    async def _note_question(self, *_: object) -> tuple[None, str]:
-        """Note a question without answering it."""
-        if not self.asked.done():
-            self.asked.set_result(None)
-        return None, ""
-
-    async def _store_waiting(self) -> None:
-        """Store the program if the question of a call is not answered soon: its process may end before."""
-        done, _ = await asyncio.wait([*self.tasks], timeout=PROGRAM_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if done:
-            return
-        self.asked = asyncio.get_running_loop().create_future()
-        questions = self.run.root.thread.questions.values()
-        if not self._is_stored() and any(question.get("call_id") in self.open for question in questions):
-            await self._store()
-
-    def _collect(self, done: Iterable[asyncio.Task[None]]) -> None:
-        for task in done:
-            del self.tasks[task]
-        self._start_batches()
+        A program that waits for an answer is stored, as its process may end before.
+        """
+        seconds = PROGRAM_WAIT_SECONDS
+        while self.tasks and len(self.log.results) == self.read:
+            waiting = asyncio.wait(self.tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, self.tasks = await waiting
+            questions = self.run.root.thread.questions.values()
+            if not done and any(question.get("call_id") in self.open for question in questions):
+                await self._store()
+            seconds *= 4
+        if len(self.log.results) == self.read:
+            if all(isinstance(failure, Paused) for failure in self.failures):
+                await self._store()
+            self._raise_failures()
+            raise ToolError("the program waits for a call that cannot end")
 
     async def _finish_tasks(self) -> None:
-        while self.tasks:
-            self._collect((await asyncio.wait([*self.tasks], return_when=asyncio.FIRST_COMPLETED))[0])
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+        self.tasks = set()
 
     def _raise_failures(self) -> None:
         """Raise the first error of a call, or else its pause. A failed hook fails the run."""
@@ -258,49 +236,37 @@ class Program:
 
     # -- the stored state ---------------------------------------------------------------------------------------------
 
-    def _is_stored(self) -> bool:
-        stored = self.log.suspended
-        return stored is not None and (stored["count"], stored["read"]) == (self.count, self.read)
-
     async def _store(self) -> None:
         """Log the state of the interpreter. A state that is too large is left out: the program can run again."""
+        stored = self.log.suspended
+        if stored is not None and (stored["count"], stored["read"]) == (self.count, self.read):
+            return
         state = await self.interpreter.dump()
         if len(state) > PROGRAM_STATE_BYTES:
             return
-        about = {
+        row = {
             "program": self.id, "run": self.run.id, "version": self.interpreter.version, "count": self.count,
-            "read": self.read, "open": dict(self.open), "printed": self.printed.text, "dropped": self.printed.dropped,
-            "sites": self.sites,
+            "read": self.read, "open": dict(self.open), "printed": self.interpreter.printed,
+            "dropped": self.interpreter.dropped, "state": b64encode(state).decode(),
         }  # fmt: skip
-        row = {**about, "hash": self._hash_state(about, state), "state": b64encode(state).decode()}
-        self.thread.append("suspended", row)
+        self.thread.append("suspended", {**row, "hash": self._hash_state(row)})
         self.log = self.thread.current.calls.programs[self.id]
         await self.thread.saved()
 
-    def _hash_state(self, about: Mapping[str, Any], state: bytes) -> str:
+    def _hash_state(self, row: Mapping[str, Any]) -> str:
         """Return the hash of a state with its place in the log and its owner."""
-        owner = [self.run.root.user, self.thread.id, digest(self.code.encode("utf-8", "surrogatepass"))]
-        return digest(canonical_json([owner, about]) + state)
+        return digest(canonical_json([self.run.root.user, self.thread.id, self.code, row]))
 
-    def _read_state(self) -> bytes | None:
-        """Return the stored state and restore what belongs to it, or None if the program has to run again."""
+    def _find_state(self) -> Mapping[str, Any] | None:
+        """Return the stored state, or None if the program has to run again."""
         row = self.log.suspended
         if row is None or row.get("version") != self.interpreter.version:
             return None
-        try:
-            state = b64decode(row["state"], validate=True)
-            about = {name: row[name] for name in row if name not in ("hash", "state")}
-            intact = self._hash_state(about, state) == row["hash"]
-        except (LookupError, TypeError, ValueError):
-            intact = False
-        if not intact or len(self.log.calls) != row["count"]:  # damaged, of another owner, or older than the log
-            self.run.record("program_state_refused", call=self.id)
-            return None
-        self.sites = {id: (start, end) for id, (start, end) in row["sites"].items()}
-        self.tainted = {self.sites[one["call"]] for one in self.log.results[: row["read"]] if not _is_trusted(one)}
-        self.count, self.read, self.open = row["count"], row["read"], dict(row["open"])
-        self.printed.text, self.printed.dropped = row["printed"], row["dropped"]
-        return state
+        hashed = {name: value for name, value in row.items() if name != "hash"}
+        if row.get("hash") == self._hash_state(hashed) and row["count"] == len(self.log.calls):
+            return row
+        self.run.record("program_state_refused", call=self.id)  # damaged, of another owner, or older than the log
+        return None
 
 
 def _is_trusted(row: Mapping[str, Any]) -> bool:
@@ -310,7 +276,3 @@ def _is_trusted(row: Mapping[str, Any]) -> bool:
 
 def _shorten(args: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={str(value)[:50]!r}" for name, value in args.items())[:200]
-
-
-_TAIL_CHARS = 2_000
-FAILURE = "failure of a call in a program"  # in the notes of the program's tool use

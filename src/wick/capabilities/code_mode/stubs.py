@@ -1,4 +1,4 @@
-"""Tools as typed Python functions: their names, stubs and arguments, from the JSON Schemas of the tools."""
+"""Tools as typed Python functions: their names, stubs, arguments and results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from wick._internal.prompt_text import to_one_line
 from wick._internal.tool_schema import format_type
 from wick._internal.visible_text import format_count
 from wick.capabilities.code_mode.syntax import IMPORTS
+from wick.constants import PROGRAM_VALUES
 from wick.tools import Tool
 
-HEADER = """\
+# For the check of types: where the interpreter differs from the types of Python.
+_HEADER = """\
 from typing import Any, Literal
 class PermissionError(OSError): ...
 def filter(function: Any, items: Any, /) -> list[Any]: ...
@@ -25,6 +27,7 @@ def format(value: Any, spec: str = "", /) -> str: ...
 def hasattr(value: Any, name: str, /) -> bool: ...
 def map(function: Any, items: Any, /, *more: Any) -> list[Any]: ...
 """
+_RESERVED = frozenset((*dir(builtins), *IMPORTS, "Any", "Literal"))
 _LINE_CHARS = 200
 
 
@@ -40,7 +43,9 @@ def name_functions(tools: Iterable[Tool]) -> dict[str, Tool]:
     return found
 
 
-_RESERVED = frozenset((*dir(builtins), *IMPORTS, "Any", "Literal"))
+def format_stubs(functions: Mapping[str, Tool]) -> str:
+    """Return the stubs that the types of a program are checked with."""
+    return _HEADER + "\n".join(format_stub(name, item) for name, item in functions.items())
 
 
 def format_stub(name: str, item: Tool) -> str:
@@ -52,7 +57,7 @@ def format_stub(name: str, item: Tool) -> str:
     ]
     if schema.get("additionalProperties", False) is not False or len(names) < len(properties):
         parameters.append("**more: Any")
-    signature = f"async def {name}({', '.join(parameters)}) -> {_return_type(item)}: ..."
+    signature = f"async def {name}({', '.join(parameters)}) -> {_find_return_type(item)}: ..."
     return f"{signature}  # {to_one_line(item.description, _LINE_CHARS)}" if item.description else signature
 
 
@@ -63,12 +68,9 @@ def order_parameters(schema: Mapping[str, Any]) -> list[str]:
     return sorted(names, key=lambda name: name not in required)
 
 
-def _return_type(item: Tool) -> str:
+def _find_return_type(item: Tool) -> str:
     """Return the type of a result from the annotation of the function, if it is a simple one."""
-    try:
-        annotation = inspect.signature(item.fn).return_annotation if item.foreign is None else None
-    except (TypeError, ValueError):
-        annotation = None
+    annotation = inspect.signature(item.fn).return_annotation if item.foreign is None else None
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return text if text in ("int", "float", "bool", "str") else "list[Any]" if text.startswith("list") else "Any"
 
@@ -81,37 +83,36 @@ def bind_arguments(item: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     found = dict(zip(names, args, strict=False))
     if twice := found.keys() & kwargs.keys():
         raise TypeError(f"{item.name} got several values for {', '.join(sorted(twice))}")
+    if _is_large({**found, **kwargs}):
+        raise TypeError(f"the arguments of {item.name} are too large; pass less in each of several calls")
     try:
-        data = {name: _to_json(value) for name, value in {**found, **kwargs}.items()}
-        return dict(thaw(freeze(data)))  # checks the depth
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"the arguments of {item.name} are not JSON data: {error}") from None
-
-
-def _to_json(value: Any) -> Any:
-    """Return a value of a program as JSON data: of its own types only, as a host object could have methods."""
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if type(value) in (list, tuple):
-        return [_to_json(item) for item in value]
-    if type(value) is dict and all(type(key) is str for key in value):
-        return {key: _to_json(item) for key, item in value.items()}
-    raise TypeError(f"a {type(value).__name__} is not JSON data; pass text, numbers, lists or dicts with text keys")
+        return dict(thaw(freeze({**found, **kwargs})))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the arguments of {item.name}: {error}; pass text, numbers, lists or dicts") from None
 
 
 def format_output(printed: str, value: Any, dropped: int, most: int) -> str:
     """Return the printed text and the value of the last expression, within the limit."""
     try:
-        text = (
-            value
-            if isinstance(value, str)
-            else ""
-            if value is None
-            else json.dumps(_to_json(value), ensure_ascii=False)
-        )
-    except (TypeError, ValueError, RecursionError):
+        if isinstance(value, str):
+            text = value
+        elif _is_large(value):
+            text = "the value of the last expression is too large; print only what you need"
+        else:
+            text = "" if value is None else json.dumps(freeze(value), ensure_ascii=False)
+    except (TypeError, ValueError):
         text = repr(value)
     output = "\n".join(filter(None, (printed.rstrip("\n"), text)))
     dropped += max(len(output) - most, 0)
     cut = f"\n… {dropped:,} more characters are left out; print only what you need" if dropped else ""
     return output[:most] + cut
+
+
+def _is_large(value: Any) -> bool:
+    """Return True if the work on a value as JSON data would block the event loop."""
+    left, size = [value], 0
+    while left and size <= PROGRAM_VALUES:
+        item = left.pop()
+        size += 1 + (len(item) // 400 if isinstance(item, str) else 0)  # characters cost less than values
+        left += item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
+    return size > PROGRAM_VALUES

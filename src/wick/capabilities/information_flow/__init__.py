@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pydantic import Field
 from wick._internal.frozen import FrozenDict, FrozenList, freeze, thaw
 from wick._internal.tool_flow import CONTROL, EFFECTS, RESULT_FLOW, ToolFlow
 from wick._internal.visible_text import format_count
+from wick.capabilities.information_flow.data_flow import DataFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.handles import (
     LOOK,
@@ -119,6 +121,10 @@ class InformationFlow(Capability):
         above = () if parent is None else [state.sources for state in self._list_states(parent)]
         is_trusted = not (self.handles and call.notes.get(HIDDEN))
         return self._get_state(call.run).sources.label_reply(above, is_trusted=is_trusted)
+
+    def analyze_program(self, code: str, tree: ast.Module, functions: Iterable[str]) -> DataFlow:
+        """Return the flow of data in a program, for the labels of the arguments of its calls."""
+        return DataFlow(code, tree, functions)
 
     @after(Run, inherit=True)
     def label_child(self, run: Run) -> None:
