@@ -26,7 +26,7 @@ _GUARDS = "checks are hooks=[…]: @guard(Run) for the input, @guard(ToolUse) fo
 _SUBAGENTS = "other agents are hooks=[Subagents(…)], from wick.capabilities"
 _THREADS = 'conversations are stored by hooks=[Sessions("./sessions")], and continued by run(…, thread="…")'
 _LIMITS = "limits are hooks=[Limits(steps=…, tokens=…), Budget(dollars=…)]"
-_TIMEOUT = "the seconds of a run are hooks=[Limits(seconds=…)], and those of a tool @tool(timeout=…)"
+_TIMEOUT = "the seconds of a run are hooks=[Limits(seconds=…)] of the agent, and those of a tool @tool(timeout=…)"
 _VALIDATOR = "validate in the pydantic model of output_type; or with output_type=StructuredOutput(T, validator=f)"
 _RETRIES = "model calls are retried by hooks=[Retry(…)]; a tool reports an error to the model with raise ToolError(…)"
 _SETTING = 'settings of the model are settings={"temperature": 0.2, "max_tokens": 500, …}'
@@ -118,7 +118,7 @@ RUN_OPTIONS = _spread_names(
         "hooks belong to the agent: agent.with_hooks(…).run(…)": "hooks",
         "the type of the answer belongs to the agent: Agent(model, output_type=…)": "output_type",
         f"{_LIMITS} of the agent": "usage_limits max_turns recursion_limit budget",
-        f"{_TIMEOUT} of the agent": "timeout",
+        _TIMEOUT: "timeout",
         "events come from agent.stream(…)": "stream",
         "a callback for events is emit=…; hooks belong to the agent": "callbacks",
         "a callback for events is emit=…": "event_stream_handler",

@@ -196,14 +196,14 @@ def _unknown_model(provider: str, model: str) -> ConfigError:
         close = f"ollama:{model}"
     else:
         close = "".join(get_close_matches(word, known + plugins, n=1))
-    hint = f"; did you mean {close}?" if close else ""
-    if not close and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", model):
-        hint = "; a model of your own is given as an object, as in Agent(MyModel()), or is a plugin"
+    hint = f"did you mean {close}? The names are" if close else "use"
+    is_own = not close and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", model)
+    own = "; a model of your own is given as an object, as in Agent(MyModel()), or is a plugin" if is_own else ""
     *others, last = ["google", "vertex", "bedrock", "azure", *HOSTED]
     return ConfigError(
-        f"there is no {what}; use anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
+        f"there is no {what}; {hint} anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
         f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}PROVIDER:MODEL with {', '.join(others)} "
-        f"or {last}, a name such as {ALIASES['sonnet']}, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{hint}"
+        f"or {last}, a name such as {ALIASES['sonnet']}, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo{own}"
     )
 
 
