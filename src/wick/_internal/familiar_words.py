@@ -74,6 +74,7 @@ AGENT_OPTIONS = _spread_names(
         _GUARDS: "guards guard guardrails input_guardrails output_guardrails",
         _SUBAGENTS: "handoffs sub_agents subagents members team",
         f"notes that last are hooks=[Memory(…)], from wick.capabilities; {_THREADS}": "memory",
+        "questions of the model to the user are hooks=[AskUser()], from wick.capabilities": "ask_user",
         _THREADS: "storage store db session sessions session_manager session_id checkpointer message_history messages",
         _APPROVAL: "approve approvals interrupt_before interrupt_on human_in_the_loop approver",
         _LIMITS: "usage_limits max_turns max_iterations max_steps recursion_limit tool_call_limit budget max_budget",
@@ -212,8 +213,10 @@ CAPABILITY_OPTIONS = {
             "the owner is user= of the run, and owner= of the methods": "user user_id owner",
         }
     ),
+    "Limits": _spread_names({"it is seconds=…": "timeout time timeout_seconds", "it is cost=…": "dollars usd price"}),
     "Budget": _spread_names(
         {
+            "it is dollars=…": "usd cost price",
             'each user has a Budget of their own: agent.with_hooks(budgets[user]).run("…")': "per user scope key",
             "a budget that lasts is shared with counters of your own: budget.share(counters, key)": (
                 "spent used period reset store path"
@@ -225,6 +228,10 @@ CAPABILITY_OPTIONS = {
 AGENT_ATTRIBUTES = _spread_names(
     {
         'a run without input resumes a thread: agent.run(thread="…", user="…")': "resume continue_run",
+        "questions are `await sessions.questions(id)`, of the Sessions in its hooks": "questions pending approvals",
+        "a message is added to a run with run.send(text), and to a thread with thread.add(user(text))": (
+            "add_message add_messages"
+        ),
         _RUN_SYNC: "invoke kickoff execute chat generate query ask_sync predict",
         _RUN: "ainvoke arun invoke_async kickoff_async run_async acall",
         "write print(agent.run_sync(…).text)": "print_response",
@@ -266,6 +273,9 @@ RESULT_ATTRIBUTES = _spread_names(
         f"continue the conversation with run(…, thread=result.thread); {_MESSAGES}": "to_input_list",
         "continue the conversation with run(…, thread=result.thread)": "to_state",
         "the price in dollars is result.price": "cost",
+        "write the fields that you need, such as result.text, result.outcome and result.usage.to_json()": (
+            "model_dump model_dump_json to_json to_dict dict json"
+        ),
         "tokens are in result.usage, the price in dollars is result.price": "metrics",
         "tokens are in result.usage": "token_usage",
         "the end of the run is result.outcome, and result.reason says why": "stop_reason finish_reason status",
@@ -327,6 +337,7 @@ EVENT_ATTRIBUTES = _spread_names(
             "type kind event_kind event_type"
         ),
         "the result of a run is stream.result, after the last event": "result output final_output",
+        "JSON data is event.to_json()": "model_dump model_dump_json to_dict dict json",
     }
 )
 

@@ -143,6 +143,7 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
             message = Message("assistant", "", tuple(calls))
         case _:
             hint = "; several replies are several arguments: Scripted(…, …)" if isinstance(reply, list) else ""
+            hint = "; a function that yields is `async def`" if isinstance(reply, Iterator) else hint
             raise ModelError(
                 f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception{hint}"
             )

@@ -134,6 +134,9 @@ async def test_a_generator_streams_its_reply() -> None:
 
     with pytest.raises(ModelError, match="7 is not a part of a reply: yield texts and tool calls"):
         await collect_deltas(FunctionModel(nonsense))
+    sync: Any = lambda request: iter(["It is ", "5."])  # noqa: E731
+    with pytest.raises(ModelError, match="is not a reply: .*; a function that yields is `async def`"):
+        await collect_deltas(FunctionModel(sync))
 
 
 async def test_a_question_beyond_the_script_is_an_error() -> None:
