@@ -192,6 +192,7 @@ SEARCHES = {  # words that readers search for, and the page that they need
     "authentication": "guide/authentication",
     "azure": "how-to/providers",
     "budget": "guide/budget",
+    "budget for each user": "guide/budget",
     "chat backend": "how-to/chat-backend",
     "cli": "guide/cli",
     "context window": "guide/summaries",
