@@ -8,6 +8,15 @@ from shlex import quote
 
 import click
 
+_FAMILIAR_OPTIONS = {  # of other programs
+    "concurrency": "--jobs",
+    "filter": "--case",
+    "parallel": "--jobs",
+    "replay": "--offline",
+    "report": "--html",
+    "workers": "--jobs",
+}
+
 
 class CommandGroup(click.Group):
     """A click group that suggests a command for one that does not exist."""
@@ -33,7 +42,9 @@ def explain_unknown_option(error: click.NoSuchOption) -> click.UsageError:
     name, ctx = error.option_name, error.ctx
     if ctx is None:
         return error
-    hint = suggest_word(name, list_options(ctx))
+    options = list_options(ctx)
+    familiar = _FAMILIAR_OPTIONS.get(name.lstrip("-"))
+    hint = f"did you mean {familiar}?" if familiar in options else suggest_word(name, options)
     if not hint and ctx.parent is None:
         hint = "options follow the command, as in: wick run --model demo"
     return click.UsageError(f"there is no option {name!r}; {hint or f'{ctx.command_path} --help lists them'}", ctx)

@@ -33,6 +33,7 @@ from wick.models.reply import UNNAMED, Reply
 from wick.operations import ModelCall, ToolUse
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
 from wick.testing.cassette_format import (
+    describe_message_change,
     describe_text_change,
     describe_tool_change,
     is_same_tool,
@@ -88,20 +89,27 @@ def _hash_json(value: Any) -> str:
 AnyRequest = RecordedRequest | RequestFingerprint
 
 
-def describe_difference(recorded: AnyRequest, sent: AnyRequest, parts: Iterable[RequestPart]) -> list[str]:
-    """Return a description of each difference between two requests."""
-    found, wanted, is_text = list[str](), {*parts}, isinstance(recorded, RecordedRequest)
+def describe_difference(recorded: AnyRequest, sent: AnyRequest, parts: Iterable[RequestPart]) -> dict[str, str]:
+    """Return the parts that differ between two requests, each with the words that changed, if they are recorded."""
+    found, wanted, is_text = dict[str, str](), {*parts}, isinstance(recorded, RecordedRequest)
     if "system" in wanted and not matches_redacted(recorded.system, sent.system):
-        change = f" ({describe_text_change(recorded.system, sent.system)})" if is_text else ""
-        found.append(f"the system prompt{change}")
+        found["the system prompt"] = describe_text_change(recorded.system, sent.system) if is_text else ""
     if "tools" in wanted:
         for name in dict.fromkeys([*recorded.tools, *sent.tools]):
             old, new = recorded.tools.get(name), sent.tools.get(name)
             if not is_same_tool(old, new):
-                found.append(f"the tool {name}{f' ({describe_tool_change(old, new)})' if is_text else ''}")
+                found[f"the tool {name}"] = describe_tool_change(old, new) if is_text else ""
     if "messages" in wanted and not matches_redacted(recorded.messages, sent.messages):
-        found.append("the messages")
+        found["the messages"] = _describe_first_change(recorded, sent)
     return found
+
+
+def _describe_first_change(recorded: AnyRequest, sent: AnyRequest) -> str:
+    """Return the words that changed in the first message that differs; an empty text without both messages."""
+    if not isinstance(recorded, RecordedRequest) or not isinstance(sent, RecordedRequest):
+        return ""
+    pairs = zip(recorded.messages, sent.messages, strict=False)
+    return next((describe_message_change(*pair) for pair in pairs if not matches_redacted(*pair)), "")
 
 
 # -- the recordings of one case --------------------------------------------------------------------------------------
@@ -113,12 +121,13 @@ class Replay:
 
     replies: Sequence[EvalReply] = ()
     results: Sequence[RecordedResult] = ()
+    own_results: int = 0  # the first results are those of the suite, which a variant may not need
     compared: Sequence[RequestPart] = ()
     live_model: bool = False  # call the model, and record its replies
     live_tools: bool = False  # execute a tool that has no recorded result, and record it
     redactor: RecordingRedactor = field(default_factory=RecordingRedactor)
     requests: list[RecordedRequest] = field(default_factory=list)
-    changed: dict[str, int] = field(default_factory=dict)  # parts that differ, with the first such request
+    changed: dict[str, tuple[int, str]] = field(default_factory=dict)  # parts that differ: first request, change
     missing: list[str] = field(default_factory=list)  # replies and results that are not recorded
     new_replies: list[EvalReply] = field(default_factory=list)
     new_results: list[RecordedResult] = field(default_factory=list)
@@ -155,8 +164,8 @@ class Replay:
         self._used_replies.add(chosen)
         reply, form = self.replies[chosen], forms[chosen]
         if reply.request is not None and form is not None:
-            for part in describe_difference(reply.request, form, self.compared):
-                self.changed[part] = min(chosen + 1, self.changed.get(part, chosen + 1))
+            for part, change in describe_difference(reply.request, form, self.compared).items():
+                self.changed[part] = min((chosen + 1, change), self.changed.get(part, (chosen + 1, change)))
         return reply
 
     def find_result(self, use: ToolUse) -> RecordedResult | None:
@@ -183,6 +192,12 @@ class Replay:
             name in args and (matches_redacted(value, args[name]) or equals_argument(value, args[name]))
             for name, value in recorded.items()
         )
+
+    @property
+    def unused_results(self) -> list[RecordedResult]:
+        """The results of calls that were executed while the case was recorded, and not in this run."""
+        unused = (index for index in range(self.own_results, len(self.results)) if index not in self._used_results)
+        return [self.results[index] for index in unused]
 
     @property
     def unused(self) -> int:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from wick.constants import EVAL_TEXT_CHARS
 from wick.errors import ConfigError
 from wick.evals.transcript import Decided, EvalTranscript
-from wick.testing.redaction import redact_arguments
+from wick.testing.redaction import RecordingRedactor, find_secret_values
 
 # They fail a case, but are not in its score: it is the same while a case is recorded and when it is replayed.
 REPLAY_CHECKS = ("recording", "requests", "judge recording", "judge requests")
@@ -157,26 +157,38 @@ class EvalReport(_ReportModel):
         return self.model_dump_json(indent=2) + "\n"
 
 
-def build_case_result(transcript: EvalTranscript, checks: Sequence[EvalCheck]) -> EvalCaseResult:
-    """Return the result of a case. Its score is the mean of its checks, without those that only a replay has."""
+def build_case_result(
+    transcript: EvalTranscript, checks: Sequence[EvalCheck], redactor: RecordingRedactor
+) -> EvalCaseResult:
+    """Return the result of a case, without secrets.
+
+    Its score is the mean of its checks, without those that only a replay has.
+    """
+    secrets = [*find_secret_values([call.args for call in transcript.calls])]
+
+    def show(text: str) -> str:
+        return shorten_text(redactor.redact_json(text, secrets))
+
     scores = [check.score for check in checks if check.name not in REPLAY_CHECKS] or [check.score for check in checks]
     score = sum(scores) / len(scores) if scores else 1.0
     return EvalCaseResult(
         passed=all(check.passed for check in checks),
         score=round(score, 4),
-        checks=[check.model_copy(update={"detail": shorten_text(check.detail)}) for check in checks],
+        checks=[check.model_copy(update={"detail": show(check.detail)}) for check in checks],
         outcome=transcript.outcome,
-        reason=shorten_text(transcript.reason),
-        text=shorten_text(transcript.text),
+        reason=show(transcript.reason),
+        text=show(transcript.text),
         calls=[
             EvalCall(
                 tool=call.tool,
-                args={name: _shorten_argument(value) for name, value in redact_arguments(call.args).items()},
+                args={
+                    name: _shorten_argument(value) for name, value in redactor.redact_json(call.args, secrets).items()
+                },
                 decision=call.decision,
                 asked=call.asked,
                 hook=call.hook,
-                reason=shorten_text(call.reason),
-                output=shorten_text(call.output),
+                reason=show(call.reason),
+                output=show(call.output),
                 failed=call.failed,
             )
             for call in transcript.calls

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ class EvalOptions:
     recordings: Recordings = field(default_factory=dict)  # to replay, by case and variant; `record` changes this dict
     record: bool = False  # call models and tools, and set the entries of `recordings`; `write_recordings` writes a file
     offline: bool = False  # call no model: a case without recorded replies fails
-    redactor: RecordingRedactor = field(default_factory=RecordingRedactor)  # of recordings
+    redactor: RecordingRedactor = field(default_factory=RecordingRedactor)  # of recordings and reports
     baseline: EvalReport | None = None  # an earlier report: cases that fail in it may fail again
     on_result: OnResult | None = None  # called with the case, the variant and the result
 
@@ -108,10 +110,24 @@ class SuiteRunner:
                 self.judge = Judge(model, self.suite.judge.threshold)
             except ConfigError as error:
                 raise self.suite.error_at(("judge",), f"judge: {error}") from error
+        self._check_tool_names()
         for case in self.suite.cases:
             for name in self._expectations(case).scorers:
                 if name not in self.scorers:
                     self._load_scorer(name, case)
+
+    def _check_tool_names(self) -> None:
+        """Refuse a misspelt tool in `not_called`, which would pass with any agent."""
+        agents = [self.agents.build(name, variant) for name, variant in self.suite.variants.items()]
+        known = {name for agent in agents for tool in agent.tools for name in tool.names}
+        foreign = [name for agent in agents for part in agent.capabilities for name in part.foreign_tools()]
+        for case in self.suite.cases:
+            for name in self._expectations(case).not_called:
+                close = get_close_matches(name, known, n=1)
+                if close and name not in known and not any(fnmatchcase(name, pattern) for pattern in foreign):
+                    problem = f"not_called: there is no tool {name!r}; did you mean {close[0]!r}?"
+                    own = "not_called" in case.expect.model_fields_set
+                    raise self.suite.error_at(("expect", "not_called"), problem, case.id if own else "")
 
     def _load_scorer(self, name: str, case: EvalCase) -> None:
         try:
@@ -151,23 +167,37 @@ class SuiteRunner:
         replies = find_replies(case, None if is_recording and not case.replies else recording)
         results = [*case.results, *(recording.results if recording is not None and not is_recording else ())]
         requests, redactor = [] if is_recording else self.suite.requests, self.options.redactor
-        replay = Replay(replies, results, requests, live_model=not replies, live_tools=is_recording, redactor=redactor)
+        replay = Replay(
+            replies,
+            results,
+            len(case.results),
+            requests,
+            live_model=not replies,
+            live_tools=is_recording,
+            redactor=redactor,
+        )
         if self.options.offline and not replay.replies:
-            return _fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}", Decimal())
+            return self._fail_case(case, "recording", f"the case has no recorded replies; {OFFLINE}", Decimal())
         try:
             async with asyncio.timeout(self.suite.timeout):
                 transcript = await self._run_agent(case, name, variant, replay)
                 expected = self._expectations(case)
                 checks = score_transcript(transcript, expected)
-                checks += score_recording(replay) if replay.replies or replay.missing else []
+                checks += score_recording(replay, transcript.calls) if replay.replies or replay.missing else []
                 checks += await self._judge(case, name, transcript, expected)
                 checks += [await apply_scorer(scorer, self.scorers[scorer], transcript) for scorer in expected.scorers]
-                return build_case_result(transcript, advise_recording(checks))
+                return build_case_result(transcript, advise_recording(checks), redactor)
         except TimeoutError:
-            return _fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
+            return self._fail_case(case, "timeout", f"not finished after {self.suite.timeout:g} s")
         except Exception as error:
             logger.exception("case %s failed with variant %s", case.id, name)
-            return _fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
+            return self._fail_case(case, "scorers", f"the case could not be scored: {type(error).__name__}: {error}")
+
+    def _fail_case(self, case: EvalCase, check: str, problem: str, price: Decimal | None = None) -> EvalCaseResult:
+        """Return the result of a case that was not started, not finished or not scored."""
+        transcript = EvalTranscript(case.id, case.build_input(), reason=problem, price=price)
+        failed = EvalCheck(name=check, passed=False, score=0.0, detail=problem)
+        return build_case_result(transcript, [failed], self.options.redactor)
 
     async def _run_agent(self, case: EvalCase, name: str, variant: EvalVariant, replay: Replay) -> EvalTranscript:
         """Run the agent of a variant, and return what it did. An error of the run is its outcome."""
@@ -238,7 +268,7 @@ class SuiteRunner:
             results = {
                 name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results
             }
-            text = shorten_text(case.build_input()[-1].text)
+            text = shorten_text(self.options.redactor.redact_text(case.build_input()[-1].text))
             rows.append(EvalCaseRow(id=case.id, input=text, thread=case.thread, results=results))
         report = EvalReport(
             suite=self.suite.name,
@@ -249,12 +279,6 @@ class SuiteRunner:
         )
         compare_results(report, self.options.baseline)
         return report
-
-
-def _fail_case(case: EvalCase, check: str, problem: str, price: Decimal | None = None) -> EvalCaseResult:
-    """Return the result of a case that was not started, not finished or not scored."""
-    transcript = EvalTranscript(case.id, case.build_input(), reason=problem, price=price)
-    return build_case_result(transcript, [EvalCheck(name=check, passed=False, score=0.0, detail=problem)])
 
 
 class _Answers:

@@ -44,17 +44,33 @@ def score_transcript(transcript: EvalTranscript, expected: Expectations) -> list
     return [*checks, *_check_calls(transcript, expected), *_check_limits(transcript, expected)]
 
 
-def score_recording(replay: Replay) -> list[EvalCheck]:
+def score_recording(replay: Replay, calls: Sequence[TranscriptCall] = ()) -> list[EvalCheck]:
     """Return the checks of a replay: requests as recorded, and no missing or unused recordings."""
-    problems = [*dict.fromkeys(replay.missing)]
+    problems = [*dict.fromkeys(replay.missing), *_find_stopped_calls(replay, calls)]
     if replay.unused and not problems:
         problems.append(f"{replay.unused} of {len(replay.replies)} recorded replies were not needed")
     checks = [_make_check("recording", problems)]
     if any(reply.request is not None for reply in replay.replies):
-        parts = [part if first == 1 else f"{part} (from request {first})" for part, first in replay.changed.items()]
+        parts = [_describe_change(part, *change) for part, change in replay.changed.items()]
         changed = [f"{', '.join(parts)} changed since the recording"] if parts else []
         checks.append(_make_check("requests", changed))
     return checks
+
+
+def _find_stopped_calls(replay: Replay, calls: Sequence[TranscriptCall]) -> list[str]:
+    """Return a sentence for each call that ran while the case was recorded, and that a hook or an answer stops now."""
+    stopped = {call.tool: call for call in reversed(calls) if call.decision != "ran"}
+    found = dict.fromkeys(result.tool for result in replay.unused_results if result.tool in stopped)
+    return [
+        f"{tool} ran when the case was recorded, and was {stopped[tool].decision}: "
+        f"{stopped[tool].reason or stopped[tool].output}{f' ({stopped[tool].hook})' if stopped[tool].hook else ''}"
+        for tool in found
+    ]
+
+
+def _describe_change(part: str, first: int, change: str) -> str:
+    notes = [*([change] if change else []), *([f"from request {first}"] if first > 1 else [])]
+    return f"{part} ({', '.join(notes)})" if notes else part
 
 
 def advise_recording(checks: Sequence[EvalCheck]) -> list[EvalCheck]:

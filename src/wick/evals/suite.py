@@ -42,6 +42,7 @@ ToolSource = Literal["recorded", "real"]
 Answer = Literal["allow", "deny"]
 _CASE_ID = re.compile(r"\w[\w.:-]{0,199}")
 _PYTHON_NAME = re.compile(r"[\w.]+:[\w.]+")
+_TEXT_KEYS = ("output", "expected_output", "answer", "response", "reference", "contains")
 _FAMILIAR_KEYS = {  # of other libraries
     "rubric": "judge",
     "judges": "judge",
@@ -50,13 +51,11 @@ _FAMILIAR_KEYS = {  # of other libraries
     "metrics": "scorers",
     "assertions": "expect",
     "expected": "expect",
+    "name": "id",
     "prompt": "input",
     "question": "input",
     "tools": "calls",
-    "contains": "text",
-    "output": "text",
-    "answer": "text",
-    "response": "text",
+    **dict.fromkeys(_TEXT_KEYS, "text"),
     "agent": "variants",
     "agents": "variants",
 }
@@ -315,10 +314,16 @@ class EvalVariant(StrictEvalModel):
     deps: str = ""
 
 
+def _check_judge_model(model: Any) -> Any:
+    if isinstance(model, str) and " " in model.strip():
+        raise ValueError(f"{model!r} is not the name of a model; write a rubric in `expect`, as `judge: RUBRIC`")
+    return model
+
+
 class JudgeOptions(StrictEvalModel):
     """The model that judges answers, and the score from which an answer passes."""
 
-    model: str | dict[str, Any] = "auto"
+    model: Annotated[str | dict[str, Any], AfterValidator(_check_judge_model)] = "auto"
     threshold: Annotated[float, Field(ge=0, le=1, strict=False)] = 0.7
 
 
@@ -410,7 +415,9 @@ def validate_suite(source: YamlSource) -> EvalSuite:
         suite = EvalSuite.model_validate(source.data)
     except ValidationError as problem:
         # Report the deepest error of a union: it belongs to the intended branch.
-        error = max(problem.errors(include_url=False), key=lambda error: len(error["loc"]))
+        # An unknown key comes before a missing one, which it may be meant for.
+        errors = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != "extra_forbidden")
+        error = max(errors, key=lambda error: len(error["loc"]))
         raise source.error_at(error["loc"], _describe_error(source.data, error["loc"], error)) from None
     if not suite.cases:
         raise source.error_at((), "there are no cases; write them under `cases:`, each with an `id` and an `input`")
@@ -457,8 +464,11 @@ def _describe_error(data: Any, at: Sequence[int | str], error: Any) -> str:
 
 def _suggest_key(key: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown key, also if it is a key of the expectations, or of another library."""
-    if "expect" in known and key in Expectations.model_fields:
-        return f"write it below `expect:`, as `expect: {{{key}: …}}`"
+    if "expect" in known and "id" in known and (key in Expectations.model_fields or key in _TEXT_KEYS):
+        inner = key if key in Expectations.model_fields else "text"
+        return f"write it below `expect:`, as `expect: {{{inner}: …}}`"
+    if "not_called" in known and key in ExpectedText.model_fields:
+        return f"write it below `text:`, as `text: {{{key}: …}}`"
     if "rubric" in known and key == "model":
         return "name the model in the suite: `judge: {model: …}`"
     if _FAMILIAR_KEYS.get(key) in known:

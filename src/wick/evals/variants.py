@@ -66,9 +66,9 @@ class VariantAgents:
 
     def _load_agent(self, variant: EvalVariant) -> Agent:
         path, id = split_agent_spec(variant.agent, self.folder)
-        if path.suffix in CONFIG_SUFFIXES or path.exists():
+        if path.suffix != ".py" and (path.suffix in CONFIG_SUFFIXES or path.exists()):
             return self._load_configured(path, id, variant)
-        agent = load_python_name(variant.agent, self.folder)
+        agent = load_python_name(_name_module(variant.agent), self.folder)
         if not isinstance(agent, Agent) and callable(agent):
             try:
                 agent = agent()
@@ -123,6 +123,12 @@ class VariantAgents:
         if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a guard; decorate it with @guard(ToolUse)")
         return hook
+
+
+def _name_module(spec: str) -> str:
+    """Return `module:name` for a spec, also if it names the file of the module: `agents/shop.py:agent`."""
+    file, _, name = spec.rpartition(":")
+    return f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{name}" if file.endswith(".py") else spec
 
 
 def name_variants(specs: Sequence[str]) -> dict[str, EvalVariant]:

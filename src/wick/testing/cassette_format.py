@@ -125,6 +125,15 @@ def describe_tool_change(recorded: str | None, sent: str | None) -> str:
     return "its definition" if new.startswith(old) else describe_text_change(old, new)
 
 
+def describe_message_change(recorded: Json, sent: Json) -> str:
+    """Return a short description of the change of a message: for a result of a tool, with the name of the tool."""
+    is_result = "tool" in recorded and recorded["tool"] == sent.get("tool")
+    old, new = (row.get("result") if is_result else next(iter(row.values())) for row in (recorded, sent))
+    if not isinstance(old, str) or not isinstance(new, str) or old == new:
+        return ""
+    return f"{recorded['tool']}: {describe_text_change(old, new)}" if is_result else describe_text_change(old, new)
+
+
 def list_unseen_changes(recorded: Json, sent: Json) -> list[str]:
     """Return a sentence for each tool of two requests whose change only its digest shows."""
     tools, others = recorded.get("tools", {}), sent.get("tools", {})

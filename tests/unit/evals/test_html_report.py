@@ -6,6 +6,8 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
+
 from eval_shop import LARGE, SMALL, run_cases
 from wick.evals.html_report import render_html
 from wick.evals.report import EvalReport
@@ -77,6 +79,17 @@ async def test_the_report_is_one_file_without_scripts() -> None:
 
 async def test_the_same_suite_gives_the_same_html() -> None:
     assert render_html(await make_report()) == render_html(await make_report())
+
+
+async def test_a_report_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, token, note = "sk-abcdefghijklmnopqrstuvwxyz012345", "opensesame-1234", "hunter2hunter2"
+    monkeypatch.setenv("SHOP_TOKEN", token)
+    call = {"calls": [{"tool": "lookup", "args": {"order": token, "password": note}}]}
+    texts = {"input": f"My key is {key}.", "replies": [call, f"{key} {note}"], "expect": {"text": "Done"}}
+    report = await run_cases({**SMALL, **texts})
+    written = report.to_json() + render_html(report)
+    assert [secret for secret in (key, token, note) if secret in written] == []
+    assert report.cases[0].input == "My key is [secret]."
 
 
 async def test_a_partial_report_says_so() -> None:

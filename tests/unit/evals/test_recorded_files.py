@@ -316,6 +316,9 @@ FAMILIAR = {
         "  expect: {judge: {rubric: Polite., model: sonnet}}\n"
     ),
     "there is no key 'expect.output'; did you mean 'text'?": "  expect: {output: Hello}\n",
+    "there is no key 'expect.contains'; write it below `text:`, as `text: {contains: …}`": "  expect: {contains: Hi}\n",
+    "there is no key 'expected_output'; write it below `expect:`, as `expect: {text: …}`": "  expected_output: Hello\n",
+    "case 2: there is no key 'name'; did you mean 'id'?": "- name: two\n  prompt: Hi.\n",
     "there is no key 'expect.tools'; did you mean 'calls'?": "  expect: {tools: [lookup]}\n",
     "line 5: case 'one': expect: this is a mapping with keys such as outcome, calls, order": "  expect: Hello\n",
     "'judges:strict' is not a rubric": "  expect: {judge: 'judges:strict'}\n",
@@ -332,6 +335,23 @@ def test_a_guess_in_a_suite_is_answered_with_the_key(problem: str, tmp_path: Pat
     with pytest.raises(ConfigError) as caught:
         load_suite(path)
     assert problem in str(caught.value), str(caught.value)
+
+
+def test_a_rubric_is_not_the_name_of_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("judge: The answer is polite.\ncases: [{id: a, input: Hi.}]\n")
+    with pytest.raises(ConfigError, match="line 1: judge.*is not the name of a model; write a rubric in `expect`"):
+        load_suite(path)
+
+
+async def test_a_variant_may_name_the_file_of_a_module(greeter: Path) -> None:
+    (greeter / "parts").mkdir()
+    (greeter / "parts" / "polite.py").write_text("from wick import Agent\nagent = Agent('demo')\n")
+    (greeter / "suite.yaml").write_text(
+        "variants: {base: './parts/polite.py:agent'}\ncases: [{id: a, input: Hi., replies: [Hi.]}]\n"
+    )
+    report = await run_suite(load_suite(greeter / "suite.yaml"), EvalOptions(folder=greeter))
+    assert not report.failed
 
 
 async def test_a_variant_whose_function_fails_is_refused(greeter: Path) -> None:

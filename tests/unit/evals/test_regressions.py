@@ -12,7 +12,7 @@ import pytest
 
 import eval_shop
 from eval_shop import LARGE, SMALL, agent, failed_checks, lookup, make_suite, refund, run_cases
-from wick import Agent, FunctionModel, Tool, tool
+from wick import Agent, Block, FunctionModel, Scripted, Tool, ToolCall, ToolUse, guard, tool
 from wick.errors import ConfigError
 from wick.evals.recording_file import Recordings
 from wick.evals.report import (
@@ -44,6 +44,15 @@ async def find_failures(planted: Agent, recordings: Recordings, **options: Any) 
     report = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recordings))
     small, large = failed_checks(report, "small"), failed_checks(report, "large")
     return {name: "; ".join(found[name] for found in (small, large) if name in found) for name in {**small, **large}}
+
+
+def build_replies(case: dict[str, Any]) -> list[Any]:
+    """Return the replies of a case for a scripted model."""
+    rows = (row if isinstance(row, str) else row["calls"] for row in case["replies"])
+    return [
+        row if isinstance(row, str) else [ToolCall(str(at), one["tool"], one["args"]) for one in row]
+        for at, row in enumerate(rows)
+    ]
 
 
 def change_prompt(random: Random) -> Agent:
@@ -119,9 +128,31 @@ async def test_a_failure_says_what_changed() -> None:
         changed.split("; ") == ["the tool lookup ('up an order.' is now 'up.') changed since the recording", advice] * 2
     )
     failures = await find_failures(agent.without_hooks("check_amount"), recordings)
-    assert failures["blocked"] == "refund was not blocked" and (
-        failures["requests"] == "the messages (from request 2) changed since the recording"
-    )
+    assert failures["blocked"] == "refund was not blocked"
+    change = "refund: 'more than 100 needs a person' is now 'refunded', from request 2"
+    assert failures["requests"] == f"the messages ({change}) changed since the recording"
+
+
+async def test_a_guard_that_stops_a_recorded_call_is_a_regression() -> None:
+    """The expectations may be met: recorded replies do not depend on the guard."""
+    case = {**SMALL, "replies": [], "results": [], "expect": {"calls": ["lookup", "refund"]}}
+    eval_shop.planted = agent.with_options(model=Scripted(*build_replies(SMALL), spare=True))  # type: ignore[attr-defined]
+    suite = make_suite(case, variants={"base": "eval_shop:planted"})
+    recorded = EvalOptions(folder=FOLDER, record=True)
+    await run_suite(suite, recorded)
+    before = await run_suite(suite, EvalOptions(folder=FOLDER, recordings=recorded.recordings, offline=True))
+    assert not before.failed
+
+    @guard(ToolUse, match="refund")
+    def too_strict(use: ToolUse) -> Block:
+        return Block("no refunds")
+
+    eval_shop.planted = agent.with_hooks(too_strict)  # type: ignore[attr-defined]
+    options = EvalOptions(folder=FOLDER, recordings=recorded.recordings, offline=True, baseline=before)
+    after = await run_suite(suite, options)
+    assert count_verdicts(after) == {"regressed": 1}
+    stopped = "refund ran when the case was recorded, and was blocked: no refunds (too_strict)"
+    assert failed_checks(after)["recording"] == stopped
 
 
 async def test_a_changed_request_is_not_a_regression() -> None:

@@ -226,6 +226,15 @@ async def test_an_invalid_variant_is_refused_before_the_first_case(sentence: str
     assert str(raised.value).startswith(sentence)
 
 
+async def test_a_misspelt_tool_that_must_not_be_called_is_refused() -> None:
+    for wrong in ({"expect": {"not_called": "refnd"}}, {}):
+        common = {} if wrong else {"expect": {"not_called": "refnd"}}
+        with pytest.raises(ConfigError, match="not_called: there is no tool 'refnd'; did you mean 'refund'?"):
+            await run_cases(case(SMALL, **wrong), **common)
+    report = await run_cases(case(SMALL, expect={"not_called": "delete_everything"}))  # a name that a model may invent
+    assert not report.failed
+
+
 async def test_a_suite_without_an_agent_is_refused() -> None:
     with pytest.raises(ConfigError, match="no agent is named"):
         await run_cases(variants={})

@@ -16,6 +16,7 @@ import click
 from wick._internal.paths import data_folder
 from wick._internal.visible_text import format_count
 from wick.capabilities.sessions import LOCAL
+from wick.cli.command_group import CommandGroup
 from wick.cli.completion import complete_agent_specs
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, print_table, show_status, strip_controls
@@ -45,10 +46,19 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 SHOWN_FAILURES = 20
 
 
-class _EvalGroup(click.Group):
+_FAMILIAR_COMMANDS = {
+    "record": "use: wick eval run SUITE --record",
+    "replay": "use: wick eval run SUITE --offline",
+    "compare": "a suite compares its `variants:`; to compare with a report, use: wick eval run SUITE --baseline REPORT",
+}
+
+
+class _EvalGroup(CommandGroup):
     """The commands of evals, with a hint for a suite in the place of a command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _FAMILIAR_COMMANDS and not ctx.resilient_parsing:
+            raise click.UsageError(f"there is no command {cmd_name!r}; {_FAMILIAR_COMMANDS[cmd_name]}", ctx)
         if cmd_name.endswith((".yaml", ".yml", ".jsonl")) and not ctx.resilient_parsing:  # as in completion
             raise click.UsageError(f"{cmd_name} is a suite, not a command; run it with: wick eval run {cmd_name}", ctx)
         return super().get_command(ctx, cmd_name)
@@ -127,9 +137,8 @@ def run(
         click.echo(f"recorded in {stored}" if runner.recorded else "nothing was recorded", err=True)
         for case, variant in sorted(runner.results.keys() - runner.recorded):
             click.echo(f"not recorded, as the run failed: {case}, {variant}", err=True)
-        if count := sum(bool(case.replies) for case in suite.cases):
-            having = "cases have" if count > 1 else "case has"
-            click.echo(f"{count:,} {having} replies of the suite: the model was not called", err=True)
+    if notice := _describe_shared_replies(suite, record):
+        click.echo(notice, err=True)
     if output is not None:
         output.write_text(report.to_json(), encoding="utf-8")
     if html is not None:
@@ -142,6 +151,17 @@ def run(
         store_report(data_folder(), save, report)
     new_failures = report.failed > count_verdicts(report)["known_failure"]
     sys.exit(INTERRUPTED if report.partial else FAILED if new_failures else DONE)
+
+
+def _describe_shared_replies(suite: EvalSuite, record: bool) -> str:
+    """Return a notice if cases with replies were recorded, or are the same for variants that are to be compared."""
+    count = sum(bool(case.replies) for case in suite.cases)
+    having = f"{count:,} {'cases have' if count > 1 else 'case has'} replies of the suite"
+    if count and record:
+        return f"{having}: the model was not called"
+    if count and any(variant.system_prompt or variant.model for variant in suite.variants.values()):
+        return f"{having}, the same for every prompt and model; to compare them, remove `replies` and use --record"
+    return ""
 
 
 async def _run_until_interrupt(suite: EvalSuite, options: EvalOptions) -> SuiteRunner:
@@ -202,13 +222,13 @@ DATA_FOLDER = "the data folder"
 
 
 @command.command("import")
+@click.argument("misplaced", required=False, default="", metavar="")
 @click.option(
     "--from-threads",
     "store",
     metavar="[STORE]",
     is_flag=False,
     flag_value=DATA_FOLDER,
-    required=True,
     help="The folder, file or URL of a store, as postgresql://…; the data folder by default.",
 )
 @click.option("--output", "-o", type=FILE, required=True, help="The new suite file: .yaml or .jsonl.")
@@ -230,7 +250,8 @@ DATA_FOLDER = "the data folder"
 @click.option("--redact", "patterns", multiple=True, metavar="REGEX", help="Also redact texts that match; repeatable.")
 @click.option("--inputs-only", is_flag=True, help="Leave out the model's replies, to call the model with each variant.")
 def import_cases(
-    store: str,
+    misplaced: str,
+    store: str | None,
     output: Path,
     agent: str,
     threads: tuple[str, ...],
@@ -245,6 +266,9 @@ def import_cases(
     A case has the input, the model's replies, the results of tools, and expectations: the calls, their order and the
     decisions about them. Keys, tokens and passwords are redacted.
     """
+    if misplaced or store is None:
+        option = f"--from-threads {misplaced or './threads'}"
+        raise ConfigError(f"name the store of the threads: {option}; or --from-threads alone for the data folder")
     if output.suffix not in (".yaml", ".yml", ".jsonl"):
         raise ConfigError(f"{output} is not a suite; its name must end with .yaml or .jsonl")
     if output.exists():

@@ -121,6 +121,13 @@ def test_two_prompts_are_compared_as_the_page_shows(wick: ForkedWick) -> None:
     assert "pass 1.00" in wick("eval", "run", "prompts.yaml", "--offline").out
 
 
+def test_replies_that_two_prompts_share_are_noticed(wick: ForkedWick) -> None:
+    prompts = {"base": "shop:agent", "short": {"agent": "shop:agent", "system_prompt": "Be short."}}
+    wick.write("suite.yaml", json.dumps({**SUITE, "variants": prompts}))
+    notice = "2 cases have replies of the suite, the same for every prompt and model; to compare them, remove `replies`"
+    assert notice in wick("eval", "run", "suite.yaml").err
+
+
 def test_offline_no_model_is_called(wick: ForkedWick) -> None:
     wick.write("suite.yaml", json.dumps({**SUITE, "cases": [SMALL, {"id": "bare", "input": "Hi."}]}))
     done = wick("eval", "run", "suite.yaml", "--offline")
