@@ -80,6 +80,7 @@ bench: $(ready) ## measure the loop, the model clients, the backends, hook progr
 
 bench-peers: $(ready) ## measure the same work with wick and with other frameworks, each in an environment of its own
 	$(python) bench/peers.py
+	$(python) bench/peer_servers.py
 
 dojo: $(ready) ## measure prompt injections: AgentDojo with a scripted model that obeys each of them
 	$(python) bench/dojo.py

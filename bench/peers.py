@@ -50,6 +50,10 @@ class Peer:
     def home(self) -> Path:
         return ENVIRONMENTS / (self.environment or self.program)
 
+    @property
+    def python(self) -> Path:
+        return self.home / "bin" / "python"
+
 
 FLOOR, WICK, FULL, DEEP = "bare aiohttp + orjson", "wick", "wick, all capabilities", "deepagents"
 PEERS = {
@@ -117,7 +121,7 @@ def prepare(peer: Peer) -> str:
     if uv is None:
         return "uv is missing; install it with pip install uv"
     print(f"creating an environment for {peer.name} …", flush=True)
-    install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(_python(peer))]
+    install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(peer.python)]
     commands = [
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(peer.home)],
         [*install, "--requirement", str(pins)],
@@ -130,10 +134,6 @@ def prepare(peer: Peer) -> str:
             return "the installation failed: " + _last(done.stderr)
     ready.write_text(pins.read_text())
     return ""
-
-
-def _python(peer: Peer) -> Path:
-    return peer.home / "bin" / "python"
 
 
 def _last(text: str) -> str:
@@ -184,7 +184,7 @@ class Bench:
 
     def run(self, peer: Peer, case: Case, url: str) -> dict[str, Any] | str:
         """Run a program, and return its figures, or an error."""
-        python = sys.executable if self.here else str(_python(peer))
+        python = sys.executable if self.here else str(peer.python)
         command = [python, str(HERE / f"with_{peer.program}.py"), case.scenario, url, str(case.count)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=_environment())
