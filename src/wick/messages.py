@@ -281,14 +281,18 @@ class Message(_Data):
 
     def to_json(self) -> dict[str, Any]:
         content = self.content if isinstance(self.content, str) else [_part_to_json(part) for part in self.content]
-        rest = {
-            "tool_calls": [call.to_json() for call in self.tool_calls],
-            "tool_call_id": self.tool_call_id,
-            "name": self.name,
-            "reasoning": [_part_to_json(thought) for thought in self.reasoning],
-            "failed": self.failed,
-        }
-        return {"role": self.role, "content": content} | {key: value for key, value in rest.items() if value}
+        row: dict[str, Any] = {"role": self.role, "content": content}
+        if self.tool_calls:
+            row["tool_calls"] = [call.to_json() for call in self.tool_calls]
+        if self.tool_call_id:
+            row["tool_call_id"] = self.tool_call_id
+        if self.name:
+            row["name"] = self.name
+        if self.reasoning:
+            row["reasoning"] = [_part_to_json(thought) for thought in self.reasoning]
+        if self.failed:
+            row["failed"] = True
+        return row
 
     @staticmethod
     def from_json(data: Any) -> Message:

@@ -313,7 +313,8 @@ class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
         """Copy the sealed values to the open run, which performs the steps. Guards can reach it through `run.run`."""
         run = self.run
         for name in ("agent", "system", "model", "user", "emitter", "asker", *self.fixed):
-            setattr(run, name, getattr(self, name))
+            if (value := getattr(self, name)) is not getattr(run, name):
+                setattr(run, name, value)
         run.input = [*self.input]
         if run.tools != self.tools:
             run.tools = {**self.tools}

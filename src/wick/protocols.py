@@ -128,7 +128,13 @@ class Usage:
         )
 
     def to_json(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in _USAGE_FIELDS}
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Usage:

@@ -45,7 +45,7 @@ class Audience(Protocol):
         """Return True if the run must emit events of a kind."""
 
     def take_delta(self, model: str, text: str) -> bool:
-        """Take a delta with its text, if it is one of the reply's text; return False if its event must be emitted."""
+        """Take a delta of the reply's text; return False if its event must be emitted."""
 
 
 def _audience(run: Run) -> Audience | None:
@@ -121,7 +121,22 @@ def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
         return None
     if is_first:
         run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
-    return partial(_emit_delta, call.model.name, stream, run.emit, _audience(run))
+    model, emit, audience = call.model.name, run.emit, _audience(run)
+    if audience is None:
+        return partial(_emit_delta, model, stream, emit)
+    take, sent = audience.take_delta, stream.sent
+
+    def emit_delta(delta: Delta) -> None:
+        kind = type(delta)
+        text = delta.text if kind is TextDelta else ""  # type: ignore[union-attr]
+        if stream.holds or (not text and kind not in _SHOWN_DELTAS) or not take(model, text):
+            _emit_delta(model, stream, emit, delta)
+        else:  # most deltas
+            stream.shown = True
+            if text:
+                sent.append(text)
+
+    return emit_delta
 
 
 def _retract_deltas(call: ModelCall) -> None:
@@ -130,15 +145,7 @@ def _retract_deltas(call: ModelCall) -> None:
         call.run.emit(ChatModelRestart(name=call.model.name))
 
 
-def _emit_delta(model: str, stream: StreamState, emit: Emit, audience: Audience | None, delta: Delta) -> None:
-    kind = type(delta)
-    if kind not in _SHOWN_DELTAS:
-        return
-    if audience is not None and not stream.holds:
-        text = delta.text if kind is TextDelta else ""  # type: ignore[union-attr]
-        if audience.take_delta(model, text):
-            stream.note_shown(text)
-            return
+def _emit_delta(model: str, stream: StreamState, emit: Emit, delta: Delta) -> None:
     if isinstance(delta, TextDelta):
         stream.show(ChatModelStream("", model, delta.text), emit)
     elif isinstance(delta, CallArgs):

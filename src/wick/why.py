@@ -56,14 +56,10 @@ class StreamState:
         if self.holds:
             self.held.append(event)
         else:
-            self.note_shown(event.delta if isinstance(event, ChatModelStream) and event.kind == "text" else "")
+            self.shown = True
+            if isinstance(event, ChatModelStream) and event.kind == "text":
+                self.sent.append(event.delta)
             emit(event)
-
-    def note_shown(self, text: str) -> None:
-        """Note that a delta has reached the subscriber, with its text if it is one of the reply's text."""
-        self.shown = True
-        if text:
-            self.sent.append(text)
 
     def release(self, unchanged: bool, emit: Emit) -> None:
         """End one hold. Emit the buffered deltas, or drop them if the result was changed."""

@@ -515,7 +515,7 @@ class HeldThread:
             took += [position for position, question in answers if question not in awaited]  # obsolete answers
             # Frozen data is JSON data already: a store encodes it without a copy.
             rows = [
-                entry.to_json()
+                {**(row := entry.to_json()), "data": FrozenDict(row["data"])}
                 if isinstance(entry.data, Message)
                 else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
                 for entry in batch

@@ -162,8 +162,6 @@ class SqliteWriter:
 
     def _write_jobs(self, jobs: list[_WriteJob]) -> None:
         """Write all jobs in one transaction; if that fails, each in its own."""
-        for job in jobs:
-            job.value = job.error = None
         try:
             for key, news in self._run_transaction(jobs):
                 self._watchers.notify(key, news)
@@ -177,14 +175,21 @@ class SqliteWriter:
                 self._write_jobs([job])
 
     def _run_transaction(self, jobs: list[_WriteJob]) -> list[tuple[ThreadKey, News | None]]:
+        """Write jobs in one transaction. It is repeated with savepoints if one of several jobs fails, which is rare."""
+        news = self._try_transaction(jobs, savepoints=False)
+        return (self._try_transaction(jobs, savepoints=True) or []) if news is None else news
+
+    def _try_transaction(self, jobs: list[_WriteJob], savepoints: bool) -> list[tuple[ThreadKey, News | None]] | None:
+        """Write jobs, and return the notifications. Without savepoints, return None if one of several jobs fails."""
         link, alone = self._ensure_connection(), len(jobs) == 1
+        for job in jobs:
+            job.value = job.error = None
         try:
-            link.check()
             transaction = Transaction(link.db)
             link.db.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 news_count = len(transaction.news)
-                if not alone:
+                if savepoints:
                     link.db.execute("SAVEPOINT work")  # an error rolls back only this job
                 try:
                     job.value = job.work(transaction)
@@ -194,8 +199,10 @@ class SqliteWriter:
                     clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
                     job.error = error
                     del transaction.news[news_count:]
-                    link.db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
-                if not alone:
+                    link.db.execute("ROLLBACK TO work" if savepoints else "ROLLBACK")
+                    if not savepoints and not alone:
+                        return None
+                if savepoints:
                     link.db.execute("RELEASE work")
             if link.db.in_transaction:
                 link.db.execute("COMMIT")

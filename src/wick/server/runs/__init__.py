@@ -309,17 +309,16 @@ class Runs:
         can_start = await self.admission.can_start(user, planned)
         start = start_key(self.store) if can_start else ""
 
-        def run_of(lease: Lease) -> RunInfo:
-            assert lease.head is not None
-            return replace(planned, id=derive_run_id(lease.head, 1), thread=lease.head.id)
+        info = planned
 
         def record(transaction: Any, lease: Lease) -> Any:
-            info = run_of(lease)
+            nonlocal info
+            assert lease.head is not None
+            info = replace(planned, id=derive_run_id(lease.head, 1), thread=lease.head.id)
             row = info.to_json() | ({start: [info.started, 0]} if start else {})
             return self.records.put_in(transaction, KIND, info.owner, info.id, row)
 
         head, lease = await self.threads.start(user, instance.id, rows, also=record)
-        info = run_of(lease)
         self.registry.sessions.leases[user.id, head.id] = lease
         if can_start and not self.stopping:
             self.executor.start(user, info, self._start_next_run, instance, start)

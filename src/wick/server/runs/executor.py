@@ -312,9 +312,9 @@ class RunExecutor:
     async def _describe_outcome(self, running: ActiveRun, result: Result) -> RunInfo:
         """Return the record of a run with this result."""
         price = await compute_prices(lambda: result.price, result.charges) if result.charges else None
-        info = running.info.with_result(result, None if price is None else float(price))
-        hide = self.registry.secrets.redact_json
-        return replace(info, reason=hide(info.reason), error=hide(info.error))
+        return running.info.with_result(
+            result, None if price is None else float(price), self.registry.secrets.redact_json
+        )
 
     async def _record_outcome(self, running: ActiveRun, problem: Exception | None) -> None:
         """Record the outcome of a run. A failure is logged, and readers still get the end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from time import time
@@ -50,16 +50,17 @@ class RunInfo:
         """The user who started the run."""
         return User(self.owner, self.name, self.role)  # type: ignore[arg-type]
 
-    def with_result(self, result: Result, cost: float | None) -> RunInfo:
-        """Return a copy with the outcome of a result."""
+    def with_result(
+        self, result: Result, cost: float | None, hide: Callable[[Any], Any] = lambda data: data
+    ) -> RunInfo:
+        """Return a copy with the outcome of a result; `hide` redacts secrets."""
         error = (
             None if result.error is None else {"code": error_code(result.error), "message": public_text(result.error)}
         )
         ended = time() if result.outcome != "interrupted" else 0.0
         usage = result.usage.to_json()
-        return replace(
-            self, ended=ended, outcome=result.outcome, reason=result.reason, error=error, usage=usage, cost=cost
-        )
+        about = {"reason": hide(result.reason), "error": hide(error)}
+        return replace(self, ended=ended, outcome=result.outcome, usage=usage, cost=cost, **about)
 
     def terminal_event(self) -> Event:
         """Return the terminal event of a run whose log has no end."""

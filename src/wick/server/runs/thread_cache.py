@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from wick.constants import CACHED_ENTRY_BYTES, CACHED_THREADS_BYTES, CACHED_THREADS_SECONDS
+from wick.messages import Message
 from wick.protocols import Lease
+from wick.stores.rows import encode_json
 from wick.threads import Thread
 
 
@@ -33,11 +34,13 @@ class CachedThread:
 
 
 def count_chars(data: Any) -> int:
-    """Return the length of all strings in a message or in JSON data, without the keys."""
+    """Return about the length of all texts in a message or in JSON data."""
     if isinstance(data, str):
         return len(data)
-    if isinstance(data, Mapping):
-        return sum(map(count_chars, data.values()))
+    if isinstance(data, Message) and isinstance(data.content, str) and not data.reasoning:  # most of them
+        return len(data.content) + sum(len(call.raw_args) for call in data.tool_calls)
+    if isinstance(data, dict):
+        return len(encode_json(data))
     if isinstance(data, list | tuple):
         return sum(map(count_chars, data))
     return sum(count_chars(getattr(data, name)) for name in getattr(data, "__match_args__", ()))  # of a data class
