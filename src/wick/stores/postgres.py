@@ -314,17 +314,7 @@ class Postgres:
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(
-        self,
-        owner: str,
-        id: str,
-        holder: str,
-        seconds: float,
-        *,
-        new: NewThread | None = None,
-        also: Callable[[Connection, Lease], Awaitable[None]] | None = None,
-    ) -> Lease:
-        """Acquire a lease; see `Store.lease`. With `new`, `also` may write other tables in its transaction."""
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
         about, bodies = rows.encode_new_thread(owner, id, new)
@@ -334,7 +324,7 @@ class Postgres:
             f"RETURNING fence, until, {INBOX}, {SUMMARY}"
         )
         if new is not None:
-            return await self._start_thread(owner, id, about, bodies, holder, seconds, also)
+            return await self._start_thread(owner, id, about, bodies, holder, seconds)
         async with self._pools.connection(writes=True) as connection:
             rows.check_names(owner, id)
             found, other, left = await fetch_rows(connection, query, (holder, seconds, owner, id, "")), "", 0.0
@@ -348,14 +338,7 @@ class Postgres:
         raise rows.held_error(id, other or "another process", left)
 
     async def _start_thread(
-        self,
-        owner: str,
-        id: str,
-        meta: str,
-        bodies: Sequence[bytes],
-        holder: str,
-        seconds: float,
-        also: Callable[[Connection, Lease], Awaitable[None]] | None,
+        self, owner: str, id: str, meta: str, bodies: Sequence[bytes], holder: str, seconds: float
     ) -> Lease:
         """Create a thread with messages in its inbox, and acquire its lease."""
         given = {
@@ -368,21 +351,13 @@ class Postgres:
             "datas": [*bodies],
             "sums": [rows.inbox_checksum("message", body) for body in bodies],
         }
-        async with self._pools.connection(writes=True) as connection, pipeline(connection):
-            if also is not None:
-                await connection.execute("BEGIN")
-            found = await fetch_rows(connection, START, given)
-            if not found:
-                raise rows.exists_error(id)  # the pool rolls back the transaction
-            _, fence, until, *row = found[0]
-            head = summary_from_row(row)
-            items = [Queued(n, "message", rows.decode_json(body), head.created) for n, body in enumerate(bodies, 1)]
-            lease = Lease(fence, holder, until, head, items)
-            if also is not None:
-                await also(connection, lease)
-                await connection.execute("COMMIT")
-        self._note_lease((owner, id))
-        return lease
+        async with self._pools.connection(writes=True) as connection:
+            for _, fence, until, *row in await fetch_rows(connection, START, given):
+                self._note_lease((owner, id))
+                head = summary_from_row(row)
+                items = [Queued(n, "message", rows.decode_json(body), head.created) for n, body in enumerate(bodies, 1)]
+                return Lease(fence, holder, until, head, items)
+        raise rows.exists_error(id)
 
     async def claim(
         self, holder: str, capacity: int, *, seconds: float = rows.LEASE_SECONDS, skip: Sequence[Summary] = ()

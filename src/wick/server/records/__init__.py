@@ -46,7 +46,9 @@ class RecordSum:
 class Records(Protocol):
     """A store of JSON records. Reads see only the records of the given owner."""
 
-    joins_store: bool  # its database is that of the threads, and `put_in` joins their transactions
+    # Whether `put_in` may write in the transactions of the store in which leases are acquired, and released.
+    joins_lease: bool
+    joins_release: bool
 
     async def put(
         self,

@@ -69,7 +69,7 @@ class PostgresRecords:
     """Records in a Postgres table, which is created on first use."""
 
     def __init__(self, conninfo: str, *, schema: str, joins_store: bool = False) -> None:
-        self.joins_store = joins_store
+        self.joins_lease, self.joins_release = False, joins_store  # a lease takes one statement and one round trip
         self._homes = LoopPools(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
         self._schema_ready = False
 

@@ -31,7 +31,8 @@ class SqliteRecords:
     """Records in the file of a SQLite store. With `joins_store`, that store has the threads of the server."""
 
     def __init__(self, store: Sqlite, *, joins_store: bool = False, clock: Callable[[], float] = time.time) -> None:
-        self._store, self.joins_store, self._clock = store, joins_store, clock
+        self._store, self._clock = store, clock
+        self.joins_lease = self.joins_release = joins_store
         self._swept_at = 0.0  # when expired records were deleted
 
     async def put(

@@ -273,7 +273,7 @@ class Runs:
         async with self.admission.reserve_run(user.id) if is_new else nullcontext():
             lease: Lease | None = None
             about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
-            if head is None and self.records.joins_store:
+            if head is None and self.records.joins_lease:
                 return await self._start_thread(user, instance, rows, about)
             if head is None:
                 head, lease = await self.threads.start(user, instance.id, rows)

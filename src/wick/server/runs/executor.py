@@ -171,7 +171,7 @@ class RunExecutor:
             held = run.thread.writer
             if isinstance(held, HeldThread):
                 held.on_saved = running.hub.flush
-                if self.records.joins_store:
+                if self.records.joins_release:
                     held.prepare_release = partial(self._prepare_outcome, running)
             if self.live is not None and isinstance(held, HeldThread):
                 running.hub.outlet = LiveOutlet(
