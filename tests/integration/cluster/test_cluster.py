@@ -93,6 +93,14 @@ def test_an_older_version_and_this_one_serve_the_same_runs(tmp_path: Path) -> No
     assert {name: found[name] for name in NOTHING_LOST} == NOTHING_LOST
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_killed_servers_are_started_again_and_lose_nothing(tmp_path: Path) -> None:
+    found = measure("g1", tmp_path)
+    assert found["kills"] == 2 and found["runs moved"] > 0 and found["effects"] > 0
+    assert {name: found[name] for name in NOTHING_LOST} == NOTHING_LOST
+
+
 @pytest.mark.timeout(300)
 def test_an_interrupted_measurement_leaves_nothing() -> None:
     mark = b"/tmp/wick-cluster-"

@@ -27,10 +27,10 @@ from cluster.goals import (
 from cluster.load import Load, RunScript
 from cluster.machines import Cluster, Machine
 
-EVEN_PERCENT = 12.0  # difference of the servers' runs at which the next one is killed
+EVEN_PERCENT = 15.0  # difference of the servers' runs at which the next one is killed
 EVEN_SECONDS = 30.0  # after which it is killed nevertheless
 POLL_SECONDS = 0.05
-SCRIPT = RunScript(steps=2, deltas=8, pause=0.4)
+SCRIPT = RunScript(steps=1, deltas=4, pause=0.85)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def mean(values: list[float]) -> float:
 
 async def measure_failover(options: Options) -> list[Figure]:
     """Kill servers until there were enough kills, or until the measurement is to end. Each kill is saved."""
-    async with loaded_cluster(options, 3, SCRIPT, least_connections=True) as (cluster, load):
+    async with loaded_cluster(options, 3, SCRIPT, least_connections=True, forks=True) as (cluster, load):
         load.start(options.runs)
         failover = Failover(cluster, load)
         await asyncio.sleep(5)

@@ -98,6 +98,7 @@ async def loaded_cluster(
     agent: Mapping[str, Any] | None = None,
     agents: Mapping[str, Mapping[str, Any]] | None = None,
     older: Mapping[int, Path] | None = None,
+    forks: bool = False,
 ) -> AsyncIterator[tuple[Cluster, Load]]:
     """Start a cluster and a load for it.
 
@@ -112,6 +113,7 @@ async def loaded_cluster(
         agent=agent,
         agents=agents,
         older=older,
+        forks=forks,
     )
     await cluster.start()
     show_progress(f"{count} servers are ready")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,26 @@ NO_QUOTAS = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
 
 
 @dataclass(eq=False)
+class ForkedProcess:
+    """A process that another one has forked, with the methods of Popen that a machine calls."""
+
+    pid: int
+
+    def __post_init__(self) -> None:
+        self._descriptor = os.pidfd_open(self.pid)
+
+    def poll(self) -> int | None:
+        return 0 if select.select([self._descriptor], [], [], 0)[0] else None
+
+    def wait(self, seconds: float) -> int:
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            raise TimeoutError(f"process {self.pid} has not ended")
+        os.close(self._descriptor)
+        self._descriptor = os.open(os.devnull, os.O_RDONLY)  # is always readable
+        return 0
+
+
+@dataclass(eq=False)
 class Machine:
     """One server in its namespaces. It can be killed, cut off, stopped and started again."""
 
@@ -38,7 +59,8 @@ class Machine:
     folder: Path
     source: Path
     environment: Mapping[str, str]
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    process: subprocess.Popen[bytes] | ForkedProcess | None = field(default=None, repr=False)
+    forker: subprocess.Popen[str] | None = field(default=None, repr=False)  # fork_program.py, for quick restarts
     pid: int = 0  # of the server, as this process sees it
     is_serving: bool = False  # it was ready, and was not killed or stopped since
 
@@ -63,15 +85,20 @@ class Machine:
         """Start the server, and connect its network before it runs."""
         folder = self.folder / self.name
         folder.mkdir(exist_ok=True)
-        serve = [sys.executable, "-m", "wick.cli", "serve", "--host", self.address, "--port", str(PORT)]
+        serve = ["serve", "--host", self.address, "--port", str(PORT)]
         serve += ["--data", str(folder), "--settings", str(self.folder / "server.yaml")]
         serve += ["--config", str(self.folder / "agents.yaml")]
+        environment = {**self.environment, "PYTHONPATH": str(self.source / "src")}
+        if self.forker is not None:
+            self._fork(self.forker, folder, serve, environment)
+            return
+        serve = [sys.executable, "-m", "wick.cli", *serve]
         namespaces = ["--net", "--uts", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
         script = 'hostname "$0" && read go && exec "$@" </dev/null'
         with (folder / "serve.log").open("ab") as log:
             self.process = subprocess.Popen(
                 ["unshare", *namespaces, "sh", "-c", script, self.name, *serve],
-                env={**os.environ, **self.environment, "PYTHONPATH": str(self.source / "src")},
+                env={**os.environ, **environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -82,6 +109,18 @@ class Machine:
         assert self.process.stdin is not None
         self.process.stdin.write(b"go\n")
         self.process.stdin.close()
+
+    def _fork(
+        self, forker: subprocess.Popen[str], folder: Path, arguments: list[str], environment: Mapping[str, str]
+    ) -> None:
+        about = {"name": self.name, "address": self.address, "log": str(folder / "serve.log")}
+        told = {**about, "folder": str(folder), "arguments": arguments, "environment": environment}
+        assert forker.stdin is not None and forker.stdout is not None
+        forker.stdin.write(json.dumps(told) + "\n")
+        forker.stdin.flush()
+        self.pid = int(forker.stdout.readline())
+        self.process = ForkedProcess(self.pid)
+        connect_namespace(self.pid, self.index, self.address)
 
     def _wait_child(self) -> int:
         assert self.process is not None
@@ -163,6 +202,7 @@ class Cluster:
         agent: Mapping[str, Any] | None = None,
         agents: Mapping[str, Mapping[str, Any]] | None = None,
         older: Mapping[int, Path] | None = None,
+        forks: bool = False,
     ) -> None:
         self.folder, self.source, self.share = folder, source, share
         self.settings, self.agent = dict(settings or {}), dict(agent or {})
@@ -170,6 +210,7 @@ class Cluster:
         environment = {"WICK_CLUSTER_LEDGER": str(folder / "ledger"), "PYTHONUNBUFFERED": "1"}
         older = older or {}  # other checkouts, by the index of their machine
         self.machines = [Machine(n, folder, older.get(n, source), environment) for n in range(count)]
+        self.forks = forks  # start the servers from a process that has loaded wick
         self.postgres: PostgresServer | None = None
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.has_shares = False
@@ -189,6 +230,8 @@ class Cluster:
         self.start_program("proxy", python, HERE / "proxy_program.py", GATEWAY, PROXY_PORT, *servers)
         if nats := find_nats_server():
             self.start_program("nats", nats, "--addr", GATEWAY, "--port", NATS_PORT)
+        if self.forks:
+            self._start_forker()
         for machine in self.machines:  # the first one creates the tables
             machine.start()
             if machine is self.machines[0]:
@@ -196,6 +239,13 @@ class Cluster:
         for machine in self.machines:
             await machine.wait_ready()
         self.limit_cpus()
+
+    def _start_forker(self) -> None:
+        pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": str(self.source / "src")}
+        command = [sys.executable, str(HERE / "fork_program.py")]
+        forker = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True)
+        for machine in self.machines:
+            machine.forker = forker
 
     def start_program(self, name: str, *command: object) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
