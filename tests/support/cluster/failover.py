@@ -30,7 +30,7 @@ from cluster.machines import Cluster, Machine
 EVEN_PERCENT = 15.0  # difference of the servers' runs at which the next one is killed
 EVEN_SECONDS = 30.0  # after which it is killed nevertheless
 POLL_SECONDS = 0.05
-SCRIPT = RunScript(steps=1, deltas=4, pause=0.85)
+SCRIPT = RunScript(steps=1, deltas=4, pause=0.8)
 
 
 @dataclass(frozen=True)
