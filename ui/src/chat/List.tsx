@@ -1,7 +1,7 @@
 /** Messages, drawn only where they are looked at, however many there are. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { Failing } from "../shell/Failing";
 import { patchApp, useApp } from "../state/app";
@@ -15,14 +15,15 @@ import styles from "./chat.module.css";
 const NEAR_END = 80; // pixels within which the end is followed
 
 export function List({ items, pending }: { items: Item[]; pending: UserMessage[] }) {
-  const all: Item[] = pending.length ? [...items, ...pending] : items;
+  const all = useMemo<Item[]>(() => (pending.length ? [...items, ...pending] : items), [items, pending]);
+  const getItemKey = useCallback((at: number) => rowKey(all[at]!), [all]); // another function would place all rows anew
   const place = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: all.length,
     getScrollElement: () => place.current,
     estimateSize: (at) => likelyHeight(all[at]!),
     overscan: 4,
-    getItemKey: (at) => rowKey(all[at]!),
+    getItemKey,
   });
   const [atEnd, toEnd, leave] = useEnd(place);
   useOwnMessage(pending, toEnd);
@@ -39,17 +40,14 @@ export function List({ items, pending }: { items: Item[]; pending: UserMessage[]
       <div className={styles.items} ref={place} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
         <div className={styles.all} style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((row) => (
-            <div
+            <Row
               key={row.key}
-              className={joinClasses(styles.item, row.index >= items.length && styles.pending)}
-              data-index={row.index}
-              ref={virtual.measureElement}
-              style={{ transform: `translateY(${row.start}px)` }}
-            >
-              <Failing what="This message">
-                <Show item={all[row.index]!} waits={row.index >= items.length} />
-              </Failing>
-            </div>
+              at={row.index}
+              start={row.start}
+              item={all[row.index]!}
+              waits={row.index >= items.length}
+              measure={virtual.measureElement}
+            />
           ))}
         </div>
       </div>
@@ -61,6 +59,29 @@ export function List({ items, pending }: { items: Item[]; pending: UserMessage[]
     </div>
   );
 }
+
+interface RowProps {
+  at: number;
+  start: number;
+  item: Item;
+  waits: boolean;
+  measure: (row: HTMLDivElement | null) => void;
+}
+
+const Row = memo(function Row({ at, start, item, waits, measure }: RowProps) {
+  return (
+    <div
+      className={joinClasses(styles.item, waits && styles.pending)}
+      data-index={at}
+      ref={measure}
+      style={{ transform: `translateY(${start}px)` }}
+    >
+      <Failing what="This message">
+        <Show item={item} waits={waits} />
+      </Failing>
+    </div>
+  );
+});
 
 /** Versions of a message are one row, so that switching them keeps the focus. */
 function rowKey(item: Item): string {

@@ -53,4 +53,19 @@ describe("Markdown", () => {
     expect(states()).not.toContain(true); // all of it is drawn and measured
     expect(container.querySelector("p")).toBe(before[0]);
   });
+
+  it("leaves the earlier rows of a growing table as they are, and names their roles", () => {
+    let text = `| a | b |\n|---|--:|\n${Array.from({ length: 90 }, (_, at) => `| ${at} | n${at} |\n`).join("")}`;
+    const { container, rerender } = render(<Markdown text={text} grows />);
+    const before = [...container.querySelectorAll("tbody tr")];
+    const settled = () => [...container.querySelectorAll("tbody")].map((one) => one.matches(".longTable-settled"));
+    expect(before.length).toBe(90);
+    expect(settled()).toEqual([true, true, true, false]);
+    rerender(<Markdown text={(text += "| 90 | n90 |\n")} grows />);
+    before.slice(0, 75).forEach((row, at) => expect(container.querySelectorAll("tbody tr")[at]).toBe(row));
+    expect(container.querySelectorAll("[role=table] [role=row] [role=cell]").length).toBe(182);
+    expect(container.querySelectorAll("[role=columnheader]").length).toBe(2);
+    rerender(<Markdown text={text} />);
+    expect(settled()).not.toContain(true);
+  });
 });

@@ -10,6 +10,7 @@ import { joinClasses } from "./classes";
 import { createSplitter, isEntangled, readFence, readLongTable } from "./blocks";
 import { CodeBlock, CodeFrame } from "./CodeBlock";
 import { lazyPart } from "./lazyPart";
+import { LongTable } from "./LongTable";
 import { hasMath } from "./math";
 import { cacheRecent } from "./recent";
 import { TableFrame } from "./TableFrame";
@@ -53,12 +54,29 @@ const COMPONENTS: Components = {
   table: ({ children }) => <TableFrame>{children}</TableFrame>,
 };
 
-/** A part of a text, or of a table; the table element is created once around all parts. */
+/** Elements of a long table, with their roles: it is not laid out as a table. */
+const CELLS: Components = {
+  ...COMPONENTS,
+  table: ({ children }) => children,
+  tr: ({ children }) => <tr role="row">{children}</tr>,
+  th: ({ children, style }) => (
+    <th role="columnheader" style={style}>
+      {children}
+    </th>
+  ),
+  td: ({ children, style }) => (
+    <td role="cell" style={style}>
+      {children}
+    </td>
+  ),
+};
+
+/** A part of a text, or of a table; the elements around the parts of a table are created once. */
 export type Part = "text" | "head" | "rows";
 export const PARTS: Record<Part, Components> = {
   text: COMPONENTS,
-  head: { ...COMPONENTS, table: ({ children }) => children, tbody: () => null },
-  rows: { ...COMPONENTS, table: ({ children }) => children, thead: () => null },
+  head: { ...CELLS, thead: ({ children }) => <thead role="rowgroup">{children}</thead>, tbody: () => null },
+  rows: { ...CELLS, thead: () => null, tbody: ({ children }) => children },
 };
 
 type Draw = (text: string, components: Components) => React.ReactElement;
@@ -112,15 +130,10 @@ const Block = memo(function Block({ text, grows }: { text: string; grows: boolea
     return <CodeFrame word={fence.word} text={fence.text} grows={grows} />;
   const table = readLongTable(text);
   if (!table) return <Drawn text={text} part="text" grows={grows} />;
-  return (
-    <TableFrame>
-      <Drawn text={table.head} part="head" grows={false} />
-      {table.rows.map((rows, at) => (
-        <Drawn key={at} text={table.head + rows} part="rows" grows={grows && at === table.rows.length - 1} />
-      ))}
-    </TableFrame>
-  );
+  return <LongTable table={table} grows={grows} draw={drawPart} />;
 });
+
+const drawPart = (text: string, part: Part, grows: boolean) => <Drawn text={text} part={part} grows={grows} />;
 
 const Drawn = memo(function Drawn({ text, part, grows }: { text: string; part: Part; grows: boolean }) {
   if (!isRich(text)) return renderPlain(text, part, grows);

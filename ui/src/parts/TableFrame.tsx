@@ -7,12 +7,14 @@ import { copyText } from "../state/talk";
 import { tableCells, toCsv } from "./csv";
 import styles from "./markdown.module.css";
 
-export function TableFrame({ children }: { children: React.ReactNode }) {
+export function TableFrame({ children, ...look }: React.ComponentProps<"table">) {
   const table = useRef<HTMLTableElement>(null);
   return (
     <div className={styles.tableFrame} data-table="">
       <div className={styles.table} tabIndex={0} role="group" aria-label="table">
-        <table ref={table}>{children}</table>
+        <table {...look} ref={table}>
+          {children}
+        </table>
       </div>
       <button
         className="plain"

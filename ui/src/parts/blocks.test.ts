@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { createSplitter, isEntangled, readFence, readLongTable, splitBlocks } from "./blocks";
+import { columnLetters, createSplitter, isEntangled, readFence, readLongTable, splitBlocks } from "./blocks";
 
 const LONG = `${"words ".repeat(200)}\n\n`;
 const TEXTS = [
@@ -49,4 +49,12 @@ it("reads long tables some rows at a time", () => {
   expect(found.rows.join("\n").split("\n").slice(0, 60)).toEqual(rows);
   expect(readLongTable("| a |\n|---|\n| 1 |")).toBeNull();
   expect(readLongTable(`| a |\n|---|\n${rows.join("\n")}\n# b\n| c |`)).toBeNull();
+});
+
+it("finds the width of the columns of a table", () => {
+  expect(
+    columnLetters("| id | a name |\n|---|:--|\n| 1 | **bold** [x](https://example.com) |\n| 2 \\| 3 | `b` | c |"),
+  ).toEqual([8, 9]);
+  expect(columnLetters("| a |\n|---|\n| `value_10` |")).toEqual([11]);
+  expect(columnLetters(`|${"a".repeat(90)}|\n|-|\n`)).toEqual([40]);
 });

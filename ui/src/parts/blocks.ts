@@ -10,28 +10,31 @@ const DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m; // a link or a footnote that any oth
 export const isEntangled = (text: string): boolean => DEFINITION.test(text);
 
 /** Split a text; its parts together are the text. Code, and a table, is a part of its own. */
-export function splitBlocks(text: string): string[] {
-  const found: string[] = [];
-  let [start, at] = [0, 0];
-  let [previous, first] = ["", ""]; // the line before, and the first one of the block
-  let inside: Inside = null;
-  let own = false; // the part is code or a table
-  const cut = () => {
-    found.push(text.slice(start, at));
-    [start, own] = [at, false];
-  };
-  for (const line of text.split("\n")) {
-    const apart = Boolean(line.trim()) && !inside && at > start && isBoundary(line, previous, first);
-    const single = !inside && (/^(?:`{3}|~{3})/.test(line) || (apart && line.startsWith("|")));
-    if (apart && (own || single || at - start >= ENOUGH)) cut();
-    if (apart || at === start) first = line;
-    if (single || (at === start && line.startsWith("|"))) own = true;
-    inside = nextInside(inside, line);
-    at = Math.min(at + line.length + 1, text.length);
-    previous = line;
-  }
-  if (at > start) cut();
-  return found;
+export const splitBlocks = (text: string): string[] => createSplitter()(text);
+
+/** The state after some lines of a text. */
+interface Scan {
+  start: number; // of the open part
+  at: number; // the end of the lines
+  previous: string; // the line before
+  first: string; // the first line of the block
+  inside: Inside;
+  own: boolean; // the part is code or a table
+}
+
+/** Read a line; return true if a part ends before it. */
+function readLine(scan: Scan, line: string): boolean {
+  const { at, start, previous, first, inside } = scan;
+  const apart = Boolean(line.trim()) && !inside && at > start && isBoundary(line, previous, first);
+  const single = !inside && (/^(?:`{3}|~{3})/.test(line) || (apart && line.startsWith("|")));
+  const cut = apart && (scan.own || single || at - start >= ENOUGH);
+  if (cut) Object.assign(scan, { start: at, own: false });
+  if (apart || at === scan.start) scan.first = line;
+  if (single || (at === scan.start && line.startsWith("|"))) scan.own = true;
+  scan.inside = nextInside(inside, line);
+  scan.at += line.length + 1;
+  scan.previous = line;
+  return cut;
 }
 
 /** The open block of a line, in which an empty line ends nothing: code with its mark, a formula, or raw text. */
@@ -58,17 +61,22 @@ function isBoundary(line: string, previous: string, first: string): boolean {
   return /^\S/.test(line) && !(LIST.test(line) && LIST.test(first));
 }
 
-/** A splitter for one growing text: it reads only the end, since the blocks before it do not change. */
+/** A splitter for one growing text: it reads each complete line once. */
 export function createSplitter(): (text: string) => string[] {
-  let known: string[] = [];
-  let seen = "";
+  let [seen, settled] = ["", [] as string[]];
+  let scan = {} as Scan;
   return (text) => {
-    if (!text.startsWith(seen)) known = [];
-    const settled = known.slice(0, -2); // the boundary before the last part depends on a line that may not be complete
-    const from = settled.reduce((sum, part) => sum + part.length, 0);
-    known = [...settled, ...splitBlocks(text.slice(from))];
+    if (!seen || !text.startsWith(seen))
+      [scan, settled] = [{ start: 0, at: 0, previous: "", first: "", inside: null, own: false }, []];
     seen = text;
-    return known;
+    for (let end = text.indexOf("\n", scan.at); end >= 0; end = text.indexOf("\n", scan.at)) {
+      const { start, at } = scan;
+      if (readLine(scan, text.slice(at, end))) settled.push(text.slice(start, at));
+    }
+    const last = { ...scan };
+    const isCut = scan.at < text.length && readLine(last, text.slice(scan.at));
+    const rest = isCut ? [text.slice(scan.start, scan.at), text.slice(scan.at)] : [text.slice(scan.start)];
+    return [...settled, ...rest].filter(Boolean);
   };
 }
 
@@ -86,8 +94,14 @@ export function readFence(part: string): { word: string; text: string; closed: b
 const ROWS = 25; // of a table that are parsed at once
 const LONG = 2 * ROWS;
 
-/** A long table that is a part of its own: its head, and its rows some at a time; null if it is something else. */
-export function readLongTable(part: string): { head: string; rows: string[] } | null {
+/** The head of a table, and its rows some at a time. */
+export interface LongTableText {
+  head: string;
+  rows: string[];
+}
+
+/** A long table that is a part of its own; null if it is something else. */
+export function readLongTable(part: string): LongTableText | null {
   if (!part.startsWith("|")) return null;
   const lines = part.trimEnd().split("\n");
   const [names, rule, ...rows] = lines;
@@ -97,4 +111,19 @@ export function readLongTable(part: string): { head: string; rows: string[] } | 
     rows.slice(at * ROWS, (at + 1) * ROWS).join("\n"),
   );
   return { head: `${names}\n${rule}\n`, rows: chunks };
+}
+
+const [FEWEST, MOST] = [4, 40]; // letters of a column
+
+/** The width of each column of a table in letters, as far as its text shows it. */
+export function columnLetters(table: string): number[] {
+  const lines = table.split("\n").filter((line) => /[^|\s:-]/.test(line));
+  const [names = [], ...rows] = lines.map((line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map(countLetters)); // prettier-ignore
+  return names.map((name, at) => Math.min(Math.max(FEWEST, name, ...rows.map((row) => row[at] ?? 0)), MOST));
+}
+
+/** The letters of a cell without marks and addresses of links, and some to spare: letters of code are wider. */
+function countLetters(cell: string): number {
+  const letters = cell.trim().replace(/[*_`]|\]\([^)]*\)/g, "").length;
+  return Math.ceil(letters * (cell.includes("`") ? 1.3 : 1.1)) + 1;
 }
