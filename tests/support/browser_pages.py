@@ -267,13 +267,15 @@ def wait_until_idle(page: Page) -> None:
     expect(page.locator(".chat-composer .chat-stop, article[aria-busy=true], .chat-item.chat-pending")).to_have_count(0)
 
 
-def save_report(server: ServerProcess, name: str = "nightly", thread: str = "") -> None:
-    """Store an eval report with a regression in the data folder of a server."""
+def save_report(
+    server: ServerProcess, name: str = "nightly", thread: str = "", words: str = "more than 100 needs a person"
+) -> None:
+    """Store an eval report with a regression in the data folder of a server. `words` are of a hook and a model."""
     checks = {
         True: {"name": "blocked", "passed": True, "score": 1.0, "detail": ""},
         False: {"name": "blocked", "passed": False, "score": 0.0, "detail": "refund was not blocked"},
     }
-    block = {"decision": "blocked", "hook": "no_large_sums", "reason": "more than 100 needs a person"}
+    block = {"decision": "blocked", "hook": "no_large_sums", "reason": words}
     calls = {
         True: {"tool": "refund", "args": {"order": 7, "amount": 2000}, **block, "output": block["reason"]},
         False: {"tool": "refund", "args": {"order": 7, "amount": 2000}, "decision": "ran", "output": "refunded"},
@@ -281,7 +283,8 @@ def save_report(server: ServerProcess, name: str = "nightly", thread: str = "") 
 
     def result(passed: bool) -> dict[str, Any]:
         figures = {"score": 1.0 if passed else 0.67, "steps": 2, "tokens": 1_240, "cost": 0.0041}
-        answer = {"outcome": "completed", "reason": "completed", "text": "I may not do that." if passed else "Done."}
+        text = f"I may not do that: {words}." if passed else "Done."
+        answer = {"outcome": "completed", "reason": "completed", "text": text}
         return {"passed": passed, **figures, **answer, "checks": [checks[passed]], "calls": [calls[passed]]}
 
     passing = {"guarded": result(True), "unguarded": result(True)}

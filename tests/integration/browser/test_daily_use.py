@@ -36,9 +36,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from wick.server import Server
+from wick.server.agents.default_agent import EMBEDDED
 
 server = Server(settings=os.environ["WICK_SETTINGS"])
-server.register_agent("default", {"model": "demo"})
+server.register_agent("default", {**EMBEDDED["default"], "model": "demo"})
 
 
 @asynccontextmanager
@@ -50,7 +51,16 @@ async def lifespan(app):
 
 
 app = FastAPI(lifespan=lifespan)
-app.mount("/tools/wick", server.app())
+if os.environ["PLACE"] == "mounted":
+    app.mount("/tools/wick", server.app())
+else:  # as behind a proxy that removes the path: the server does not know of it
+    inner = server.app()
+
+    async def remove_path(scope, receive, send):
+        path = scope["path"].removeprefix("/tools/wick")
+        return await inner({**scope, "root_path": "", "path": path, "raw_path": path.encode()}, receive, send)
+
+    app.mount("/tools/wick", remove_path)
 running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
 sockets = [running.config.bind_socket()]
 running.run(sockets=sockets)
@@ -292,8 +302,12 @@ def test_a_sign_in_link_works_in_an_open_page(browser: Browser, tmp_path: Path, 
         assert "ticket" not in page.url
 
 
-def test_the_page_works_below_a_path(browser: Browser, server: ServerProcess, tmp_path: Path) -> None:
-    with run_server(tmp_path, script=MOUNTED) as mounted, open_page(browser, mounted, user="") as page:
+@pytest.mark.parametrize("place", ["mounted", "behind a proxy"])
+def test_the_page_works_below_a_path(browser: Browser, tmp_path: Path, place: str) -> None:
+    with (
+        run_server(tmp_path, script=MOUNTED, environment={"PLACE": place}) as mounted,
+        open_page(browser, mounted, user="") as page,
+    ):
         page.goto(f"{mounted.url}/")
         page.get_by_label("Access token").fill(TOKENS["ada"])
         page.keyboard.press("Enter")
@@ -303,3 +317,11 @@ def test_the_page_works_below_a_path(browser: Browser, server: ServerProcess, tm
         page.reload()
         expect(page.locator("article.chat-reply")).to_contain_text("Offline demo model")
         assert page.locator(".shell-brand img").evaluate("image => image.naturalWidth") > 0
+        expect(open_panel(page, "Terminal").get_by_role("status")).to_have_text("Connected")  # a WebSocket
+        page.get_by_role("button", name="Share hello").click()
+        page.get_by_role("button", name="Create a link").click()
+        link = page.get_by_label("Link", exact=True).input_value()
+        assert link.startswith(f"{mounted.url}/#share=")
+        page.goto("about:blank")
+        page.goto(link)
+        expect(page.locator("article.chat-reply")).to_contain_text("Offline demo model")

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,14 @@ def furnished(server: ServerProcess) -> ApiClient:
 
 @pytest.fixture
 def watched(browser: Browser, server: ServerProcess) -> Iterator[Page]:
-    """A page in which a `caught` is noticed; `visit` notices requests to elsewhere, and errors."""
-    with open_page(browser, server, user="bob") as page:
+    with watch_page(browser, server, "bob") as page:
+        yield page
+
+
+@contextmanager
+def watch_page(browser: Browser, server: ServerProcess, user: str) -> Iterator[Page]:
+    """A page in which a `caught` is noticed; `open_page` notices requests to elsewhere, and errors."""
+    with open_page(browser, server, user) as page:
         page.add_init_script("window.caught = () => { window.isCaught = true }")
         page.reload()
         wait_until_loaded(page)
@@ -202,6 +209,43 @@ def test_questions_skills_and_todos_run_nothing(watched: Page, server: ServerPro
     expect(watched.get_by_role("listbox", name="Skills")).to_contain_text("<script>")
 
 
+def test_output_programs_and_restored_files_run_nothing(watched: Page, server: ServerProcess) -> None:
+    escapes = (
+        f"\\033]8;;javascript:caught()\\007a link\\033]8;;\\007 \\033[31m{IMAGE}\\033[0m\\r\\033]0;{IMAGE}\\007done"
+    )
+    watched.select_option("#agent", "undo")
+    send_and_wait(watched, f"Run the command: printf '{escapes}'; echo '{IMAGE}' > '{NAME}'")
+    watched.locator(".chat-call-head").first.click()
+    expect(watched.get_by_label("Output", exact=True)).to_contain_text("done")
+    said = watched.get_by_role("article", name="You", exact=True)
+    said.hover()
+    said.get_by_role("button", name="Undo files").click()
+    dialog = watched.get_by_role("dialog", name="Undo files")
+    expect(dialog.locator("del")).to_contain_text(["onerror=caught()"])
+    dialog.get_by_role("combobox").select_option(NAME)
+    dialog.get_by_role("button", name="Restore").click()
+    expect(dialog).to_be_hidden()
+    watched.select_option("#agent", "coder")
+    program = f"print(await note(text={IMAGE!r}))  # {BAIT.splitlines()[0]}"
+    send_and_wait(watched, json.dumps([{"name": "run_code", "args": {"code": program}}]))
+    head = watched.get_by_role("group", name="run_code: done").get_by_role("button").first
+    if watched.get_by_label("Program").count() == 0:
+        head.click()
+    expect(watched.get_by_label("Program")).to_contain_text("onerror=caught()")
+
+
+def test_an_eval_report_runs_nothing(browser: Browser, server: ServerProcess) -> None:
+    save_report(server, words=BAIT)
+    with watch_page(browser, server, "olga") as page:
+        panel = open_panel(page, "Evals")
+        panel.get_by_role("region", name="Table of cases").get_by_role("button", name="large-refund").click()
+        case = panel.get_by_role("region", name=re.compile("^Case large-refund"))
+        for calls in case.get_by_text("Arguments and result").all():
+            calls.click()
+        expect(case.get_by_text("<script>caught()").last).to_be_visible()
+        assert panel.locator("img, script, style").count() == 0
+
+
 def drawn(page: Page) -> None:
     """Wait until loading and drawing are finished."""
     expect(page.locator(".waiting")).to_have_count(0)
@@ -261,6 +305,20 @@ def _read_shared(page: Page) -> None:
         head.click()
 
 
+def _model_call(page: Page) -> None:
+    _panel("Trace")(page)
+    panel = open_panel(page, "Trace")
+    panel.locator("[role=treeitem][data-kind=model]").last.click()
+    panel.get_by_text(re.compile("earlier message")).click()
+
+
+def _eval_case(page: Page) -> None:
+    panel = open_panel(page, "Evals")
+    panel.get_by_role("button", name="large-refund").first.click()
+    for calls in panel.get_by_text("Arguments and result").all():
+        calls.click()
+
+
 SCREENS: dict[str, Callable[[Page], Any]] = {
     "welcome": lambda page: None,
     "thread": _thread,
@@ -269,6 +327,8 @@ SCREENS: dict[str, Callable[[Page], Any]] = {
     **{f"agent, {name.lower()}": _tab(name) for name in ("Tools and skills", "Hooks", "Onion", "Permissions")},
     **{name: _file(name) for name in ("deck.md", "data.csv", "code.py")},
     "find": _find,
+    "model call": _model_call,
+    "eval case": _eval_case,
     "share": lambda page: page.get_by_role("button", name=re.compile("^Share ")).first.click(),
     "shared": _read_shared,
     "palette": lambda page: page.keyboard.press("Control+k"),
@@ -385,6 +445,8 @@ def test_a_phone_is_wide_enough(browser: Browser, server: ServerProcess, furnish
         send_and_wait(page, "Write hello to phone.txt and read it")
         for panel in PANELS:
             page.get_by_role("button", name="Menu").click()
+            if panel == PANELS[0]:
+                assert find_violations(page) == []
             page.get_by_role("dialog", name="Menu").get_by_role("button", name=panel).click()
             page.get_by_role("complementary", name=panel, exact=True).wait_for()
             drawn(page)

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 import engines
 from browser_pages import (
     ApiClient,
+    find_violations,
     open_api_client,
     open_page,
     open_panel,
@@ -443,6 +444,9 @@ def test_an_admin_sees_the_servers_of_the_cluster(browser: Browser, server: Serv
         expect(panel.get_by_role("row").nth(1)).to_contain_text("local (this)")
         expect(panel.get_by_text("connected", exact=True)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        violations = find_violations(page)
+        page.emulate_media(color_scheme="dark")
+        assert violations + find_violations(page) == []
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         table = panel.get_by_role("region", name="Table of servers")  # its rows are stacked: no column is out of sight

@@ -6,7 +6,7 @@ import json
 
 from playwright.sync_api import Browser, Locator, expect
 
-from browser_pages import open_api_client, open_page, open_thread_id, send_message, wait_until_idle
+from browser_pages import find_violations, open_api_client, open_page, open_thread_id, send_message, wait_until_idle
 from server_process import ServerProcess
 
 PROGRAM = """\
@@ -29,6 +29,7 @@ def test_a_program_shows_its_calls_and_asks_about_single_ones(browser: Browser, 
         expect(line(3).get_by_role("group", name="pay: needs approval")).to_be_visible()
         question = page.get_by_role("alertdialog", name="Question from the agent")
         expect(question).to_contain_text("Pay it?")
+        assert find_violations(page) == []
         question.get_by_role("button", name="Edit").click()
         question.get_by_label("Arguments as JSON").fill('{"amount": 5}')
         question.get_by_role("button", name="Allow with changes").click()
