@@ -91,7 +91,7 @@ function createExtensions({ id, name, cut }: Tab): Extension {
     lineNumbers(), foldGutter(), highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), history(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSelectionMatches(),
     EditorView.lineWrapping,
     EditorState.readOnly.of(cut),
-    EditorView.contentAttributes.of({ "aria-label": `Text of ${name}` }),
+    EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, tabindex: "0" }),
     EditorView.updateListener.of((update) => update.docChanged && changeText(id, update.state.doc.toString(), true)),
     EditorView.updateListener.of((update) => (update.selectionSet || update.docChanged) && noteSelection(id, update.state)),
     keymap.of([indentWithTab, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),

@@ -51,14 +51,20 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
           <Icon name="copy" />
         </button>
       )}
-      <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => closeTab(tab.id)}>
-        <Icon name="close" />
-      </button>
-      {text && !tab.cut && (
-        <button className={isChanged(tab) ? "main" : undefined} disabled={!isChanged(tab) && !tab.gone} onClick={keep}>
-          Save
+      <span className={styles.lastTools}>
+        {text && !tab.cut && (
+          <button
+            className={isChanged(tab) ? "main" : undefined}
+            disabled={!isChanged(tab) && !tab.gone}
+            onClick={keep}
+          >
+            Save
+          </button>
+        )}
+        <button className="plain" aria-label={`Close ${tab.name}`} title="Close" onClick={() => closeTab(tab.id)}>
+          <Icon name="close" />
         </button>
-      )}
+      </span>
     </div>
   );
 }

@@ -18,7 +18,7 @@ interface Props {
 
 export function OptionList({ label, options, chosen, choose, take }: Props) {
   return (
-    <ul className={styles.slash} id="slash" role="listbox" aria-label={label}>
+    <ul className={styles.slash} id="slash" role="listbox" aria-label={label} tabIndex={0}>
       {options.map(({ key, name, detail }, at) => (
         <li
           key={key}

@@ -20,9 +20,9 @@ export function Subagent({ child }: { child: Child }) {
     ); // the first is its task
   return (
     <div className={styles.child} role="group" aria-label={`Subagent ${child.agent}`}>
-      <h4>
+      <b>
         {child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small>
-      </h4>
+      </b>
       <p className={styles.prompt}>{child.prompt}</p>
       {items ? (
         <Suspense

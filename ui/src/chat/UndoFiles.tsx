@@ -42,33 +42,38 @@ export function UndoFiles({ thread, seq, close }: { thread: string; seq: number;
       {!preview && !problem && <p>Comparing files…</p>}
       {preview && !preview.changes.length && <p>No changes: the files are as they were before this message.</p>}
       {preview && preview.changes.length > 0 && (
-        <label className={styles.undoPaths}>
-          Restore
-          <select value={selected} onChange={(event) => setSelected(event.target.value)}>
-            <option value="">all of {formatPlural(preview.changes.length, "path")}</option>
-            {preview.changes.map((change) => (
-              <option key={change.path}>{change.path}</option>
-            ))}
-          </select>
-        </label>
-      )}
-      <div className={styles.undone} tabIndex={0} role="region" aria-label="Changes">
-        {preview && preview.not_undone.length > 0 && (
-          <>
-            <h3>Not undone</h3>
-            <ul>
-              {preview.not_undone.map((use) => (
-                <li key={use.seq}>
-                  <code>{use.tool}</code>: {use.reason}
-                </li>
+        <>
+          <p className={styles.hint}>The files become as they were before this message. The thread stays as it is.</p>
+          <label className={styles.undoPaths}>
+            Restore
+            <select value={selected} onChange={(event) => setSelected(event.target.value)}>
+              <option value="">all of {formatPlural(preview.changes.length, "path")}</option>
+              {preview.changes.map((change) => (
+                <option key={change.path}>{change.path}</option>
               ))}
-            </ul>
-          </>
-        )}
-        {changes.map((change) => (
-          <Diff key={change.path} path={`${change.path} (${change.kind})`} lines={readUnified(change.diff)} />
-        ))}
-      </div>
+            </select>
+          </label>
+        </>
+      )}
+      {Boolean(changes.length || preview?.not_undone.length) && (
+        <div className={styles.undone} tabIndex={0} role="region" aria-label="Changes">
+          {preview && preview.not_undone.length > 0 && (
+            <>
+              <h3>Not undone</h3>
+              <ul>
+                {preview.not_undone.map((use) => (
+                  <li key={use.seq}>
+                    <code>{use.tool}</code>: {use.reason}
+                  </li>
+                ))}
+              </ul>
+            </>
+          )}
+          {changes.map((change) => (
+            <Diff key={change.path} path={`${change.path} (${change.kind})`} lines={readUnified(change.diff)} />
+          ))}
+        </div>
+      )}
       <div className="choices">
         <button data-first onClick={close}>
           Cancel

@@ -79,10 +79,10 @@ function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
     <table aria-label="Verdicts of hooks">
       <thead>
         <tr>
-          <th>Hook</th>
-          <th>Position</th>
-          <th>Verdict</th>
-          <th>Reason</th>
+          <th>hook</th>
+          <th>position</th>
+          <th>verdict</th>
+          <th>reason</th>
           <th>ms</th>
         </tr>
       </thead>

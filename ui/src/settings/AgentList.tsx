@@ -73,7 +73,11 @@ function Rows({ form, edit, show }: RowsProps) {
       {agents.map((one) => (
         <li key={one.agent_id} className={styles.row}>
           <span>
-            <strong>{one.name}</strong> <small className={styles.hint}>{one.model}</small>{" "}
+            <strong>{one.name}</strong>{" "}
+            <small className={styles.hint}>
+              {one.name !== one.agent_id && `${one.agent_id}, `}
+              {one.model}
+            </small>{" "}
             <span className={panel.chip}>
               {one.origin === "file"
                 ? "agents.yaml"

@@ -7,7 +7,8 @@ import panel from "../panels/panels.module.css";
 import { Show } from "../panels/States";
 import { useLoad } from "../panels/useLoad";
 import { formatAgo } from "../shell/ago";
-import { notify, tryRequest } from "../state/app";
+import { tryRequest } from "../state/app";
+import { copyText } from "../state/talk";
 import styles from "./settings.module.css";
 
 type Role = User["tokens"][number]["role"];
@@ -99,17 +100,12 @@ function NewTokenForm({ issue }: { issue: (name: string, role: Role, note: strin
 }
 
 function ShownOnce({ made, close }: { made: NewToken; close: () => void }) {
-  const copy = () =>
-    navigator.clipboard.writeText(made.token).then(
-      () => notify("Copied."),
-      () => notify("The browser does not allow copying; select the token instead.", "error"),
-    );
   return (
     <div className={styles.note} role="status">
       <p>The token of {made.user.name}. Copy it now: it cannot be shown again.</p>
       <p className={styles.token}>{made.token}</p>
       <div className="choices">
-        <button onClick={() => void copy()}>Copy</button>
+        <button onClick={() => void copyText(made.token)}>Copy</button>
         <button onClick={close}>Done</button>
       </div>
     </div>

@@ -1,15 +1,10 @@
 /** An agent as the text of an agents.yaml. */
 
 import type { AgentOptions } from "../api/settings";
-import { notify } from "../state/app";
+import { copyText } from "../state/talk";
 import styles from "./settings.module.css";
 
 export function YamlText({ agent, close }: { agent: AgentOptions; close: () => void }) {
-  const copy = () =>
-    navigator.clipboard.writeText(agent.yaml).then(
-      () => notify("Copied."),
-      () => notify("The browser does not allow copying; select the text instead.", "error"),
-    );
   return (
     <section aria-label={`${agent.agent_id} as YAML`}>
       <h3>{agent.agent_id} as agents.yaml</h3>
@@ -18,7 +13,7 @@ export function YamlText({ agent, close }: { agent: AgentOptions; close: () => v
       </p>
       <pre tabIndex={0}>{agent.yaml}</pre>
       <div className="choices">
-        <button onClick={() => void copy()}>Copy the text</button>
+        <button onClick={() => void copyText(agent.yaml)}>Copy the text</button>
         <button onClick={close}>Close</button>
       </div>
     </section>

@@ -41,7 +41,7 @@ function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; ho
       <div className={panel.line}>
         <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} refused={hook.refused} />
         <span>
-          <b>{hook.name}</b> <small>{hook.points.join(", ")}</small>
+          <b>{hook.name}</b> <small>{[...new Set(hook.points)].join(", ")}</small>
         </span>
         {hook.changed && (
           <button className="plain" onClick={() => void say(null)} aria-label={`Reset ${hook.name}`}>

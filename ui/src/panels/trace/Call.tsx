@@ -45,9 +45,9 @@ function Request({ content }: { content: Content }) {
           <Messages messages={earlier} />
         </details>
       )}
-      <h4>New in this request</h4>
+      <h3>New in this request</h3>
       <Messages messages={messages.filter((one) => one.is_new)} />
-      <h4>Reply</h4>
+      <h3>Reply</h3>
       {reply ? <Messages messages={[{ ...reply, seq: 1 }]} /> : <p className={styles.failed}>The call has no reply.</p>}
       {last && (
         <div>

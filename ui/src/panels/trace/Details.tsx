@@ -100,7 +100,7 @@ function Fact({ name, value }: { name: string; value: unknown }) {
 function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
   return (
     <>
-      <h4>Events</h4>
+      <h3>Events</h3>
       <ul className={panel.rows}>
         {events.map((event, at) => (
           <li key={at}>

@@ -108,9 +108,10 @@ function Rows({ rows, view, look, end, chosen, choose }: RowsProps) {
     estimateSize: () => HEIGHT,
     overscan: 12,
   });
+  const height = virtual.scrollRect?.height; // the details of a span take some of it
   useEffect(() => {
     if (at >= 0) virtual.scrollToIndex(at, { align: "auto" });
-  }, [at, virtual]);
+  }, [at, height, virtual]);
   const walk = (event: KeyboardEvent) => {
     const to = rowForKey(event.key, at, rows.length);
     const seen = zoomForKey(event.key, view, end, rows[at]);
