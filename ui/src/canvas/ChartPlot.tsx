@@ -39,13 +39,13 @@ export default function ChartPlot({ data, label, options }: Props) {
   const dark = useDark();
   useEffect(() => {
     // A slide has colours and letters of its own, and the page gets its colours after this effect.
-    const frame = requestAnimationFrame(() => setLook(JSON.stringify(readLook(canvas.current!))));
+    const frame = requestAnimationFrame(() => readLook(canvas.current, setLook));
     return () => cancelAnimationFrame(frame);
   });
   useEffect(() => {
     if (!look || !canvas.current?.getContext("2d")) return;
     const config = chartConfig(data, JSON.parse(look) as Look, options);
-    const onResize = (chart: Chart) => setLook(JSON.stringify(readLook(chart.canvas)));
+    const onResize = (chart: Chart) => readLook(chart.canvas, setLook);
     const chart = new Chart(canvas.current, { ...config, options: { ...config.options, onResize } });
     return () => chart.destroy();
   }, [data, look, options, dark]);
@@ -56,19 +56,20 @@ export default function ChartPlot({ data, label, options }: Props) {
   );
 }
 
-/** The colours of the page, as a canvas wants them: without variables. */
-function readLook(canvas: HTMLCanvasElement): Look {
-  const probe = canvas.parentElement!.appendChild(document.createElement("i"));
+/** Pass on the colours of the page, as a canvas wants them: without variables. A chart that was closed meanwhile has no canvas. */
+function readLook(canvas: HTMLCanvasElement | null, done: (look: string) => void): void {
+  if (!canvas?.parentElement) return;
+  const probe = canvas.parentElement.appendChild(document.createElement("i"));
   const read = (value: string) => {
     probe.style.color = value;
     return getComputedStyle(probe).color;
   };
-  const look = {
+  const look: Look = {
     colours: Array.from({ length: COLOURS }, (_, at) => read(`var(--chart-${at})`)),
     ink: read("inherit"),
     ground: read("var(--slide-ground, var(--raised))"),
     size: Math.round(parseFloat(getComputedStyle(probe).fontSize) * SMALL),
   };
   probe.remove();
-  return look;
+  done(JSON.stringify(look));
 }
