@@ -9,10 +9,8 @@ the whole name of a function ("told", "kept"); a name is one word if it has no u
 """
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -26,6 +24,10 @@ IRREGULAR = (
 NOT_PARTICIPLES = {"read", "set", "run", "put", "cut", "feed", "need", "speed", "embed", "shed", "red"}
 PRONOUNS = re.compile(r"\b(?:who|whoever|whose|somebody|nobody|everybody|someone|everyone)\b", re.IGNORECASE)
 SAYING = re.compile(r"\b(?:told|said|say|says|tell|tells)\b", re.IGNORECASE)
+STRING_OR_COMMENT = re.compile(  # a comment is not inside a string
+    r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(?P<comment>\#[^\n]*)""",
+    re.DOTALL,
+)
 FIELD_TERMS = re.compile(
     r"\b(?:returns?|raises?|requests?|responses?|process(?:es)?|queues?|locks?|leases?|defaults?|callbacks?|caches?|"
     r"parses?|validates?|serial\w+|buffers?|tokens?|headers?|schemas?|transactions?|connections?|timeouts?)\b",
@@ -58,10 +60,13 @@ def is_bare_participle(name: str) -> bool:
 def prose(text: str, tree: ast.Module) -> str:
     """Return the docstrings and comments of a module as one text."""
     nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    parts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, nodes)]
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    parts += [token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT]
+    parts = [docstring(node) for node in ast.walk(tree) if isinstance(node, nodes)]
+    parts += [found["comment"].lstrip("# ") for found in STRING_OR_COMMENT.finditer(text) if found["comment"]]
     return "\n".join(parts)
+
+
+def docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    return (ast.get_docstring(node, clean=False) or "").strip()
 
 
 def per_thousand(count: int, words: int) -> float:
@@ -96,7 +101,7 @@ def measure(folder: Path) -> dict[str, float]:
                 names.append(node.name)
                 lengths.append((node.end_lineno or node.lineno) - node.lineno + 1)
                 used_once += node.name.startswith("_") and mentions[node.name] == 2
-            docstrings += [ast.get_docstring(node) or ""]
+            docstrings += [docstring(node)]
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].add(path)

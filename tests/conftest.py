@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Generator
@@ -22,7 +23,7 @@ pytest.register_assert_rewrite("conformance")  # test modules import their cases
 # at home they are new ones each run, and `make test-full` generates many more.
 settings.register_profile("home", deadline=None)
 settings.register_profile(
-    "ci", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci", deadline=None, max_examples=30, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("full", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.environ.get("CI") else "home")
@@ -63,6 +64,19 @@ def _use_private_home() -> None:
     os.environ.setdefault("XDG_CACHE_HOME", os.path.join(home, ".cache"))  # packages are not downloaded again
     os.environ.setdefault("npm_config_cache", os.path.join(home, ".npm"))
     os.environ["HOME"] = private
+    os.environ.setdefault("PYTEST_ADDOPTS", "-p no:schemathesis")  # a test that runs pytest does not load it either
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collecting makes half a million objects that stay: pause the garbage collector meanwhile, and freeze them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

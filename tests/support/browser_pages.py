@@ -198,7 +198,8 @@ def open_page(
     that connections are meant to break: a browser complains about both. `hostile` ignores errors: a page on the
     canvas attempts forbidden actions there.
     """
-    options = {"viewport": {"width": 1280, "height": 800}, **options}
+    # An animation is drawn by the processor, 60 times a second.
+    options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **options}
     context = browser.new_context(base_url=server.url, **options)
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)

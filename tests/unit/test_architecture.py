@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,17 @@ def modules() -> dict[str, ast.Module]:
     return {_dotted(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
 
 
+def nodes(kind: type[ast.AST]) -> list[tuple[str, Any]]:
+    """Return the nodes of a kind in all modules, each with the name of its module."""
+    return [(name, node) for name, node in _walked() if isinstance(node, kind)]
+
+
+@cache
+def _walked() -> list[tuple[str, ast.AST]]:
+    kinds = (ast.alias, ast.Attribute, ast.If)  # those that tests below look at
+    return [(name, node) for name, tree in modules().items() for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
 def _dotted(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
 
@@ -184,11 +196,11 @@ def imports() -> list[Import]:
 
 def _imports(module: str, node: ast.AST, hidden: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
-        if is_for_types(child):
-            continue
+        if is_for_types(child) or not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue  # no expression has an import
         for target in _targets(child):
-            yield Import(module, target, child.lineno, hidden)  # type: ignore[attr-defined]
-        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield Import(module, target, child.lineno, hidden)  # type: ignore[union-attr]
+        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
         yield from _imports(module, child, hidden or inside)
 
 
@@ -212,6 +224,7 @@ def _targets(node: ast.AST) -> list[str]:
     return []
 
 
+@cache
 def own_imports() -> list[Import]:
     return [found for found in imports() if found.target.split(".")[0] == "wick"]
 
@@ -261,7 +274,9 @@ def sibling(module: str) -> str:
 
 
 def test_no_import_cycles() -> None:
-    graph = {name: {found.target for found in own_imports() if found.module == name} for name in modules()}
+    graph: dict[str, set[str]] = {name: set() for name in modules()}
+    for found in own_imports():
+        graph[found.module].add(found.target)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -271,11 +286,9 @@ def test_no_import_cycles() -> None:
 def test_type_checking_imports_are_listed() -> None:
     escapes = [
         f"{name}, line {node.lineno}"
-        for name, tree in modules().items()
+        for name, node in [*nodes(ast.alias), *nodes(ast.Attribute)]
         if name not in FOR_TYPES | HIDDEN_METHODS
-        for node in ast.walk(tree)
-        if (isinstance(node, ast.alias) and node.name == "TYPE_CHECKING")
-        or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
+        if (node.name if isinstance(node, ast.alias) else node.attr) == "TYPE_CHECKING"
     ]
     assert not escapes, f"TYPE_CHECKING hides a cycle; move what both need further down: {escapes}"
     unused = FOR_TYPES - {name for name, tree in modules().items() if any(map(is_for_types, tree.body))}
@@ -305,11 +318,10 @@ def test_lazy_packages_have_every_name_they_list(name: str) -> None:
 
 
 def test_type_checking_blocks_only_import() -> None:
-    blocks = [(name, node) for name, tree in modules().items() for node in ast.walk(tree) if is_for_types(node)]
+    blocks = [(name, node) for name, node in nodes(ast.If) if is_for_types(node)]
     wrong = [
         f"{name}, line {line.lineno}"
         for name, node in blocks
-        if isinstance(node, ast.If)
         for line in [*node.body, *node.orelse]
         if not isinstance(line, ast.ImportFrom) or not str(line.module).startswith("wick")
     ]
@@ -321,10 +333,9 @@ def test_only_the_dispatcher_uses_the_state_of_an_operation() -> None:
     operations = ("op", "run", "step", "call", "use", "sealed", "view")
     wrong = [
         f"{name}, line {node.lineno}"
-        for name, tree in modules().items()
+        for name, node in nodes(ast.Attribute)
         if name not in DISPATCHER
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "state"
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "state"
         if isinstance(node.value.value, ast.Name) and node.value.value.id in operations and node.attr != "grants"
     ]
     assert not wrong, f"the state of an operation is the dispatcher's; give the operation a property: {wrong}"

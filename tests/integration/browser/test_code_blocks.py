@@ -123,7 +123,7 @@ def scroll_until_drawn(diagram: Locator) -> None:
 
 
 def test_code_and_diagrams_have_no_violations(browser: Browser, server: ServerProcess) -> None:
-    with open_page(browser, server, agent="echo", reduced_motion="reduce") as page:
+    with open_page(browser, server, agent="echo") as page:
         send_and_wait(page, f"{CODE}\n\n{TABLE}\n\n```mermaid\n{GRAPH}\n```\n\n```mermaid\nx\n```")
         expect(page.locator("article.chat-reply").get_by_role("img")).to_be_visible()
         expect(page.locator("article.chat-reply").get_by_role("alert")).to_be_visible()

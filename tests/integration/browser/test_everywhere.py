@@ -344,7 +344,7 @@ def test_no_screen_has_a_serious_violation(browser: Browser, server: ServerProce
         page.goto("/")
         page.get_by_label("Access token").wait_for()
         found["sign-in"] = _light_and_dark(page)
-    with open_page(browser, server, "olga", reduced_motion="reduce") as page:
+    with open_page(browser, server, "olga") as page:
         for name, go in SCREENS.items():
             page.goto("about:blank")
             page.goto("/")

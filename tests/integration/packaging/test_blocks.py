@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, code_
 from leak_checks import allow_leaks
 from wick.config import load
 from wick.evals import load_suite
+from wick.models import scripted
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import load_settings
@@ -38,6 +40,8 @@ __all__ = ["remove_keys"]  # a fixture that counts for every test here
 ADDRESS = "http://127.0.0.1:8000"  # where pages say that a server is
 TOKEN = "a-secret-that-is-long-enough"
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+# These run in processes of their own. Two change their environment or run themselves, two start the first server.
+FRESH = ("01_hello", "13_workspace", "19_mcp", "23_client", "26_two_agents")
 
 
 @pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)
@@ -199,16 +203,29 @@ def test_every_fence_language_is_known() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=page_name)
-def test_an_example_prints_the_documented_output(path: Path, tmp_path: Path) -> None:
+def test_an_example_prints_the_documented_output(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = path.read_text(encoding="utf-8").partition("\n# prints:\n")[2]
     expected = [line.removeprefix("#").removeprefix(" ") for line in said.splitlines()]
+    if path.stem in FRESH:
+        printed = _run_in_process(path, tmp_path)
+    else:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(scripted, "watched", None)  # as outside of pytest
+        with redirect_stdout(StringIO()) as output:
+            runpy.run_path(str(path), run_name="__main__")
+        printed = output.getvalue()
+    assert expected, "the example ends with a comment `# prints:` and what it prints"
+    assert _lines(printed) == _lines("\n".join(expected))
+
+
+def _run_in_process(path: Path, folder: Path) -> str:
+    """Return the output of a program in a process of its own, where a warning is an error."""
     paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([sys.executable, "-W", "error", str(path)], cwd=tmp_path, env=environment,
+    done = subprocess.run([sys.executable, "-W", "error", str(path)], cwd=folder, env=environment,
                           capture_output=True, encoding="utf-8", timeout=60, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert expected, "the example ends with a comment `# prints:` and what it prints"
-    assert _lines(done.stdout) == _lines("\n".join(expected))
+    return done.stdout
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=page_name)

@@ -529,7 +529,7 @@ ALLOW = [
     for text in ("ok *", "good one two", "echo *", "true", "cat *", "find *", "xargs *", "bash *")
 ]
 DENY = [parse_rule("deny", f"Bash({text})") for text in ("bad *", "evil *")]
-EXAMPLES = 3_000 if os.environ.get("WICK_FULL") else 400
+EXAMPLES = 3_000 if os.environ.get("WICK_FULL") else 200
 
 
 def fine(ran: Ran) -> bool:

@@ -299,6 +299,7 @@ except OSError as error:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux, for its filters of system calls")
+@pytest.mark.parametrize("tree", ["kernel"], indirect=True)
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS])
 def test_a_filter_forbids_the_system_call(tree: RootedFolder, code: int) -> None:
     command = [sys.executable, "-c", FILTERED, tree.path, str(code)]
