@@ -38,7 +38,8 @@ def choose_defaults(tools: Iterable[Tool]) -> tuple[Capability, ...]:
 
 @cache  # one for all agents, so that a child agent and its parent have the same guard
 def _load_information_flow() -> Capability:
-    return capabilities.InformationFlow()  # imported on first use
+    """Return the default `InformationFlow`, which is imported on first use."""
+    return capabilities.InformationFlow()
 
 
 def _is_own(tool: Tool) -> bool:

@@ -189,7 +189,7 @@ class InformationFlow(Capability):
 
     @tool(effect="read", returns="own", idempotent=True)
     async def look(self, reference: list[str] | str, question: str, schema: dict[str, Any], run: Run) -> str:
-        """Ask a reader, who has no tools, about the data of references. Its answer fits the JSON Schema.
+        """Ask a reader, which has no tools, about the data of references. Its answer fits the JSON Schema.
 
         You see booleans and choices of an enum; texts and numbers are references to use in arguments and answers.
         """
@@ -314,6 +314,7 @@ class InformationFlow(Capability):
     def _check_change(
         self, use: ToolUse, flow: ToolFlow, clean: frozenset[str], states: Sequence[_FlowState]
     ) -> Ask | None:
+        """Ask about a call that was not planned, or that has a target without a trusted source."""
         args = use.args
         chosen = [name for name in flow.list_targets(args) if name not in clean]
         targets = [name for name in chosen if not _is_default(use.bound, name, args[name])]
@@ -357,7 +358,7 @@ class InformationFlow(Capability):
         _, unsourced = _sort_values(values, states)
         if flow.effect == "fetch":  # a whole address in an untrusted text has nothing of the user in it
             unsourced = {
-                name: [value for value in items if not any(state.sources.quotes(value) for state in states)]
+                name: [value for value in items if not any(state.sources.is_quoted(value) for state in states)]
                 for name, items in unsourced.items()
             }
         if not any(unsourced.values()) or self._find_endorsed(use, unsourced):
@@ -411,7 +412,7 @@ class InformationFlow(Capability):
             run = run.parent
 
     def _find_passage(self, run: Run, value: Any) -> Passage | None:
-        """Return an untrusted text with a value; rather one that has it as a whole word."""
+        """Return an untrusted text that contains a value, if possible as a whole word."""
         sources = [self._find_state(one).sources.find_passage(value, one.thread.id) for one in self._list_runs(run)]
         found = [passage for passage in sources if passage is not None]
         return next((passage for passage in found if passage.is_whole), found[0] if found else None)

@@ -89,6 +89,7 @@ def resolve_references(data: Any, threads: Sequence[Thread]) -> Any:
 
 
 def resolve_text(text: str, find: Callable[[str], Any]) -> Any:
+    """Return the value of a text that is one reference, or the text with its references replaced."""
     whole = _REFERENCE.fullmatch(text.strip())
     if whole is not None:
         return find(whole[1])
@@ -96,6 +97,7 @@ def resolve_text(text: str, find: Callable[[str], Any]) -> Any:
 
 
 def format_value(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

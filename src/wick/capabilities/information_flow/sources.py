@@ -141,7 +141,7 @@ class TrustedValues:
 
 @dataclass(slots=True)
 class Sources:
-    """The trusted values of one thread, and its first entry with untrusted text."""
+    """The trusted values of one thread, its untrusted texts, its grants, and the private sources that it has read."""
 
     typed_by_user: bool = True  # False in the thread of a child: its prompt is a model's text
     hides: bool = False  # untrusted results are hidden from the model
@@ -232,7 +232,7 @@ class Sources:
             first = first or Passage(thread, seq, author, body)
         return first
 
-    def quotes(self, value: Any) -> bool:
+    def is_quoted(self, value: Any) -> bool:
         """Return True if a value is a whole word of an untrusted text, and not of an answer of `look` alone."""
         return any(author != LOOK and contains_value(text, value) for author, _, text in self.passages)
 

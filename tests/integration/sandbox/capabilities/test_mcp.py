@@ -817,7 +817,7 @@ async def test_a_result_of_a_server_is_untrusted_text(trust: bool) -> None:
         options = {"hooks": [InformationFlow()], "tools": [send], "ask": lambda _: False}
         result = await agent(mcp, plan, *calls, **options).run("Read TARGET.")
     labels = [entry.about["label"] for entry in result.thread.entries if entry.about and "label" in entry.about]
-    assert [label["trusted"] for label in labels] == [True, True, True, False, False, True, False] and not sent
+    assert [label["trusted"] for label in labels] == [True, True, True, True, False, False, True, False] and not sent
 
 
 async def test_labels_of_results_count_if_the_server_is_trusted() -> None:
