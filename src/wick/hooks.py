@@ -321,13 +321,14 @@ def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
         return lambda op: bool(match(op))
     patterns = parse_patterns(match)
     exact = frozenset(filter(is_plain_name, patterns))
-    tests = [(name, _compile_values(patterns, f"{name}:")) for name in ATTRIBUTES]
-    about = [(name, fits) for name, fits in tests if fits is not None]
+    tests = [(name, *_split_values(patterns, f"{name}:")) for name in ATTRIBUTES]
+    about = [(name, plain, some) for name, plain, some in tests if plain or some]
     globs = [text for text in patterns if text not in exact and text.partition(":")[0] not in ATTRIBUTES]
 
     def test(op: Operation[object]) -> bool:
-        for name, fits in about:
-            if fits(getattr(op, name)):
+        for name, plain, some in about:
+            value = getattr(op, name)
+            if value in plain or (value and some and any(fnmatchcase(value, pattern) for pattern in some)):
                 return True
         if not exact and not globs:
             return False
@@ -337,15 +338,10 @@ def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
     return test
 
 
-def _compile_values(patterns: Iterable[str], prefix: str) -> Callable[[str], bool] | None:
-    """Return a predicate of an attribute's value for the patterns with a prefix; None without such a pattern."""
+def _split_values(patterns: Iterable[str], prefix: str) -> tuple[frozenset[str], list[str]]:
+    """Return the values of the patterns with a prefix: plain ones, and those with wildcards."""
     values = [pattern.removeprefix(prefix) for pattern in patterns if pattern.startswith(prefix)]
     plain = frozenset(value for value in values if not any(sign in value for sign in "*?["))
     if prefix == "effect:" and (wrong := sorted(plain - EFFECTS)):
         raise HookError(f"match='effect:{wrong[0]}': there is no such effect; use {', '.join(sorted(EFFECTS))}")
-    globs = [value for value in values if value not in plain]
-    if not values:
-        return None
-    if not globs:
-        return plain.__contains__
-    return lambda value: value in plain or (value != "" and any(fnmatchcase(value, pattern) for pattern in globs))
+    return plain, [value for value in values if value not in plain]

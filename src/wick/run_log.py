@@ -177,10 +177,10 @@ async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     # A reply closes the open questions of its run, but not those of background children.
     others = [question for question in thread.questions.values() if question.get("run") != call.run.id]
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
-    about: dict[str, Any] = {"model": name, "usage": usage.to_json()} if usage != Usage() else {}
+    about: dict[str, Any] = {"model": name, "usage": freeze(usage.to_json())} if usage != Usage() else {}
     for labeler in list_labelers(call.run):
-        about = FrozenDict({**freeze(about), "label": labeler.label_reply(call)})  # frozen already, so not copied
-    thread.append("message", reply, about or None)
+        about["label"] = labeler.label_reply(call)
+    thread.append("message", reply, FrozenDict(about) if about else None)  # frozen already, so not copied
     for question in others:
         thread.append("asked", question)
     return reply

@@ -26,7 +26,7 @@ from wick.tools import Tool
 
 CHILD = "information_flow_child"  # in thread.values: a child that has read untrusted data
 SOURCE_AUTHORS = frozenset(("trusted", "id", "directory"))  # authors whose values may be targets
-_FOLDED = ("value", "run_end", "asked", "answered", "call")
+_FOLDED = frozenset(("value", "run_end", "asked", "answered", "call"))
 
 
 Endorsed = tuple[str, int, str, str]  # the thread, the entry, the tool, and its argument
