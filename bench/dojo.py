@@ -1,6 +1,6 @@
 """Run AgentDojo against wick, with a scripted model that obeys every injection: the program of bench/dojo/.
 
-    python bench/dojo.py            # three minutes or more; the first time it creates an environment with uv
+    python bench/dojo.py            # about two minutes; the first time it creates an environment with uv
 
 See bench/README.md.
 """

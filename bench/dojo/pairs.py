@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from inspect import GEN_CREATED, getgeneratorstate
 from random import Random
@@ -16,6 +18,7 @@ from agentdojo.task_suite.load_suites import get_suites
 from agentdojo.types import text_content_block_from_string
 from attackers import Call, Script, attack, play
 from declarations import DECLARED
+from deepdiff.diff import DeepDiff
 from pydantic import BaseModel
 from readers import Reader
 
@@ -29,6 +32,22 @@ MARK = "~Q7~"  # the injection: bare and short, so that no oracle counts its wor
 NAME_VECTOR = "prompt_injection_channel"  # it is part of a name, so it is there only for tasks that read that name
 FORGOTTEN = 0.2
 READS = {"read": "read", "fetch": "read"}  # the kinds of tools that permission rules do not ask about
+
+_DIFFS = dict[bytes, Any]()
+
+
+def compare_once(before: Any, after: Any, **options: Any) -> Any:
+    """Return the differences of two environments. A comparison takes up to a second, and most are made many times."""
+    key = sha256(pickle.dumps((before, after, sorted(options.items())))).digest()
+    if key not in _DIFFS:
+        _DIFFS[key] = DeepDiff(before, after, **options)
+    return _DIFFS[key]
+
+
+for module in [*sys.modules.values()]:
+    for name, value in [*vars(module).items()] if module.__name__.startswith("agentdojo.") else ():
+        if isinstance(value, partial) and value.func is DeepDiff:  # with the paths that it leaves out
+            setattr(module, name, partial(compare_once, **value.keywords))
 
 Ask = Callable[[Question], bool] | None
 Hooks = Callable[[], Sequence[Hook | Any]]
