@@ -35,6 +35,12 @@ ESCAPES = (
     "import asyncio\nasyncio.get_event_loop()", "import dataclasses\ndataclasses.sys",
     "hasattr(add, '__globals__') or 1 / 0", "import time\ntime.os", "await add(a=add, b=1)",
     "await add(**{{'a': 1, '__class__': 2}})", "await pick(items=[add], index=0)",
+    "x = 0\nmatch add:\n    case object(__globals__=found):\n        x = found\nx",
+    "class A:\n    def __getattr__(self, name):\n        return name\nA().__globals__", "[*map(open, ['{file}'])]",
+    "'{{a.__class__}}'.format_map({{'a': add}})", "import functools\nfunctools.partial(add, 1).func.__globals__",
+    "import asyncio\nasyncio.run(add(a=add, b=1))", "\uff45val('add')", "import asyncio.subprocess\nasyncio",
+    "try:\n    raise add\nexcept Exception as error:\n    x = error.with_traceback(None)\nx",
+    "import typing\ntyping.get_type_hints(add)", "import dataclasses\ndataclasses.fields(add)",
 )  # fmt: skip
 
 

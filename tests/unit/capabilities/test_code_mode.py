@@ -224,11 +224,27 @@ async def test_errors_are_reported_before_anything_runs(code: str, words: str) -
         ("def f(n): return f(n + 1)\nf(0)", {"depth": 20}, "nests more than 20 function calls; use a loop"),
         ("print('x' * 500)", {"output": 100}, "… 401 more characters are left out; print only what you need"),
         ("'x' * 500", {"output": 100}, "… 400 more characters are left out"),
+        ("[0] * 20_000", {}, "the value of the last expression is too large; print only what you need"),
+        (
+            "import json\nawait find(name=json.loads('[0]') * 20_000)",
+            {},
+            "the arguments of find are too large; pass less in each of several",
+        ),
+        ("await find(name='x' * 5_000_000)", {}, "the arguments of find are too large"),
+        (
+            "import json\nawait find(name=json.loads('[0]') * 500_000)",
+            {"memory_mb": 5},
+            "needs more than 5 MB of memory",
+        ),
     ],
 )
 async def test_limits_are_errors_that_say_what_to_do(code: str, limits: dict[str, Any], words: str) -> None:
     text = await output(code, **limits)
     assert words in text and len(text) < 1_000
+
+
+async def test_many_errors_are_cut() -> None:
+    assert len(await output("await add('x')\n" * 300)) < 4_200
 
 
 async def test_a_call_that_nothing_awaits_is_an_error() -> None:
@@ -567,6 +583,21 @@ async def test_a_denied_call_raises_after_the_pause() -> None:
     await bank.answer("deny")
     result = await bank.run()
     assert result.thread.messages[2].text == "the user said no to: pay 3?" and bank.effects == []
+
+
+async def test_the_user_is_asked_once_about_a_call_that_a_program_repeats() -> None:
+    code = "for amount in (3, 3, 4, 3):\n    try:\n        await pay(amount=amount)\n"
+    code += "    except Exception as error:\n        print(error)"
+    bank, asked = Bank(code), list[int]()
+
+    def ask(question: Any) -> bool:
+        asked.append(question.args["amount"])
+        return False
+
+    agent = Agent(Scripted(write(code), "done"), tools=bank.tools, hooks=[CodeMode(), *bank.hooks], ask=ask)
+    lines = (await agent.run("go")).thread.messages[2].text.splitlines()
+    assert asked == [3, 4] and lines[0] == "the user said no to: pay 3?"
+    assert lines[1].endswith("the user has refused this call of pay before; do not repeat it") and lines[3] == lines[1]
 
 
 async def tamper(bank: Bank, **changes: Any) -> None:

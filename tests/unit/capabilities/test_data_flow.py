@@ -126,6 +126,18 @@ ALL = {"to", "body", CONTROL}
         ("x = await read()\nprint(frobnicate(x))\nawait send('bob', 'hi')", set()),
         ("import functools\nx = await read()\nfunctools.reduce(max, x)\nawait send('bob', 'hi')", set()),
         ("x = await read()\nx.frobnicate()\nawait send('bob', 'hi')", set()),
+        # iterators as values
+        ("import itertools\nx = await read()\nfor a in itertools.repeat(iter('be'), 2):\n    if x:\n        list(a)\n"
+         "    await send(''.join(a), 'hi')", set()),
+        ("import re\nx = await read()\na = list(map(re.finditer, 'b', 'b'))\nif x:\n    list(a[0])\n"
+         "await send(str(list(a[0])), 'hi')", set()),
+        # changes in values that are new objects
+        ("x = await read()\na = ['b']\nb = [1, 2][a.append(x) or 0]\nawait send(a, 'hi')", ALL - {"to"}),
+        ("x = await read()\na = ['b']\nawait other([b.append(x) for b in [a]])\nawait send(a, 'hi')", ALL - {"to"}),
+        ("x = await read()\na = ['b']\nb = f'{[b.append(x) for b in [a]]}'\nawait send(a, 'hi')", ALL - {"to"}),
+        ("x = await read()\na = 'bob'\nb = []\nb.append(await other(a, x))\nawait send(a, 'hi')", ALL),
+        ("b = {}\nfor a in ('bob', 'eve'):\n    b[a] = await read()\n    await send(a, b[a])", ALL - {"body"}),
+        ("async def f(a):\n    x = await read()\n    await send(a, x)\nawait f('bob')", ALL - {"body"}),
     ],
 )  # fmt: skip
 def test_sources_of_arguments(code: str, found: set[str]) -> None:

@@ -51,6 +51,7 @@ class Program:
         self.open: dict[str, int] = {}  # calls that the program waits for, with the interpreter's numbers
         self.count = self.read = 0  # calls so far; results that the program has got
         self.started: set[str] = set()
+        self.refused: set[bytes] = set()  # calls that the user has refused
         self.tasks: set[asyncio.Task[None]] = set()  # tool uses
         self.failures: list[BaseException] = []
 
@@ -138,6 +139,8 @@ class Program:
             made: dict[str, Any] = {"name": item.name, "args": bind_arguments(item, call.args, call.kwargs)}
         except TypeError as error:
             made = {"name": item.name, "args": {}, "invalid": str(error)}
+        if canonical_json(made) in self.refused:  # a program could ask the user again and again
+            made["invalid"] = f"the user has refused this call of {item.name} before; do not repeat it"
         logged = self.log.calls.get(id)
         if logged is None:
             lines = [*map(self._find_line, call.place)]
@@ -177,6 +180,8 @@ class Program:
     async def _use_tool(self, use: ToolUse) -> None:
         try:
             await answer_call(use)
+            if any(item.verdict == "refused" for item in use.why):
+                self.refused.add(canonical_json({"name": use.call.name, "args": use.call.args}))
         except (Exception, Paused) as error:  # a task that stores its error would be in a reference cycle
             self.failures.append(error)
 
