@@ -536,9 +536,20 @@ def _as_tuple(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(given)
 
 
+def _check_not_plugin(group: str, item: object) -> None:
+    """Raise a ConfigError that has the import, if an item is the name of a plugin's tool or hook."""
+    if isinstance(item, str):
+        from wick._internal.plugins import find_plugin  # imported late, as only a mistake needs it
+
+        if (plugin := find_plugin(group, item)) is not None:
+            module, _, name = plugin.entry.value.partition(":")
+            raise ConfigError(f"{item!r} is a name for agents.yaml; in Python: from {module} import {name}")
+
+
 def _check_parts(hooks: Iterable[Hook | Capability]) -> None:
     for item in hooks:
         if not isinstance(item, Hook | Capability):
+            _check_not_plugin("wick.hooks", item)
             is_class = isinstance(item, type) and issubclass(item, Capability)
             hint = f", or give an instance: {item.__name__}()" if is_class else ""
             raise ConfigError(
@@ -563,12 +574,7 @@ def _collect_tools(given: Iterable[Any], parts: Iterable[Hook | Capability]) -> 
             raise ConfigError("an agent is not a tool; other agents are hooks=[Subagents(…)], from wick.capabilities")
         if isinstance(item, Hook | Capability) or (isinstance(item, type) and issubclass(item, Capability)):
             raise ConfigError(f"{getattr(item, 'name', item)} is not a tool; hooks and capabilities are hooks=[…]")
-        if isinstance(item, str):
-            from wick._internal.plugins import find_plugin  # imported late, as only a mistake needs it
-
-            if (plugin := find_plugin("wick.tools", item)) is not None:
-                module, _, name = plugin.entry.value.partition(":")
-                raise ConfigError(f"{item!r} is a name for agents.yaml; in Python: from {module} import {name}")
+        _check_not_plugin("wick.tools", item)
         tools.append(item if isinstance(item, Tool) else tool(item))
         tools[-1].check_bound()
     return tools + [item for part in parts if isinstance(part, Capability) for item in part.tools()]

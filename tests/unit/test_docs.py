@@ -550,10 +550,10 @@ def test_a_new_project_depends_on_the_repository() -> None:
     assert wanted == f"wick-agent[cli,files,permissions] @ git+{PROJECT['urls']['Repository']}"
 
 
-@pytest.mark.parametrize("kinds", [[], ["tools"]])
-def test_a_new_plugin_depends_on_the_repository(kinds: list[str]) -> None:
+@pytest.mark.parametrize(("kinds", "extras"), [([], "cli,files"), (["tools"], "cli")])
+def test_a_new_plugin_depends_on_the_repository(kinds: list[str], extras: str) -> None:
     project = tomllib.loads(render_plugin("new", "new", kinds)["pyproject.toml"])
-    assert project["project"]["dependencies"] == [f"wick-agent[cli] @ git+{PROJECT['urls']['Repository']}"]
+    assert project["project"]["dependencies"] == [f"wick-agent[{extras}] @ git+{PROJECT['urls']['Repository']}"]
     assert project["tool"]["hatch"]["metadata"]["allow-direct-references"], "hatchling refuses it otherwise"
 
 

@@ -209,6 +209,11 @@ def test_a_name_of_two_packages_is_refused(site: Path) -> None:
         find_plugin("wick.hooks", "no_gold")
 
 
+def test_the_name_of_a_hook_is_answered_with_its_import() -> None:
+    with pytest.raises(ConfigError, match="in Python: from acme_of_test import no_gold"):
+        Agent("demo", hooks=["no_gold"])  # type: ignore[list-item]
+
+
 # -- backends and stores --------------------------------------------------------------------------------------------
 
 
@@ -226,7 +231,7 @@ def test_a_backend_by_name(write: Callable[[str], Path]) -> None:
     "text, problem",
     [
         ("backend: {type: acme, size: 3}", "line 2: .*size"),
-        ("backend: acne", "line 2: .*backend"),
+        ("backend: acne", "line 2: .*backend: there is no backend 'acne'; did you mean 'acme'?"),
         ("backend: nothing", "line 2: .*nothing is not a backend: it does not have all methods of a Backend"),
     ],
 )

@@ -744,6 +744,16 @@ def test_the_tokens_of_a_thread_are_those_of_its_runs() -> None:
     assert thread.usage == {"input_tokens": 15, "output_tokens": 3}, "a resumed run counts once"
 
 
+def test_a_thread_has_the_outcome_of_its_last_run() -> None:
+    thread = Thread()
+    assert thread.outcome == ""
+    thread.append("run_start", {"run": "run_1", "input": 0, "guards": []})
+    thread.append("run_end", end("run_1", "failed"))
+    assert thread.outcome == Thread.from_json(thread.to_json()).outcome == "failed"
+    thread.append("run_start", {"run": "run_2", "input": 0, "guards": []})
+    assert thread.outcome == "", "its process may have been killed"
+
+
 def test_a_summary_is_stored_beside_its_messages() -> None:
     thread = Thread()
     thread.add(user("one"), assistant("1"), user("two"))

@@ -17,7 +17,7 @@ name = "{name}"
 version = "0.1.0"
 description = "A plugin for wick."
 requires-python = ">=3.11"
-dependencies = ["wick-agent[cli] @ git+{repository}"]  # wick is in no package index yet
+dependencies = ["wick-agent[{extras}] @ git+{repository}"]  # wick is in no package index yet
 
 [project.optional-dependencies]
 test = ["pytest>=8.3", "pytest-asyncio>=1.1", "mypy>=1.15", "pyright>=1.1.400"]
@@ -394,6 +394,7 @@ def render_plugin(name: str, module: str, kinds: Sequence[str] = ()) -> dict[str
     values |= {
         "entry_points": "\n".join(entries),
         "rows": "".join(rows),
+        "extras": "cli,files" if "backends" in chosen else "cli",  # a backend searches in files
         "notes": _SKIPPED if "backends" in chosen else "",
     }
     return {path.format(**values): text.format(**values) for path, text in files.items()}

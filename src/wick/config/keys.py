@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from inspect import getdoc
 from typing import Any
 
-from wick._internal.plugins import find_plugin
+from wick._internal.plugins import find_plugin, find_plugins
 from wick.capabilities._child_agents.definitions import KEYS as DEFINITION
 from wick.config.options_schema import (
     ANYTHING,
@@ -71,11 +72,19 @@ def load_backend_class(type: str) -> Callable[..., Any]:
 
 
 def read_backend_type(value: Any) -> str:
-    """Return the type of a configured backend, or an empty text if neither wick nor a plugin provides it."""
+    """Return the type of a configured backend, or an empty text if neither wick nor a plugin provides it.
+
+    Raise a ConfigError if it is the misspelt name of a plugin's: the schema knows only those of wick.
+    """
     named = value.get("type") if isinstance(value, dict) else value
     if not isinstance(named, str):
         return ""
-    return named if named in BACKENDS or find_plugin("wick.backends", named) is not None else ""
+    if named in BACKENDS or find_plugin("wick.backends", named) is not None:
+        return named
+    installed = sorted({plugin.name for plugin in find_plugins("wick.backends")})
+    if close := get_close_matches(named, installed, n=1):
+        raise ConfigError(f"there is no backend {named!r}; did you mean {close[0]!r}?")
+    return ""
 
 
 def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:

@@ -158,6 +158,11 @@ class Thread:
         return self.current.compacted
 
     @property
+    def outcome(self) -> str:
+        """The outcome of the last run; empty if it is in progress, its process was killed, or there was none."""
+        return self.current.runs.outcome
+
+    @property
     def usage(self) -> dict[str, int]:
         """The token usage of all runs so far."""
         total: dict[str, int] = {}

@@ -121,6 +121,7 @@ class RunHistory:
     open: FrozenDict | None = None  # the start of the run that has not ended, with the data to resume it
     output_from: int = 0  # index of the first message of the run
     steps: int = 0  # number of replies in the run
+    outcome: str = ""  # of the last run; empty while it is in progress
     unheard: tuple[tuple[Message, int], ...] = ()  # input of runs that failed to start, and the number of failures
     usage: dict[str, FrozenDict] = field(default_factory=dict)  # token usage, by run
 
@@ -286,11 +287,12 @@ def _fold_run_start(state: ThreadState, data: FrozenDict) -> None:
     run, inputs, _, runs = data["run"], data["input"], data["guards"], state.runs  # all three are required
     if inputs or runs.open is None or runs.open["run"] != run:  # else the open run is resumed
         runs.output_from, runs.steps = len(state.messages) - inputs, 0
-    runs.open, runs.unheard = data, ()
+    runs.open, runs.outcome, runs.unheard = data, "", ()
 
 
 def _fold_run_end(state: ThreadState, data: FrozenDict) -> None:
     run, outcome, spent, runs = data["run"], data["outcome"], data.get("usage", _NO_ITEMS), state.runs
+    runs.outcome = outcome
     runs.usage[run] = FrozenDict({name: int(count) for name, count in spent.items()})
     runs.unheard = tuple(
         (Message.from_json(thaw(row["message"])), int(row["failures"])) for row in data.get("unheard", ())

@@ -33,6 +33,7 @@ from wick.cli.root_command import WRONG, wick
         ("eval run suite.yaml --report x.html", "there is no option '--report'; did you mean --html?"),
         ("eval import ./threads -o x.yaml", "name the store of the threads: --from-threads ./threads; or"),
         ("eval import -o x.yaml", "name the store of the threads: --from-threads ./threads; or"),
+        ("new plugin acme-tools", "for a plugin, write: wick new --plugin acme-tools"),
         ("run --zzz", "there is no option '--zzz'; wick run --help lists them"),
         ("--hlp", "there is no option '--hlp'; did you mean --help?"),
         ("--model demo run hi", "options follow the command, as in: wick run --model demo"),

@@ -20,10 +20,11 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 @click.command("new")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
+@click.argument("rest", nargs=-1, metavar="")
 @click.option("--plugin", is_flag=True, help="Create a package with models, tools, hooks, a backend and a store.")
 @click.option("--only", metavar="KIND[,KIND]", default="", help=f"Kinds of a plugin: {', '.join(PLUGIN_KINDS)}.")
 @JSON
-def command(path: Path, plugin: bool, only: str, as_json: bool) -> None:
+def command(path: Path, rest: tuple[str, ...], plugin: bool, only: str, as_json: bool) -> None:
     """Create a folder NAME with an agent, a hook, a tool and tests.
 
     With --plugin, it is a package that adds models, tools, hooks, backends, stores and commands to wick, or those
@@ -31,6 +32,9 @@ def command(path: Path, plugin: bool, only: str, as_json: bool) -> None:
 
     A folder that is not empty is not changed.
     """
+    if rest:
+        plugins = f"; for a plugin, write: wick new --plugin {rest[0]}" if str(path) == "plugin" else ""
+        raise ConfigError(f"one NAME is enough, and {' '.join(rest)!r} is too much{plugins}")
     kinds = [kind.strip() for kind in only.split(",")] if only else []
     if kinds and not plugin:
         raise ConfigError(f"--only selects parts of a plugin; write: wick new --plugin {path} --only {only}")
