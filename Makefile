@@ -26,7 +26,7 @@ test: $(ready) ## run the unit tests: a few minutes on two cores
 	$(python) -m pytest -q $(in_process) tests/unit
 
 test-integration: known_group $(ready) modules_if_node ui_if_node ## run the integration tests, or GROUP=sandbox, containers, postgres, server …
-	$(python) -m pytest -q $(across_processes) $(integration)
+	$(python) -m pytest -q --durations 25 --durations-min 8 $(across_processes) $(integration)
 
 known_group:
 	@$(if $(filter-out $(groups),$(GROUP)),echo "there is no group $(GROUP); the groups are $(groups)" >&2; exit 2)

@@ -102,7 +102,7 @@ class ProgramSyntax:
         return self._imports.get(node.id, node.id)
 
     def _find_kind(self, node: ast.AST) -> str:
-        """Return the kind of a function that is no tool and not of the program; empty if it is unknown."""
+        """Return the kind of a builtin or of a function of a module; empty if it is unknown."""
         name = self._qualify(node)
         return _KINDS.get(name) or ("pure" if name.partition(".")[0] in _MODULES else "")
 
