@@ -39,7 +39,7 @@ from wick.server.auth import middleware
 from wick.server.auth.access_table import route_methods
 from wick.server.auth.identity import LOCAL_USER, User
 from wick.server.records import sqlite as records_sqlite
-from wick.server.service import Service, open_records
+from wick.server.service import Service, open_records, open_store
 from wick.server.settings import Settings
 from wick.server.static_files import SHIPPED_PAGES
 from wick.stores import sqlite
@@ -92,11 +92,14 @@ def routes(service: Service) -> list[tuple[str, str]]:
 async def shown_to(server: ServerProcess) -> dict[str, Shown]:
     """Return all credentials that give no access."""
     said = yaml.safe_load((server.folder / "server.yaml").read_text())
-    records = open_records(Settings(**{**said, "data": server.folder / "data"}))
+    settings = Settings(**{**said, "data": server.folder / "data"})
+    store = open_store(settings)
+    records = open_records(settings, store)
     try:
         return {**NO_CREDENTIAL, **ELSEWHERE, **await used_up(server, records)}
     finally:
         await records.close()
+        await store.close()
 
 
 # -- no access without credentials ------------------------------------------------------------------------------------

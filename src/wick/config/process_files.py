@@ -233,7 +233,10 @@ def _is_below(path: str, folder: str) -> bool:
 def _build_refusal(root: str, path: str, what: str) -> WorkspaceError:
     remedy = "move that out of the workspace, or set `workdir` to a folder without it"
     if not os.path.lexists(path):
-        remedy = "paths of a hook's command start at the workspace, so name one outside of it, such as `../check.sh`"
+        remedy = (
+            "paths of a hook's command start at the workspace, so name one outside of it, such as `../check.sh`, "
+            "or set `workdir` to another folder"
+        )
     return WorkspaceError(
         f"the workspace {root} holds {what} ({path}), so the agent could change code that runs outside of its sandbox; "
         f"{remedy}"

@@ -185,6 +185,7 @@ class SqliteWriter:
         for job in jobs:
             job.value = job.error = None
         try:
+            link.check()  # nothing is written to a file that was removed or replaced
             transaction = Transaction(link.db)
             link.db.execute("BEGIN IMMEDIATE")
             for job in jobs:
