@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -68,7 +69,7 @@ class VariantAgents:
         path, id = split_agent_spec(variant.agent, self.folder)
         if path.suffix != ".py" and (path.suffix in CONFIG_SUFFIXES or path.exists()):
             return self._load_configured(path, id, variant)
-        agent = load_python_name(_name_module(variant.agent), self.folder)
+        agent = load_python_name(*_locate_module(variant.agent, self.folder))
         if not isinstance(agent, Agent) and callable(agent):
             try:
                 agent = agent()
@@ -125,10 +126,15 @@ class VariantAgents:
         return hook
 
 
-def _name_module(spec: str) -> str:
-    """Return `module:name` for a spec, also if it names the file of the module: `agents/shop.py:agent`."""
+def _locate_module(spec: str, folder: Path) -> tuple[str, Path]:
+    """Return `module:name` and its folder for a spec, also if it names the file of the module: `../shop.py:agent`."""
     file, _, name = spec.rpartition(":")
-    return f"{file.removesuffix('.py').removeprefix('./').replace('/', '.')}:{name}" if file.endswith(".py") else spec
+    if not file.endswith(".py"):
+        return spec, folder
+    folder, path = Path(os.path.normpath(folder)), Path(os.path.normpath(folder / file))
+    if path.is_relative_to(folder):
+        return f"{'.'.join(path.relative_to(folder).with_suffix('').parts)}:{name}", folder
+    return f"{path.stem}:{name}", path.parent
 
 
 def name_variants(specs: Sequence[str]) -> dict[str, EvalVariant]:

@@ -354,6 +354,17 @@ async def test_a_variant_may_name_the_file_of_a_module(greeter: Path) -> None:
     assert not report.failed
 
 
+async def test_the_module_of_a_variant_may_be_above_the_suite(greeter: Path) -> None:
+    (folder := greeter / "evals").mkdir()
+    (greeter / "above.py").write_text("from wick import Agent\nagent = Agent('demo')\n")
+    for spec in ("../above.py:agent", f"{greeter}/above.py:agent"):
+        (folder / "suite.yaml").write_text(
+            f"variants: {{base: '{spec}'}}\ncases: [{{id: a, input: Hi., replies: [Hi.]}}]\n"
+        )
+        report = await run_suite(load_suite(folder / "suite.yaml"), EvalOptions(folder=folder))
+        assert not report.failed, spec
+
+
 async def test_a_variant_whose_function_fails_is_refused(greeter: Path) -> None:
     (greeter / "suite.yaml").write_text("variants: {base: 'greeter:score'}\ncases: [{id: a, input: Hi.}]\n")
     with pytest.raises(ConfigError, match=r"variant 'base': greeter:score\(\) failed: TypeError"):
