@@ -37,7 +37,7 @@ _DIFFS = dict[bytes, Any]()
 
 
 def compare_once(before: Any, after: Any, **options: Any) -> Any:
-    """Return the differences of two environments, which are cached: a comparison takes up to a second."""
+    """Return the differences of two environments. They are cached, as one comparison can take a second."""
     key = sha256(pickle.dumps((before, after, sorted(options.items())))).digest()
     if key not in _DIFFS:
         _DIFFS[key] = DeepDiff(before, after, **options)
