@@ -23,6 +23,7 @@ from wick.stores import InMemory
 
 CALLS = 20  # of the task
 FEW, MORE = 4, 120  # of a shorter and a longer task, for the cost of one call
+paid: list[float] = []  # when the approved calls began
 MODEL_CALLS_GOAL, CPU_GOAL, RESUME_GOAL = 3, 1.5, 5.0
 
 
@@ -35,6 +36,7 @@ async def add(a: int, b: int) -> int:
 @tool
 async def pay(amount: int) -> str:
     """Pay."""
+    paid.append(perf_counter())
     return f"paid {amount}"
 
 
@@ -96,8 +98,11 @@ async def measure_tasks(rounds: int) -> Rows:
 
 
 async def measure_resume(rounds: int) -> dict[str, Any]:
-    """Measure the time from a resumed run, whose question is answered, to its end; memory holds the log."""
-    times: list[float] = []
+    """Measure the time from a resumed run, whose question is answered, to the approved call, and to the end of the run.
+
+    Memory holds the log. The call is made while the interpreter starts, and the run ends after another model call.
+    """
+    calls, ends = list[float](), list[float]()
     for _ in range(rounds):
         sessions = Sessions(InMemory(), patience=0)
         model = Scripted(write("print(await pay(amount=3))"), "done")
@@ -107,9 +112,11 @@ async def measure_resume(rounds: int) -> dict[str, Any]:
         await sessions.answer("th_1", question["id"], "allow")
         begun = perf_counter()
         await agent.run(thread="th_1")
-        times.append((perf_counter() - begun) * 1000)
+        ends.append((perf_counter() - begun) * 1000)
+        calls.append((paid[-1] - begun) * 1000)
         await sessions.close()
-    return {"group": "resume", "case": "an answered question", "p50_ms": median(times), "best_ms": min(times)}
+    figures = {"p50_ms": median(calls), "best_ms": min(calls), "end_p50_ms": median(ends), "end_best_ms": min(ends)}
+    return {"group": "resume", "case": "an answered question", **figures}
 
 
 def tell(rows: Rows) -> None:
@@ -129,8 +136,9 @@ def tell(rows: Rows) -> None:
     ratio = program["us_per_call"] / plain["us_per_call"]
     print(f"\na call in a program: {ratio:.2f} times a plain one (goal: {CPU_GOAL})")
     print(f"model calls: {plain['model_calls']} and {program['model_calls']} (goal: {MODEL_CALLS_GOAL})")
-    times = [f"{name.removesuffix('_ms')} {rows[-1][name]:.1f} ms" for name in ("p50_ms", "best_ms")]
-    print(f"to go on after an answer: {', '.join(times)} (goal: {RESUME_GOAL:g} ms)")
+    for what, prefix in ((f"to the approved call (goal: {RESUME_GOAL:g} ms)", ""), ("to the end of the run", "end_")):
+        p50, best = rows[-1][f"{prefix}p50_ms"], rows[-1][f"{prefix}best_ms"]
+        print(f"from a resumed run {what}: p50 {p50:.1f} ms, best {best:.1f} ms")
 
 
 def run(quick: bool) -> Rows:

@@ -70,4 +70,5 @@ async def main(folder: Path, patience: float) -> None:
 
 
 if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir()
     asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))

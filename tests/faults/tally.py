@@ -62,6 +62,10 @@ class Tally:
         """Add measured figures to the report."""
         self.figures |= figures
 
+    def show_progress(self) -> None:
+        """Print the counts so far, so that the log of a long test shows where it is."""
+        self._say()
+
     def __enter__(self) -> Tally:
         return self
 

@@ -1,4 +1,8 @@
-"""Code mode: a program's calls are those of the same program in Python, its limits hold, and there is no way out."""
+"""Code mode: a program's calls are those of the same program in Python, its limits hold, and there is no way out.
+
+In CI 150 programs and each attempt to escape once; with WICK_FULL 10,000 programs and 1,000 attempts at the end of such
+programs, in pieces of some minutes that can run one by one: `-k piece_07` is one of 20.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from kit import thread_entries, tool_calls_reply
 from wick import Agent, Result, Scripted, ToolCall, tool
 from wick.capabilities import CodeMode
 
-PROGRAMS, ATTEMPTS = (10_000, 1_000) if FULL else (150, len(ESCAPES))
+PROGRAMS, ATTEMPTS, PIECES = (10_000, 1_000, 20) if FULL else (150, len(ESCAPES), 1)
 CANARY = "canary-5f2e81"
 TOOLS = [tool(fn, description=f"The function {name}.", name=name) for name, fn in FUNCTIONS.items()]
 start_runtime()
@@ -41,7 +45,7 @@ def compare(code: str, result: Result, calls: Calls, printed: str, error: str) -
     if error == "TooManyCalls":
         assert f"at most {CALLS} tool calls" in output and len(logged) <= CALLS
         return
-    assert logged == calls, f"{logged} instead of {calls} in:\n{code}"
+    assert logged == calls, f"{logged} instead of {calls}, output {output!r} in:\n{code}"
     if error:
         assert error in output, f"{error} is missing in {output!r}:\n{code}"
     else:
@@ -57,16 +61,25 @@ async def try_programs(numbers: Sequence[int], *, planted: bool = False) -> None
             if planted:
                 calls = [*calls, ("add", (1, 1))]
             with tally.trying(f"program {number}"):
-                compare(code, await run_program(code, calls=CALLS), calls, printed, error)
+                compare(code, await run_program(code, calls=CALLS, seconds=60), calls, printed, error)
+            if tally.tried % 100 == 0:
+                tally.show_progress()
             outcomes["stopped" if error == "TooManyCalls" else "failed" if error else "completed"] += 1
             outcomes["calls"] += len(calls)
         tally.note(**outcomes)
         assert min(outcomes.values()) > 0, f"the programs are all alike: {outcomes}"
 
 
-@pytest.mark.timeout(7200 if FULL else 120)
-async def test_the_calls_of_a_program_are_those_of_python() -> None:
-    await try_programs(range(PROGRAMS))
+def list_piece(piece: int, count: int) -> range:
+    """Return the numbers of one of PIECES equal parts."""
+    size = count // PIECES
+    return range(piece * size, (piece + 1) * size)
+
+
+@pytest.mark.timeout(3600 if FULL else 120)
+@pytest.mark.parametrize("piece", range(PIECES), ids="piece_{:02}".format)
+async def test_the_calls_of_a_program_are_those_of_python(piece: int) -> None:
+    await try_programs(list_piece(piece, PROGRAMS))
 
 
 async def test_another_call_is_found() -> None:
@@ -75,24 +88,22 @@ async def test_another_call_is_found() -> None:
 
 
 @pytest.mark.timeout(3600 if FULL else 120)
-async def test_there_is_no_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("piece", range(PIECES), ids="piece_{:02}".format)
+async def test_there_is_no_way_out(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt ends with an error, or with a value that has nothing of the host."""
     secret = tmp_path / "secret"
     secret.write_text(CANARY)
     monkeypatch.setenv("WICK_CANARY", CANARY)
-    random = Random(7)
     with Tally("G3", "escapes") as tally:
-        for number in range(ATTEMPTS):
-            attempt = (ESCAPES[number] if number < len(ESCAPES) else random.choice(ESCAPES)).format(file=secret)
-            if number >= len(ESCAPES):
-                attempt = vary(attempt, random)
+        for number in list_piece(piece, ATTEMPTS):
+            attempt, is_plain = ESCAPES[number % len(ESCAPES)].format(file=secret), number < len(ESCAPES)
+            if not is_plain:
+                attempt = Generator(number).write() + vary(attempt, Random(number))
             with tally.trying(attempt):
                 result = await run_program(attempt, seconds=1)
-                text = str([entry.to_json() for entry in result.thread.entries[3:]])
-                assert CANARY not in text and str(os.getpid()) not in result.thread.messages[2].text
-                assert not any(word in result.thread.messages[2].text for word in HOST_WORDS), result.thread.messages[
-                    2
-                ].text
+                output = result.thread.messages[2].text
+                assert CANARY not in str([entry.to_json() for entry in result.thread.entries[3:]])
+                assert not any(word in output for word in (*HOST_WORDS, *[str(os.getpid())] * is_plain)), output
 
 
 HOST_WORDS = ("<module '", "<code object", "<frame", "object at 0x7", "'__builtins__'", "site-packages", "root:x:0")

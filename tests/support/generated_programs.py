@@ -45,7 +45,7 @@ ESCAPES = (
 
 
 class Generator:
-    """Generates one program: loops, comprehensions, exceptions, parallel calls, functions that call each other."""
+    """Generates one program: loops, comprehensions, exceptions, parallel calls, nested and recursive functions."""
 
     def __init__(self, number: int) -> None:
         self.random, self.names, self.functions, self.depth = Random(number), ["x"], list[str](), 0
@@ -94,12 +94,30 @@ class Generator:
     def _write_function(self, number: int) -> None:
         name, before = f"f{number}", [*self.names]
         self.names = ["n"]
-        self.lines += [f"async def {name}(n: int) -> int:", f"    r = await {self._call(safe=True)}"]
+        self.lines.append(f"async def {name}(n: int) -> int:")
+        self._pick(self._write_inner_function, self._write_recursion, lambda: None)()
+        self.lines.append(f"    r = await {self._call(safe=True)}")
         if self._pick(True, False):
             self.lines += ["    if r > 5:", f"        return await {self._call(safe=True)}"]
         self.lines.append("    return r + n")
         self.names = before
         self.functions.append(name)
+
+    def _write_inner_function(self) -> None:
+        self.lines += [
+            "    async def inner(m: int, more: int = n) -> int:",
+            "        return m + more + await add(m, n)",
+        ]
+        self.lines.append(f"    n = await inner({self._value()})")
+
+    def _write_recursion(self) -> None:
+        """Write a function that calls itself, with a call of a tool at the bottom."""
+        self.lines += [
+            "    async def dive(m: int) -> int:",
+            "        if m < 1:",
+            "            return await double(n=n)",
+        ]
+        self.lines += ["        return 1 + await dive(m - 1)", f"    n = await dive({self.random.randint(1, 60)})"]
 
     def _write_block(self, indent: str, head: str) -> None:
         self.lines.append(indent + head)
@@ -117,6 +135,9 @@ class Generator:
             lambda i: self._assign(i, f"sum(await asyncio.gather(*[add(i, {self._value()}) for i in items]))"),
             lambda i: self.lines.append(f"{i}items.append({self._value()})"),
             lambda i: self.lines.append(f"{i}print({self._value()}, f'{{{self._value()}!r}}', items)"),
+            lambda i: self._assign(i, f"len({{one: two for one in items for two in [{self._value()}] if one != two}})"),
+            lambda i: self._assign(i, f"len({{one % 3 for one in items if await add(one, 1) > {self._value()}}})"),
+            lambda i: self._assign(i, f"max((one * 2 for one in items), default={self._value()})"),
             lambda i: self._assign(i, f"({self._value()}) if ({self._value()}) > 2 else await {self._call(True)}"),
         ]  # fmt: skip
         if self.depth < 3:
@@ -125,6 +146,8 @@ class Generator:
                 lambda i: self._write_block(i, f"for item in items[:{self.random.randint(0, 3)}]:"),
                 lambda i: self._write_block(i, f"if {self._value()} > {self.random.randint(0, 6)}:"),
                 self._write_try,
+                self._write_failing_gather,
+                self._write_raise,
                 self._write_while,
             ]
         self._pick(*kinds)(indent)
@@ -138,6 +161,19 @@ class Generator:
         self.lines.append(f"{indent}    print('caught', error)")
         if self._pick(True, False):
             self._write_block(indent, "finally:")
+
+    def _write_failing_gather(self, indent: str) -> None:
+        calls = f"check({self._value()}), add({self._value()}, 1)"  # what is left of a function would end at any time
+        self.lines += [f"{indent}try:", f"{indent}    print(await asyncio.gather({calls}))"]
+        self.lines += [f"{indent}except RuntimeError as error:", f"{indent}    print('gathered', error)"]
+
+    def _write_raise(self, indent: str) -> None:
+        """Write an error of the program, and a handler that may be for another kind."""
+        self.lines += [f"{indent}try:", f"{indent}    if {self._value()} > 3:"]
+        self.lines.append(f"{indent}        raise {self._pick('ValueError', 'KeyError')}(f'{{{self._value()}}}')")
+        self._write_block(indent, "except ValueError as error:")
+        self.lines.append(f"{indent}    print('raised', error)")
+        self._write_block(indent, "else:")
 
     def _write_while(self, indent: str) -> None:
         name = f"k{self.depth}"
@@ -262,14 +298,16 @@ FUNCTIONS = {"add": add, "double": double, "pick": pick, "check": check}
 
 async def run_directly(code: str) -> tuple[Calls, str, str]:
     """Run a program in Python. Return its calls, its printed text, and the name of its error."""
-    calls, printed, error = Calls(), io.StringIO(), ""
+    calls, printed, error, is_stopped = Calls(), io.StringIO(), "", False
 
     def record(name: str) -> Any:
         parameters = FUNCTIONS[name].__code__.co_varnames[: FUNCTIONS[name].__code__.co_argcount]
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             values = dict(zip(parameters, args, strict=False)) | kwargs
+            nonlocal is_stopped
             if len(calls) == CALLS:
+                is_stopped = True  # also where another call of a gather fails first
                 raise TooManyCalls
             calls.append((name, tuple(values[parameter] for parameter in parameters)))
             try:
@@ -289,4 +327,4 @@ async def run_directly(code: str) -> tuple[Calls, str, str]:
             error = type(failure).__name__.replace("UnboundLocal", "Name")  # a program is no function
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*others, return_exceptions=True)
-    return calls, printed.getvalue(), error
+    return calls, printed.getvalue(), "TooManyCalls" if is_stopped else error

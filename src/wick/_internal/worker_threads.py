@@ -1,6 +1,7 @@
 """Threads for functions that block.
 
     value = await run_in_thread(fn, "grep")    fn() in a thread, with the caller's context variables
+    start_in_thread(fn, "cleanup")             fn() in a thread, without waiting for it
     list_abandoned()                           the names of abandoned functions that still run
 
 The threads are daemon threads instead of executor threads: Python joins executor threads at exit,
@@ -87,6 +88,12 @@ async def run_in_thread(fn: Callable[[], T], name: str) -> T:
         raise error
     finally:  # break the cycle error → traceback → frame → error
         del work.answer, work, error
+
+
+def start_in_thread(fn: Callable[[], object], name: str) -> None:
+    """Start a function in a thread that belongs to no run. Its result and its errors are dropped."""
+    loop = asyncio.get_running_loop()
+    _dispatch(_Work(fn, name, Context(), loop, loop.create_future()))
 
 
 def list_abandoned() -> list[str]:

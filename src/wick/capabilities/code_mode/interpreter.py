@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 from types import FunctionType
 from typing import Any, TypeVar
 
-from wick._internal.worker_threads import run_in_thread
+from wick._internal.worker_threads import run_in_thread, start_in_thread
 from wick.errors import MissingExtra, ToolError
 
 MFD_EXEC = 0x10  # of memfd_create; Python has no name for it
@@ -71,8 +71,7 @@ class Interpreter:
         self._functions = {name: FunctionType((lambda: None).__code__, {}, name) for name in functions}
         self.printed, self.dropped = "", 0  # the text so far, and the number of characters after it
         self.is_over, self.value = False, None  # the value of the last expression
-        self._pool: Any = None
-        self._session: Any = None
+        self._process = ExitStack()
         self._snapshot: Any = None  # where the program waits
         self._pid: int | None = None
         self._is_closed = False
@@ -93,21 +92,22 @@ class Interpreter:
         """Return the state of the program, which waits for a call."""
         return await self._run(lambda: bytes(self._snapshot.dump()))
 
-    async def close(self) -> None:
-        """End the process, also if the program computes in an abandoned thread."""
+    def close(self) -> None:
+        """Kill the process, also if the program computes in an abandoned thread. A thread waits for its end."""
         self._is_closed = True
-        await run_in_thread(self._close, "program")
+        self._kill()
+        start_in_thread(self._release, "program")
 
-    def _close(self) -> None:
-        if self._pid is not None and not self.is_over:
+    def _kill(self) -> None:
+        pid, self._pid = self._pid, None  # once it is reaped, another process may get its id
+        if pid is not None:
             with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+
+    def _release(self) -> None:
         self._snapshot = None
-        for part in (self._session, self._pool):
-            if part is not None:
-                with suppress(self._monty.MontyError, RuntimeError):
-                    part.__exit__(None, None, None)
-        self._session = self._pool = self._pid = None
+        with suppress(self._monty.MontyError, RuntimeError):
+            self._process.close()
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
@@ -119,10 +119,9 @@ class Interpreter:
 
     def _open(self, stubs: str) -> Any:
         """Start the process and return its session."""
-        limits = self.limits
-        self._pool = self._monty.Monty(binary_path=find_launcher(), min_processes=1, max_processes=1)
-        self._pool.__enter__()
-        self._session = self._pool.checkout(
+        limits, enter = self.limits, self._process.enter_context
+        pool = enter(self._monty.Monty(binary_path=find_launcher(), min_processes=1, max_processes=1))
+        session = pool.checkout(
             script_name="program",
             limits={
                 "max_feed_duration_secs": limits.seconds,
@@ -136,12 +135,12 @@ class Interpreter:
             # a program that runs again must take the same course, so its clock stands still
             os_policy={"datetime": datetime.fromtimestamp(self.now, UTC), "sleep": "zero"},
         )
-        self._session.__enter__()
-        self._pid = self._session.worker_pid
+        self._pid = enter(session).worker_pid
         if self._is_closed:  # the run was cancelled while this thread started the process
-            self._close()
+            self._kill()
+            self._release()
             raise ToolError("the program was cancelled")
-        return self._session
+        return session
 
     def _print(self, stream: str, text: str) -> None:
         room = self.limits.output - len(self.printed)
@@ -172,11 +171,12 @@ class Interpreter:
         """Return an error of the interpreter as a sentence, or the program's own traceback."""
         if isinstance(error, self._monty.MontyTypingError):
             return f"nothing ran, because the program has errors:\n{error.display().strip()[:_ERROR_CHARS]}"
-        if isinstance(error, self._monty.MontyCrashedError):
-            return "the interpreter ended unexpectedly; simplify the program"
-        limits, text, display = self.limits, str(error), error.display().replace("<python-input-0>", "program")
-        if text.startswith("TimeoutError: feed time limit"):
+        limits, text, is_killed = self.limits, str(error), isinstance(error, self._monty.MontyCrashedError)
+        if text.startswith("TimeoutError: feed time limit") or (is_killed and error.timed_out):
             return f"the program computed for more than {limits.seconds:g} s; do less in one program"
+        if is_killed:
+            return "the interpreter ended unexpectedly; simplify the program"
+        display = error.display().replace("<python-input-0>", "program")
         if text.startswith(("MemoryError: memory limit", "MemoryError: the worker exceeded")):
             return f"the program needs more than {limits.memory_mb} MB of memory; process the data in smaller parts"
         if text.startswith("RuntimeError: suspension limit"):

@@ -78,7 +78,7 @@ class Program:
             raise ToolError("\n".join(filter(None, texts))) from None
         finally:
             await cancel_and_wait([*self.tasks])
-            await interpreter.close()
+            interpreter.close()
         return format_output(interpreter.printed, interpreter.value, interpreter.dropped, self.limits.output)
 
     @property
@@ -94,8 +94,9 @@ class Program:
             return await self.interpreter.start(self.code, stubs)
         self.count, self.read, self.open = row["count"], row["read"], dict(row["open"])
         self.interpreter.printed, self.interpreter.dropped = row["printed"], row["dropped"]
-        (self.flow, _), calls = await asyncio.gather(parsing, self.interpreter.load(b64decode(row["state"])))
-        await self._start_uses()
+        loading = asyncio.gather(self.interpreter.load(b64decode(row["state"])), parsing)
+        await self._start_uses()  # they run while the state is loaded
+        calls, (self.flow, _) = await loading
         return calls
 
     def _parse(self) -> tuple[ProgramFlow | None, str]:
