@@ -65,16 +65,27 @@ def _check_guards(run: Run, open_run: Mapping[str, Any], wanted: set[str]) -> No
 
 
 def _restore_spending(run: Run, open_run: Mapping[str, Any]) -> None:
-    """Restore usage and charges from each interruption in the log. They are incomplete if a process was killed."""
+    """Restore usage and charges from each interruption in the log, and from the replies since the last one.
+
+    They are incomplete if a process was killed: it may have paid for more than the replies in the log.
+    """
     entries = run.thread.effective_entries()
     ends = [entry.data for entry in entries if entry.kind == "run_end" and entry.data["run"] == run.id]
     try:
         charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
         counted = sum((charge.usage for charge in charges), Usage())
         usage = Usage.from_json(open_run["usage"]) if "usage" in open_run else counted
+        since = _reply_charges(run.thread)
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"the usage of run {run.id} of thread {run.thread.id} cannot be read: {error}") from None
-    run.progress.spending.restore(usage, charges, complete="usage" in open_run and usage == counted)
+    complete = run.thread.outcome == "interrupted" and usage == counted
+    run.progress.spending.restore(usage, charges, since, complete=complete)
+
+
+def _reply_charges(thread: Thread) -> list[Charge]:
+    """Return the charges of the replies of a killed process: those that no interruption has logged."""
+    replies = thread.current.runs.replies
+    return [Charge(str(reply["model"]), Usage.from_json(reply["usage"])) for reply in replies]
 
 
 def resume_data(run: Run) -> dict[str, Any]:
@@ -180,8 +191,9 @@ def end_abandoned_run(
     if thread.open_run is None or thread.open_run["run"] != run:
         thread.add(*input)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(input)})
-    usage = {} if thread.open_run is None else thread.open_run.get("usage", {})
+    spent = Usage.from_json({} if thread.open_run is None else thread.open_run.get("usage", {}))
+    usage = sum((charge.usage for charge in _reply_charges(thread)), spent).to_json()
     answer_lost_calls(thread, describe_end(outcome))
-    about = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
+    about: dict[str, Any] = {"run": run, "outcome": outcome, "reason": reason, "usage": usage}
     about |= {"unheard": unheard} if unheard else {}  # the next run still gets them as input
     thread.append("run_end", about | ({"error": {"code": error[0], "message": error[1]}} if error else {}))

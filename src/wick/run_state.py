@@ -121,10 +121,13 @@ class Spending:
         self.usage += charge.usage
         self.charges.append(charge)
 
-    def restore(self, usage: Usage, charges: Sequence[Charge], complete: bool) -> None:
-        """Set the spending of a resumed run. Of an incomplete one the price is unknown."""
+    def restore(
+        self, usage: Usage, logged: Sequence[Charge], unlogged: Sequence[Charge] = (), *, complete: bool
+    ) -> None:
+        """Set the spending of a resumed run. `usage` is that of the logged part. If incomplete, it has no price."""
         unpriced = [] if complete else [Charge("", Usage())]
-        self.usage, self.charges, self.logged = usage, [*charges, *unpriced], len(charges)
+        self.usage = sum((charge.usage for charge in unlogged), usage)
+        self.charges, self.logged = [*logged, *unpriced, *unlogged], len(logged)
 
     @property
     def unlogged(self) -> list[Charge]:

@@ -26,6 +26,7 @@ from wick.errors import ModelError, Paused, StoreError
 from wick.models.registry import ALIASES
 from wick.prices import Charge, price, total_price
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
+from wick.resume import end_abandoned_run
 
 MILLION = 1_000_000
 SONNET, GPT = "anthropic:claude-sonnet-4-5", "openai:gpt-4o"
@@ -309,11 +310,34 @@ async def test_the_price_of_a_killed_run_is_unknown() -> None:
     assert rows["entries"].pop()["kind"] == "run_end"  # so far it got
     thread = stored(Thread.from_json(rows))
     result = await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
-    assert result.usage == CHEAP + CHEAP  # logged usage, and usage since then
+    assert result.usage == CHEAP + CHEAP + CHEAP  # that of the interruption, of the last logged reply, and since then
     assert result.price is None
     result = await asking(("done", CHEAP)).run(thread=stored(thread))
-    assert result.usage == CHEAP + CHEAP + CHEAP
+    assert result.usage == CHEAP + CHEAP + CHEAP + CHEAP
     assert result.price is None
+
+
+async def test_the_logged_replies_of_a_killed_run_count() -> None:
+    thread = Thread()
+    await asking(("use echo", CHEAP), answers=(LATER,)).run("go", thread=thread)
+    rows = thread.to_json()
+    while rows["entries"][-1]["kind"] != "message":
+        rows["entries"].pop()  # killed after the first reply was logged
+    thread = Thread.from_json(rows)
+    assert thread.usage == CHEAP.to_json()
+    result = await asking(("done", CHEAP)).run(thread=thread)
+    assert (result.usage, result.price) == (CHEAP + CHEAP, None)
+    assert [charge for charge in result.charges if charge.model] == [Charge(SONNET, CHEAP)] * 2
+    assert thread.usage == (CHEAP + CHEAP).to_json(), "each reply once"
+
+
+async def test_a_killed_run_that_is_ended_has_the_usage_of_its_logged_replies() -> None:
+    rows = (await interrupted()).to_json()
+    assert rows["entries"].pop()["kind"] == "run_end"
+    thread = Thread.from_json(rows)
+    assert thread.open_run is not None
+    end_abandoned_run(thread, thread.open_run["run"], (), "cancelled", "by the user")
+    assert thread.usage == CHEAP.to_json()
 
 
 async def test_a_log_without_charges_is_readable() -> None:

@@ -164,9 +164,10 @@ class Thread:
 
     @property
     def usage(self) -> dict[str, int]:
-        """The token usage of all runs so far."""
+        """The token usage of all runs so far, and of the replies of one that is in progress or was killed."""
         total: dict[str, int] = {}
-        for spent in self.current.runs.usage.values():
+        runs = self.current.runs
+        for spent in (*runs.usage.values(), *(reply["usage"] for reply in runs.replies)):
             for name, count in spent.items():
                 total[name] = total.get(name, 0) + count
         return total

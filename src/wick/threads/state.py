@@ -116,14 +116,15 @@ class ApprovalState:
 
 @dataclass(slots=True)
 class RunHistory:
-    """The open or the last run, and the token usage of all runs."""
+    """The open or the last run, and the token usage of all runs and of the replies since then."""
 
     open: FrozenDict | None = None  # the start of the run that has not ended, with the data to resume it
     output_from: int = 0  # index of the first message of the run
     steps: int = 0  # number of replies in the run
     outcome: str = ""  # of the last run; empty while it is in progress
     unheard: tuple[tuple[Message, int], ...] = ()  # input of runs that failed to start, and the number of failures
-    usage: dict[str, FrozenDict] = field(default_factory=dict)  # token usage, by run
+    usage: dict[str, FrozenDict] = field(default_factory=dict)  # token usage at the end of each run, by run
+    replies: list[FrozenDict] = field(default_factory=list)  # model and usage of those since the last start or end
 
 
 @dataclass(slots=True)
@@ -142,6 +143,8 @@ class ThreadState:
 
 def fold(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
     """Apply an entry to the state. A rewind reads the entries before it in `log`."""
+    if entry.about and "usage" in entry.about:
+        state.runs.replies.append(entry.about)
     if (fold_data := _FOLDS.get(entry.kind)) is not None:
         fold_data(state, entry.data)
     elif entry.kind == "rewind":
@@ -286,14 +289,14 @@ _NO_ITEMS = FrozenDict()
 def _fold_run_start(state: ThreadState, data: FrozenDict) -> None:
     run, inputs, _, runs = data["run"], data["input"], data["guards"], state.runs  # all three are required
     if inputs or runs.open is None or runs.open["run"] != run:  # else the open run is resumed
-        runs.output_from, runs.steps = len(state.messages) - inputs, 0
+        runs.output_from, runs.steps, runs.replies = len(state.messages) - inputs, 0, []
     runs.open, runs.outcome, runs.unheard = data, "", ()
 
 
 def _fold_run_end(state: ThreadState, data: FrozenDict) -> None:
     run, outcome, spent, runs = data["run"], data["outcome"], data.get("usage", _NO_ITEMS), state.runs
     runs.outcome = outcome
-    runs.usage[run] = FrozenDict({name: int(count) for name, count in spent.items()})
+    runs.usage[run], runs.replies = FrozenDict({name: int(count) for name, count in spent.items()}), []
     runs.unheard = tuple(
         (Message.from_json(thaw(row["message"])), int(row["failures"])) for row in data.get("unheard", ())
     )
