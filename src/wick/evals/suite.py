@@ -193,6 +193,14 @@ class RecordedResult(StrictEvalModel):
     error: str = ""
     data: Any = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _write_output_as_text(cls, row: Any) -> Any:
+        """Accept data as `output`: the model reads it as JSON, as if the tool had returned it."""
+        if not isinstance(row, dict) or isinstance(row.get("output", ""), str):
+            return row
+        return {"data": row["output"], **row, "output": json.dumps(row["output"], ensure_ascii=False)}
+
 
 class RecordedAnswer(StrictEvalModel):
     """The answer to a question about a tool use with these arguments; without `args`, about any use of the tool.

@@ -230,6 +230,16 @@ async def test_a_number_of_a_recorded_result_fits_a_decimal() -> None:
         assert report.cases[0].results["base"].passed is passed
 
 
+async def test_the_output_of_a_recorded_result_may_be_data() -> None:
+    results = [
+        {"tool": "charge", "output": {"paid": 60, "currency": "€"}},
+        {"tool": "charge", "output": ["a"], "data": 1},
+    ]
+    recorded = make_suite({"id": "one", "input": "Pay.", "results": results}).cases[0].results
+    assert [result.output for result in recorded] == ['{"paid": 60, "currency": "€"}', '["a"]']
+    assert [result.data for result in recorded] == [{"paid": 60, "currency": "€"}, 1]
+
+
 # -- mistakes in a suite ---------------------------------------------------------------------------------------------
 
 HEAD = "variants: {base: 'greeter:agent'}\n"
