@@ -203,8 +203,10 @@ TODO_TITLE_CHARS = 500
 # memory and skills
 MEMORY_FILE_BYTES = 100_000  # shown of one file
 MEMORY_BYTES = 200_000  # shown of all files
+INSTRUCTION_BYTES = 1_000_000  # of a file that is compared and restored
 FRONT_MATTER_BYTES = 64_000  # YAML at the top of a Markdown file
 SKILLS = 200  # in a catalogue
+SKILL_COPIES = ".skills"  # folder of a workspace for copies of skills of the machine
 SKILL_NAME_CHARS = 64
 SKILL_DESCRIPTION_CHARS = 1_024  # shown; longer descriptions are truncated
 SKILL_BYTES = 500_000  # of a SKILL.md

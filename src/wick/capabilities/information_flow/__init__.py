@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from posixpath import basename, normpath
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from pydantic import Field
 from wick._internal.frozen import FrozenDict, FrozenList, freeze, thaw
 from wick._internal.tool_flow import CONTROL, EFFECTS, RESULT_FLOW, ToolFlow
 from wick._internal.visible_text import format_count
+from wick.backends.files import HostFolder, files_for_thread
 from wick.capabilities.information_flow.data_flow import DataFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.handles import (
@@ -27,6 +29,13 @@ from wick.capabilities.information_flow.handles import (
     parse_json,
     resolve_references,
     store_handle,
+)
+from wick.capabilities.information_flow.instruction_files import (
+    RESTORED,
+    Watch,
+    begin_watches,
+    describe_changes,
+    end_watches,
 )
 from wick.capabilities.information_flow.labels import Label, list_values
 from wick.capabilities.information_flow.questions import TargetValue, ask_about_targets, describe_trusted_source
@@ -41,6 +50,7 @@ from wick.capabilities.information_flow.sources import (
 )
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
+from wick.constants import SKILL_COPIES
 from wick.decisions import Ask, Block
 from wick.errors import InvalidArgs, ToolError
 from wick.hooks import Hook, after, before, guard
@@ -80,7 +90,8 @@ class InformationFlow(Capability):
     def __init__(
         self, *, instructions: Iterable[str] = INSTRUCTIONS, handles: bool = False, enabled: bool = True
     ) -> None:
-        self.instructions = frozenset(name.casefold() for name in instructions)
+        self.names = frozenset(instructions)
+        self.instructions = frozenset(name.casefold() for name in self.names)
         self.handles, self.enabled = handles, enabled
 
     def hooks(self) -> list[Hook]:
@@ -240,6 +251,7 @@ class InformationFlow(Capability):
     def start_labels(self, run: Run) -> None:
         """Label the messages of a run, and explain the plan to its model."""
         run.progress.extensions.labelers.append(self)
+        run.progress.extensions.observers.append(self)
         if self.handles:
             run.progress.extensions.resolvers.append(self._resolve_arguments)
         run.system = "\n\n".join(filter(None, (run.system, HANDLES_HINT if self.handles else HINT)))
@@ -290,16 +302,78 @@ class InformationFlow(Capability):
         changed = {name for name in use.args if name not in use.call.args or use.call.args[name] != use.args[name]}
         return self._get_state(use.run).sources.find_clean(use.call.id) - changed
 
+    # -- files of instructions ----------------------------------------------------------------------------------------
+
     def _check_written(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> Ask | None:
         """Ask before a file is written that later runs read as instructions: its label would be lost there."""
+        if not (what := self._find_written_instructions(use, flow, args)):
+            return None
+        return Ask(
+            f"{use.bound.name} writes {what}, which later runs read as instructions, after untrusted text was read."
+        )
+
+    def _find_written_instructions(self, use: ToolUse, flow: ToolFlow, args: Mapping[str, Any]) -> str:
+        """Return what a call writes by name that later runs read as instructions; empty if it is nothing."""
         instructions = self._list_instructions(use.run)
         paths = [str(value) for name in flow.list_targets(args) for value in list_values(args[name])]
         for path in paths:
             if found := [name for name in normpath(path).split("/") if name.casefold() in instructions]:
-                what = found[0] if found[0] == basename(normpath(path)) else f"a file in {found[0]}"
-                why = "which later runs read as instructions, after untrusted text was read."
-                return Ask(f"{use.bound.name} writes {what}, {why}")
-        return None
+                return found[0] if found[0] == basename(normpath(path)) else f"a file in {found[0]}"
+        return ""
+
+    async def before_effect(self, use: ToolUse) -> str:
+        """Read the files of instructions before a tool that can change files without naming them."""
+        if self._may_write_unseen(use):
+            watches = _list_watches(use, self.names)
+            self._get_watched(use.run)[id(use)] = use, watches
+            await begin_watches(watches)
+        return ""
+
+    async def after_effect(self, use: ToolUse) -> None:
+        """Restore the files of instructions that a tool has changed, and note it for the model and the log."""
+        if (watched := self._get_watched(use.run).pop(id(use), None)) is None:
+            return
+        if changed := await end_watches(watched[1]):
+            use.notes[RESTORED] = describe_changes(changed)
+            use.run.record(RESTORED, call=use.call.id, files=[one.to_json() for one in changed])
+
+    @after(ToolUse, match=["effect:change", "effect:write"], priority=OUTERMOST + 1, inherit=True)
+    def explain_restored(self, use: ToolUse) -> None:
+        """Add to a result that files of instructions were restored."""
+        result, note = use.result, use.notes.pop(RESTORED, "")
+        if not note:
+            return
+        if isinstance(result.data, Mapping) and not result.error:
+            result.output = json.dumps({**result.data, "note": note}, ensure_ascii=False)
+        else:
+            text = f"{result.text}\n\n{note}"
+            use.result = ToolResult(error=text) if result.error else ToolResult(text)
+
+    def _may_write_unseen(self, use: ToolUse) -> bool:
+        """Return True if a tool may write files of instructions, and a question did not say so.
+
+        A command may do so in every run: it may run a program that an earlier run has written.
+        """
+        flow = get_flow(use.bound)
+        if flow.effect == "write":  # through a link
+            is_asked = bool(self._find_written_instructions(use, flow, use.args))
+            return use.bound.kind == "write" and not is_asked and self._is_tainted(use.run)
+        return flow.effect == "change"
+
+    def _get_watched(self, run: Run) -> dict[int, _WatchedUse]:
+        """Return the running tools with their watches, of all runs below the root, by the id of the tool use."""
+        return self._find_state(run.root).watched
+
+    @asynccontextmanager
+    async def session(self, run: Run) -> AsyncIterator[None]:
+        """Restore files of instructions after a run that was cancelled while tools were running."""
+        try:
+            yield
+        finally:
+            state: _FlowState | None = run.root.progress.extensions.scratch.get(self)
+            for id, (use, watches) in [*state.watched.items()] if state is not None else ():
+                if run in self._list_runs(use.run) and state is not None and state.watched.pop(id, None):
+                    await end_watches(watches)
 
     def _list_instructions(self, run: Run) -> frozenset[str]:
         """Return the names of files and folders that later runs read as instructions, of the runs above, too."""
@@ -463,6 +537,7 @@ class _FlowState:
     claims: dict[str, str] = field(default_factory=dict)  # ids of its grants, by the key of a tool use, also of a child
     child_tainted: bool = False
     instructions: frozenset[str] | None = None  # names of files and folders
+    watched: dict[int, _WatchedUse] = field(default_factory=dict)  # tools that are running, of all runs below a root
     labels: dict[int, tuple[Tool, FrozenDict]] = field(default_factory=dict)  # by the id of the tool
 
     def find_label(self, tool: Tool, own: ToolFlow | None) -> FrozenDict:
@@ -484,6 +559,33 @@ _NONE = frozenset[str]()
 _TYPED: FrozenDict = freeze({"trusted": True, "private": [], "from": []})
 _NOT_TYPED: FrozenDict = freeze({"trusted": False, "private": [], "from": []})
 REFUSED: FrozenDict = freeze(Label(True, (), {"*": "own"}).to_json())  # the text of a refusal is wick's
+
+
+_WatchedUse = tuple[ToolUse, list[Watch]]
+
+
+def _list_watches(use: ToolUse, names: frozenset[str]) -> list[Watch]:
+    """Return the places with instructions that a tool may change: of the run's capabilities, and of its workspace."""
+    runs, run = [use.run], use.run
+    while run.parent is not None:
+        run = run.parent
+        runs.append(run)
+    owners = {hook.owner: None for run in runs for hook in run.loop.hooks if hook.owner is not None}
+    paths = [(getattr(owner, "backend", None), path) for owner in owners for path in owner.instruction_paths()]
+    watches = [_watch_path(backend, path, use.run.thread) for backend, path in paths if basename(path) != SKILL_COPIES]
+    backend = getattr(getattr(use.bound.fn, "__self__", None), "backend", None)
+    if names and backend is not None and not hasattr(backend, "of"):  # files in a thread are written by file tools only
+        watches.append(Watch(backend, (id(backend), names), names=names))
+    return watches
+
+
+def _watch_path(backend: Any, path: str, thread: Thread) -> Watch:
+    """Return the watch of a file or folder of a capability."""
+    if backend is None:
+        folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
+        return Watch(HostFolder(folder), (folder, name), name)
+    thread_id = thread.id if hasattr(backend, "of") else ""
+    return Watch(files_for_thread(backend, thread), (id(backend), thread_id, path), normpath(path))
 
 
 _FoundGrant = tuple[_FlowState, str, Mapping[str, Any]]  # its owner, its id, and its known arguments

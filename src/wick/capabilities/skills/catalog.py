@@ -22,6 +22,7 @@ from wick.constants import (
     ARCHIVE_ENTRIES,
     FRONT_MATTER_BYTES,
     SKILL_BYTES,
+    SKILL_COPIES,
     SKILL_DESCRIPTION_CHARS,
     SKILL_NAME_CHARS,
     SKILLS,
@@ -29,7 +30,7 @@ from wick.constants import (
 from wick.errors import BackendError, ConfigError
 
 FILE = "SKILL.md"
-COPIES = ".skills"  # workspace folder for copies of skills of this machine
+COPIES = SKILL_COPIES
 
 
 @dataclass(frozen=True, slots=True)
