@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ class Project:
         steps = [{"tool": one.name, "known": one.args} for one in calls if one.name in ("execute", "run_host_script")]
         planned = [call("plan", steps=steps)] if steps and self.hooks[0].enabled else []
         made = [*planned, *calls]
-        replies = iter([*(ToolCall(f"{one.id}-{n}", one.name, one.args) for n, one in enumerate(made)), "Done."])
+        replies: Iterator[str | ToolCall] = iter(
+            [*(ToolCall(f"{one.id}-{n}", one.name, one.args) for n, one in enumerate(made)), "Done."]
+        )
 
         def reply(request: Request) -> str | ToolCall:
             self.systems.append(request.system)
@@ -171,7 +173,7 @@ async def test_a_command_that_is_cancelled_is_undone(workspace: Local) -> None:
 
 
 async def test_a_command_of_a_child_is_undone(workspace: Local) -> None:
-    replies = iter([call("execute", command=WAYS[0]), "Done."])
+    replies: Iterator[str | ToolCall] = iter([call("execute", command=WAYS[0]), "Done."])
     seen = list[str]()
 
     def reply(request: Request) -> str | ToolCall:

@@ -39,6 +39,7 @@ export const UserMessageView = memo(function UserMessageView({
       {message.by && <small>{message.by}</small>}
       {message.text && <Markdown text={message.text} />}
       {message.parts.length > 0 && <Parts parts={message.parts} />}
+      <LabelMark label={message.label} source={message.by || "attachments, quoted lines or code blocks"} />
       {message.branches && !nested && <Branches seq={message.seq} branches={message.branches} />}
       {message.seq > 0 && !nested && !message.by && <UserMessageActions message={message} />}
     </article>

@@ -50,6 +50,7 @@ export interface UserMessage {
   text: string;
   parts: Part[]; // attached images and files
   by: string; // the hook that sent it, if not the user
+  label?: MessageLabel; // untrusted if it has attachments or quoted text
   branches?: number[]; // entries of all messages in its place, if there are others
 }
 

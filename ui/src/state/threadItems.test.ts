@@ -57,6 +57,16 @@ describe("a thread that is kept", () => {
     expect([last, run]).toEqual([9, ""]);
   });
 
+  it("has the labels of the user's messages, of replies and of results", () => {
+    const label = { trusted: false, private: ["mail"], sources: [] };
+    const messages = THREAD.messages.map((one) => (one.role === "assistant" && !one.content ? one : { ...one, label }));
+    const { items } = toConversation({ ...THREAD, messages });
+    expect(items[0]).toMatchObject({ kind: "user", label });
+    expect(items[1]).toMatchObject({ kind: "reply", calls: [{ label }] });
+    expect(items[2]).toMatchObject({ kind: "reply", label });
+    expect(toConversation(THREAD).items[0]).not.toHaveProperty("label");
+  });
+
   it("shows running calls as running", () => {
     const going = toConversation({ ...THREAD, run_id: "run_1", last: 3, messages: THREAD.messages.slice(0, 2) });
     expect(going.items[1]).toMatchObject({ calls: [{ state: "running" }] });

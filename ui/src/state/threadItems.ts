@@ -92,7 +92,8 @@ function restoreDetails(item: Item, old: Item | undefined): Item {
 function add(items: Item[], message: Message, running: boolean): void {
   const seq = message.seq ?? 0;
   const branches = message.branches?.length ? { branches: message.branches } : {};
-  if (message.role === "user") items.push({ ...toUserItem(seq, message.content, message.name), ...branches });
+  const label = message.label ? { label: message.label } : {};
+  if (message.role === "user") items.push({ ...toUserItem(seq, message.content, message.name), ...label, ...branches });
   else if (message.role === "assistant") items.push({ ...reply(message, seq, running), ...branches });
   else if (message.role === "tool") answer(items, message);
 }

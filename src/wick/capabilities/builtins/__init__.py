@@ -188,6 +188,7 @@ def HttpRequest(
         timeout=timeout + constants.CANCEL_GRACE_SECONDS,
         effect="fetch" if set(allowed) <= set(SAFE) else "send",
         targets=["url", "method", "headers"],
+        returns="untrusted",
     )
 
 

@@ -217,7 +217,13 @@ class Filesystem(Capability):
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    @tool(kind="shell", max_output=EXECUTED_CHARS, effect="change", returns="untrusted")
+    @tool(
+        kind="shell",
+        max_output=EXECUTED_CHARS,
+        effect="change",
+        targets=["command", "timeout", "workdir"],
+        returns="untrusted",
+    )
     async def execute(
         self,
         run: Run,

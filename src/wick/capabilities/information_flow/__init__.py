@@ -371,8 +371,10 @@ class InformationFlow(Capability):
             yield
         finally:
             state: _FlowState | None = run.root.progress.extensions.scratch.get(self)
-            for id, (use, watches) in [*state.watched.items()] if state is not None else ():
-                if run in self._list_runs(use.run) and state is not None and state.watched.pop(id, None):
+            watched = {} if state is None else state.watched
+            for id, (use, watches) in [*watched.items()]:
+                if run in self._list_runs(use.run) and id in watched:
+                    del watched[id]
                     await end_watches(watches)
 
     def _list_instructions(self, run: Run) -> frozenset[str]:

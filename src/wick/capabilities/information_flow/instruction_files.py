@@ -147,6 +147,9 @@ async def _read_file(files: FileBackend, path: str) -> FileContent | None:
 # -- tools that run at the same time ----------------------------------------------------------------------------------
 
 
+_lock = Lock()  # event loops of several threads may use one backend
+
+
 @dataclass(eq=False, slots=True)
 class _SharedContents:
     """The contents of a place before the first of some tools that run at the same time."""
@@ -154,9 +157,14 @@ class _SharedContents:
     running: int = 0
     before: Contents | None = None
 
+    def keep(self, before: Contents) -> None:
+        """Store the contents, unless a parallel tool has stored them meanwhile and may be running."""
+        with _lock:
+            if self.before is None:
+                self.before = before
+
 
 _shared = dict[Hashable, _SharedContents]()  # by place; a place is forgotten after the last tool
-_lock = Lock()  # event loops of several threads may use one backend
 
 
 async def begin_watches(watches: Iterable[Watch]) -> None:
@@ -166,9 +174,7 @@ async def begin_watches(watches: Iterable[Watch]) -> None:
             shared = _shared.setdefault(watch.key, _SharedContents())
             shared.running += 1
         if shared.before is None:
-            before = await watch.read()
-            with _lock:
-                shared.before = before if shared.before is None else shared.before
+            shared.keep(await watch.read())
 
 
 async def end_watches(watches: Iterable[Watch]) -> list[ChangedFile]:
