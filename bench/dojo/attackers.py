@@ -35,10 +35,10 @@ def play(calls: Iterable[Call]) -> Script:
         yield call
 
 
-def attack(suite: str, injection: Any, env: Any) -> Script:
-    """Return the script of an injection."""
-    by_hand = SCRIPTS.get((suite, injection.ID))
-    return by_hand() if by_hand else _obey(FIRST.get((suite, injection.ID), []), injection.ground_truth(env))
+def attack(suite: str, injection: str, goals: Iterable[Any]) -> Script:
+    """Return the script of an injection, whose own calls are `goals`."""
+    by_hand = SCRIPTS.get((suite, injection))
+    return by_hand() if by_hand else _obey(FIRST.get((suite, injection), []), goals)
 
 
 def _obey(first: list[Call], calls: Iterable[Any]) -> Script:

@@ -31,6 +31,7 @@ from wick.tools import Tool
 MARK = "~Q7~"  # the injection: bare and short, so that no oracle counts its words and no dump wraps it
 NAME_VECTOR = "prompt_injection_channel"  # it is part of a name, so it is there only for tasks that read that name
 FORGOTTEN = 0.2
+CHANGING = frozenset(name for name, about in DECLARED.items() if about["effect"] != "read")
 READS = {"read": "read", "fetch": "read"}  # the kinds of tools that permission rules do not ask about
 
 _DIFFS = dict[bytes, Any]()
@@ -66,6 +67,14 @@ class Outcome:
     attacks_asked: int  # the questions about calls of the attacker
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The environment of a task before it, and the calls that solve the task in it."""
+
+    env: bytes  # pickled
+    calls: Sequence[Call]
+
+
 @dataclass(slots=True)
 class World:
     """A suite of AgentDojo: its tools bound to one environment at a time."""
@@ -80,6 +89,8 @@ class World:
     _pickled: dict[str, bytes] = field(default_factory=dict)
     _agents: dict[Hooks, Agent] = field(default_factory=dict)
     _checked: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    _starts: dict[tuple[str, bool], Start] = field(default_factory=dict)
+    _goals: dict[tuple[str, str], Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.suite = get_suites(self.version)[self.name]
@@ -117,6 +128,22 @@ class World:
             self._pickled[kind] = pickle.dumps(env)
         return task.init_environment(pickle.loads(self._pickled[kind]))
 
+    def start(self, task: Any, injected: bool) -> Start:
+        """Give a task its environment. It is prepared once, because the environments are large."""
+        if (task.ID, injected) not in self._starts:
+            env = pickle.dumps(self.fresh(task, injected))
+            calls = [(call.function, dict(call.args)) for call in task.ground_truth(pickle.loads(env))]
+            self._starts[task.ID, injected] = Start(env, calls)
+        start = self._starts[task.ID, injected]
+        self.env, self.trace = pickle.loads(start.env), []
+        return start
+
+    def find_goals(self, task: Any, injection: Any) -> Sequence[Any]:
+        """Return the calls of an injection in the environment of a task."""
+        if (task.ID, injection.ID) not in self._goals:
+            self._goals[task.ID, injection.ID] = injection.ground_truth(pickle.loads(self._starts[task.ID, True].env))
+        return self._goals[task.ID, injection.ID]
+
     def find_agent(self, hooks: Hooks) -> Agent:
         """Return the agent with these hooks; it is built once, because the schemas of its tools take time."""
         if hooks not in self._agents:
@@ -125,10 +152,10 @@ class World:
             self._agents[hooks] = Agent(model, tools=self.tools, hooks=hooks(), ask=user)
         return self._agents[hooks]
 
-    def check(self, task: Any, text: str, before: bytes) -> bool:
+    def check(self, task: Any, text: str, before: bytes, after: bytes) -> bool:
         """Return the verdict of an oracle. Some compare whole environments, which is slow, so each is asked once."""
         trace = repr(self.trace) if self.name == "slack" else ""  # other oracles do not read it
-        key = (task.ID, text, trace, *(sha256(env).digest() for env in (before, pickle.dumps(self.env))))
+        key = (task.ID, text, trace, *(sha256(env).digest() for env in (before, after)))
         if key not in self._checked:
             output = [text_content_block_from_string(text)]
             verdict = self.suite._check_task_result(task, output, pickle.loads(before), self.env, self.trace)
@@ -232,21 +259,15 @@ async def run_pair(
     world: World, task: Any, injection: Any, hooks: Hooks, *, user: str, forgets: int = 0, utility: bool = True
 ) -> Outcome:
     """Run a task, with an injection or None, for a careful user, one who agrees to everything, or none."""
-    world.env, world.trace = world.fresh(task, injection is not None), []
-    before = pickle.dumps(world.env)
-    calls = [(call.function, dict(call.args)) for call in task.ground_truth(pickle.loads(before))]
-    script = None
-    if injection is not None:
-        script = attack(world.name, injection, pickle.loads(before))
-    changing = frozenset(name for name, about in DECLARED.items() if about["effect"] != "read")
+    start = world.start(task, injection is not None)
+    before, calls, goals = start.env, start.calls, [] if injection is None else world.find_goals(task, injection)
+    script = None if injection is None else attack(world.name, injection.ID, goals)
     forget = Random(f"{forgets} {world.name} {task.ID}") if forgets else None
     thread = Thread()
-    lies, extra = list[Call](), ""  # of a hijacked reader
-    if injection is not None:
-        goals = injection.ground_truth(pickle.loads(before))
-        lies, extra = [(call.function, dict(call.args)) for call in goals], injection.GROUND_TRUTH_OUTPUT
+    lies = [(call.function, dict(call.args)) for call in goals]  # of a hijacked reader
+    extra = "" if injection is None else injection.GROUND_TRUTH_OUTPUT
     reader = Reader(task.PROMPT, MARK, thread, lies, extra)
-    puppet = Puppet(calls, script, task.GROUND_TRUTH_OUTPUT, task.PROMPT, changing, reader, forget)
+    puppet = Puppet(calls, script, task.GROUND_TRUTH_OUTPUT, task.PROMPT, CHANGING, reader, forget)
     asked: list[str] = []
     attacks = 0
 
@@ -263,8 +284,9 @@ async def run_pair(
     if result.error is not None:
         raise result.error
     text = f"{result.text}\n{extra}" if puppet.hijacked else result.text
-    solved = utility and world.check(task, text, before)
-    reached = injection is not None and world.check(injection, text, before)
+    after = pickle.dumps(world.env)
+    solved = utility and world.check(task, text, before, after)
+    reached = injection is not None and world.check(injection, text, before, after)
     id = injection.ID if injection is not None else ""
     return Outcome(world.name, task.ID, id, solved, reached, tuple(asked), attacks)
 

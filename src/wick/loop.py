@@ -35,6 +35,7 @@ from wick.run_log import (
     record_step,
     record_tool_end,
     record_tool_use,
+    release_effect,
     result_from_stop,
     start_run,
 )
@@ -143,12 +144,15 @@ async def _call_model(call: ModelCall) -> Message:
 async def _use_tool(use: ToolUse) -> ToolResult:
     """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
-    if refusal := await record_intent(use):
-        return use.result_rules.blocked(refusal)
-    attempt = use.attempt
-    with run_context(use.run):  # an agent started by the tool becomes a child of this run
-        result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
-    await record_tool_end(use, attempt, result, outcome)
+    try:
+        if refusal := await record_intent(use):
+            return use.result_rules.blocked(refusal)
+        attempt = use.attempt
+        with run_context(use.run):  # an agent started by the tool becomes a child of this run
+            result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
+        await record_tool_end(use, attempt, result, outcome)
+    finally:
+        await release_effect(use)
     answer = use.result_rules.coerce(result)
     if use.state.stream.holds:
         use.state.stream.reply = use.result_rules.snapshot(answer).copy

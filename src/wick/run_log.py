@@ -228,6 +228,12 @@ async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcom
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=outcome, hash=hash))
 
 
+async def release_effect(use: ToolUse) -> None:
+    """Let the observers of a tool release what they hold, whether it has run or not."""
+    for observer in effect_observers(use.run):
+        await observer.release_effect(use)
+
+
 async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
     """Log the result of a tool use. If a hook failed, the logged result says whether the tool ran.
 

@@ -169,6 +169,9 @@ class EffectObserver(Protocol):
     async def after_effect(self, use: ToolUse) -> None:
         """Observe a tool that has ended, before its end is logged."""
 
+    async def release_effect(self, use: ToolUse) -> None:
+        """Release what `before_effect` has acquired: called last, also if the tool was refused or cancelled."""
+
 
 ArgumentResolver = Callable[["Run", "ToolCall"], dict[str, Any]]  # returns the arguments with references replaced
 

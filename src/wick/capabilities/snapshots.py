@@ -170,6 +170,9 @@ class Snapshots(Capability):
     async def after_effect(self, use: ToolUse) -> None:
         """Take no snapshot: the next one has the changes."""
 
+    async def release_effect(self, use: ToolUse) -> None:
+        """Release nothing."""
+
     @after(Run, on_error="log")
     async def take_last(self, run: Run) -> None:
         """Take a snapshot at the end of a run that used such a tool, store the index, and delete old snapshots."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from posixpath import basename, normpath
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from pydantic import Field
 from wick._internal.frozen import FrozenDict, FrozenList, freeze, thaw
 from wick._internal.tool_flow import CONTROL, EFFECTS, RESULT_FLOW, ToolFlow
 from wick._internal.visible_text import format_count
-from wick.backends.files import HostFolder, files_for_thread
 from wick.capabilities.information_flow.data_flow import DataFlow
 from wick.capabilities.information_flow.grants import GRANTS, MOST_STEPS, CallGrant, PlannedStep
 from wick.capabilities.information_flow.handles import (
@@ -36,6 +34,7 @@ from wick.capabilities.information_flow.instruction_files import (
     begin_watches,
     describe_changes,
     end_watches,
+    list_watches,
 )
 from wick.capabilities.information_flow.labels import Label, list_values
 from wick.capabilities.information_flow.questions import TargetValue, ask_about_targets, describe_trusted_source
@@ -50,7 +49,6 @@ from wick.capabilities.information_flow.sources import (
 )
 from wick.capabilities.information_flow.spans import find_links
 from wick.capability import Capability
-from wick.constants import SKILL_COPIES
 from wick.decisions import Ask, Block
 from wick.errors import InvalidArgs, ToolError
 from wick.hooks import Hook, after, before, guard
@@ -322,9 +320,16 @@ class InformationFlow(Capability):
         return ""
 
     async def before_effect(self, use: ToolUse) -> str:
-        """Read the files of instructions before a tool that can change files without naming them."""
-        if self._may_write_unseen(use):
-            watches = _list_watches(use, self.names)
+        """Read the files of instructions before a tool that may write them although no question said so.
+
+        A command may do so in every run: it may run a program that an earlier run has written.
+        """
+        flow = get_flow(use.bound)
+        may_write = flow.effect == "change"
+        if flow.effect == "write" and use.bound.kind == "write" and self._is_tainted(use.run):  # through a link
+            may_write = not self._find_written_instructions(use, flow, use.args)
+        if may_write:
+            watches = list_watches(use, self.names)
             self._get_watched(use.run)[id(use)] = use, watches
             await begin_watches(watches)
         return ""
@@ -336,6 +341,11 @@ class InformationFlow(Capability):
         if changed := await end_watches(watched[1]):
             use.notes[RESTORED] = describe_changes(changed)
             use.run.record(RESTORED, call=use.call.id, files=[one.to_json() for one in changed])
+
+    async def release_effect(self, use: ToolUse) -> None:
+        """Restore the files of instructions after a tool that was cancelled."""
+        if (watched := self._get_watched(use.run).pop(id(use), None)) is not None:
+            await end_watches(watched[1])
 
     @after(ToolUse, match=["effect:change", "effect:write"], priority=OUTERMOST + 1, inherit=True)
     def explain_restored(self, use: ToolUse) -> None:
@@ -349,33 +359,9 @@ class InformationFlow(Capability):
             text = f"{result.text}\n\n{note}"
             use.result = ToolResult(error=text) if result.error else ToolResult(text)
 
-    def _may_write_unseen(self, use: ToolUse) -> bool:
-        """Return True if a tool may write files of instructions, and a question did not say so.
-
-        A command may do so in every run: it may run a program that an earlier run has written.
-        """
-        flow = get_flow(use.bound)
-        if flow.effect == "write":  # through a link
-            is_asked = bool(self._find_written_instructions(use, flow, use.args))
-            return use.bound.kind == "write" and not is_asked and self._is_tainted(use.run)
-        return flow.effect == "change"
-
     def _get_watched(self, run: Run) -> dict[int, _WatchedUse]:
-        """Return the running tools with their watches, of all runs below the root, by the id of the tool use."""
-        return self._find_state(run.root).watched
-
-    @asynccontextmanager
-    async def session(self, run: Run) -> AsyncIterator[None]:
-        """Restore files of instructions after a run that was cancelled while tools were running."""
-        try:
-            yield
-        finally:
-            state: _FlowState | None = run.root.progress.extensions.scratch.get(self)
-            watched = {} if state is None else state.watched
-            for id, (use, watches) in [*watched.items()]:
-                if run in self._list_runs(use.run) and id in watched:
-                    del watched[id]
-                    await end_watches(watches)
+        """Return the running tools of a run with their watches, by the id of the tool use."""
+        return self._find_state(run).watched
 
     def _list_instructions(self, run: Run) -> frozenset[str]:
         """Return the names of files and folders that later runs read as instructions, of the runs above, too."""
@@ -539,7 +525,7 @@ class _FlowState:
     claims: dict[str, str] = field(default_factory=dict)  # ids of its grants, by the key of a tool use, also of a child
     child_tainted: bool = False
     instructions: frozenset[str] | None = None  # names of files and folders
-    watched: dict[int, _WatchedUse] = field(default_factory=dict)  # tools that are running, of all runs below a root
+    watched: dict[int, _WatchedUse] = field(default_factory=dict)  # tools that are running, by the id of their use
     labels: dict[int, tuple[Tool, FrozenDict]] = field(default_factory=dict)  # by the id of the tool
 
     def find_label(self, tool: Tool, own: ToolFlow | None) -> FrozenDict:
@@ -564,30 +550,6 @@ REFUSED: FrozenDict = freeze(Label(True, (), {"*": "own"}).to_json())  # the tex
 
 
 _WatchedUse = tuple[ToolUse, list[Watch]]
-
-
-def _list_watches(use: ToolUse, names: frozenset[str]) -> list[Watch]:
-    """Return the places with instructions that a tool may change: of the run's capabilities, and of its workspace."""
-    runs, run = [use.run], use.run
-    while run.parent is not None:
-        run = run.parent
-        runs.append(run)
-    owners = {hook.owner: None for run in runs for hook in run.loop.hooks if hook.owner is not None}
-    paths = [(getattr(owner, "backend", None), path) for owner in owners for path in owner.instruction_paths()]
-    watches = [_watch_path(backend, path, use.run.thread) for backend, path in paths if basename(path) != SKILL_COPIES]
-    backend = getattr(getattr(use.bound.fn, "__self__", None), "backend", None)
-    if names and backend is not None and not hasattr(backend, "of"):  # files in a thread are written by file tools only
-        watches.append(Watch(backend, (id(backend), names), names=names))
-    return watches
-
-
-def _watch_path(backend: Any, path: str, thread: Thread) -> Watch:
-    """Return the watch of a file or folder of a capability."""
-    if backend is None:
-        folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
-        return Watch(HostFolder(folder), (folder, name), name)
-    thread_id = thread.id if hasattr(backend, "of") else ""
-    return Watch(files_for_thread(backend, thread), (id(backend), thread_id, path), normpath(path))
 
 
 _FoundGrant = tuple[_FlowState, str, Mapping[str, Any]]  # its owner, its id, and its known arguments

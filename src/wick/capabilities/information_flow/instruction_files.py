@@ -13,17 +13,20 @@ not show what it will write, so no question can name it. The files are compared 
 from __future__ import annotations
 
 import asyncio
+import os
 from base64 import b64decode
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from posixpath import basename, dirname, join
+from posixpath import basename, dirname, join, normpath
 from threading import Lock
 from typing import Any
 
-from wick.backends.files import FileBackend
+from wick.backends.files import FileBackend, HostFolder, files_for_thread
 from wick.constants import INSTRUCTION_BYTES, SKILL_COPIES
 from wick.errors import BackendError
+from wick.operations import ToolUse
+from wick.threads import Thread
 
 RESTORED = "instructions_restored"  # the event, and in the notes of a tool use, a sentence for the model
 _MOST_MOVED = 1_000  # versions of one file
@@ -66,6 +69,24 @@ def describe_changes(changed: Sequence[ChangedFile]) -> str:
 
 
 @dataclass(eq=False, slots=True)
+class SharedContents:
+    """The contents of a place before the first of some tools that run at the same time."""
+
+    running: int = 0
+    before: Contents | None = None
+
+    def keep(self, before: Contents) -> None:
+        """Store the contents, unless a parallel tool has stored them meanwhile and may be running."""
+        with _lock:
+            if self.before is None:
+                self.before = before
+
+
+_lock = Lock()  # event loops of several threads may use one backend
+_places = dict[Hashable, SharedContents]()  # a place is forgotten after its last tool
+
+
+@dataclass(eq=False, slots=True)
 class Watch:
     """A place with instructions: a file or folder of some files, or files of some names anywhere in a workspace."""
 
@@ -73,6 +94,22 @@ class Watch:
     key: Hashable  # of the place; tools that run at the same time share the content before the first of them
     path: str = ""
     names: frozenset[str] = frozenset()
+    shared: SharedContents | None = None  # while its tool is running
+
+    def acquire(self) -> SharedContents:
+        """Return the contents that tools in this place share, from the first one that runs to the last."""
+        with _lock:
+            self.shared = _places.setdefault(self.key, SharedContents())
+            self.shared.running += 1
+        return self.shared
+
+    def release(self) -> None:
+        with _lock:
+            if (shared := self.shared) is None:
+                return
+            self.shared, shared.running = None, shared.running - 1
+            if not shared.running:
+                del _places[self.key]
 
     async def read(self) -> Contents:
         """Return the content of the files."""
@@ -84,16 +121,16 @@ class Watch:
         """Move the files aside that were changed or created, and restore the earlier content."""
         after = await self.read()
         changed = [path for path, content in after.items() if content != before.get(path)]
-        return [await self._restore_file(path, before.get(path)) for path in changed]
-
-    async def _restore_file(self, path: str, before: FileContent | None) -> ChangedFile:
-        moved, is_restored = await self._move_aside(path), False
-        if moved and before is not None and before.size == len(before.data):
-            with suppress(BackendError):
-                await self.files.write(path, before.data)
-                is_restored = True
-        shown = f"a file in {basename(self.path)}" if self._is_inside(path) else basename(path)
-        return ChangedFile(path, shown, moved, is_restored)
+        found = list[ChangedFile]()
+        for path in changed:
+            earlier, is_restored, moved = before.get(path), False, await self._move_aside(path)
+            if moved and earlier is not None and earlier.size == len(earlier.data):
+                with suppress(BackendError):
+                    await self.files.write(path, earlier.data)
+                    is_restored = True
+            shown = f"a file in {basename(self.path)}" if self._is_inside(path) else basename(path)
+            found.append(ChangedFile(path, shown, moved, is_restored))
+        return found
 
     async def _move_aside(self, path: str) -> str:
         """Move a file out of a folder of instructions, to a name that is not one of them; return its new path."""
@@ -144,50 +181,52 @@ async def _read_file(files: FileBackend, path: str) -> FileContent | None:
     return FileContent(data, content["size"])
 
 
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+def list_watches(use: ToolUse, names: frozenset[str]) -> list[Watch]:
+    """Return the places with instructions that a tool may change: of the run's capabilities, and of its workspace."""
+    runs, run = [use.run], use.run
+    while run.parent is not None:
+        run = run.parent
+        runs.append(run)
+    owners = {hook.owner: None for run in runs for hook in run.loop.hooks if hook.owner is not None}
+    paths = [(getattr(owner, "backend", None), path) for owner in owners for path in owner.instruction_paths()]
+    watches = [watch_path(backend, path, use.run.thread) for backend, path in paths if basename(path) != SKILL_COPIES]
+    backend = getattr(getattr(use.bound.fn, "__self__", None), "backend", None)
+    if names and backend is not None and not hasattr(backend, "of"):  # files in a thread are written by file tools only
+        watches.append(Watch(backend, (id(backend), names), names=names))
+    return watches
+
+
+def watch_path(backend: Any, path: str, thread: Thread) -> Watch:
+    """Return the watch of a file or folder of a capability."""
+    if backend is None:
+        folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
+        return Watch(HostFolder(folder), (folder, name), name)
+    thread_id = thread.id if hasattr(backend, "of") else ""
+    return Watch(files_for_thread(backend, thread), (id(backend), thread_id, path), normpath(path))
+
+
 # -- tools that run at the same time ----------------------------------------------------------------------------------
-
-
-_lock = Lock()  # event loops of several threads may use one backend
-
-
-@dataclass(eq=False, slots=True)
-class _SharedContents:
-    """The contents of a place before the first of some tools that run at the same time."""
-
-    running: int = 0
-    before: Contents | None = None
-
-    def keep(self, before: Contents) -> None:
-        """Store the contents, unless a parallel tool has stored them meanwhile and may be running."""
-        with _lock:
-            if self.before is None:
-                self.before = before
-
-
-_shared = dict[Hashable, _SharedContents]()  # by place; a place is forgotten after the last tool
 
 
 async def begin_watches(watches: Iterable[Watch]) -> None:
     """Read the files before a tool runs, unless another tool is running: it may have changed them."""
     for watch in watches:
-        with _lock:
-            shared = _shared.setdefault(watch.key, _SharedContents())
-            shared.running += 1
+        shared = watch.acquire()
         if shared.before is None:
             shared.keep(await watch.read())
 
 
-async def end_watches(watches: Iterable[Watch]) -> list[ChangedFile]:
+async def end_watches(watches: Sequence[Watch]) -> list[ChangedFile]:
     """Restore the files after a tool has run; return those that were changed."""
     changed = list[ChangedFile]()
-    for watch in watches:
-        shared = _shared[watch.key]
-        try:
-            if shared.before is not None:
-                changed += await watch.restore(shared.before)
-        finally:
-            with _lock:
-                shared.running -= 1
-                if not shared.running:
-                    del _shared[watch.key]
+    try:
+        for watch in watches:
+            if watch.shared is not None and watch.shared.before is not None:
+                changed += await watch.restore(watch.shared.before)
+    finally:
+        for watch in watches:
+            watch.release()
     return changed

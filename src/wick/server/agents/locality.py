@@ -240,6 +240,9 @@ class WorkspaceMove(Capability):
             if not await self._locality.record_change(*self._key, id, at):
                 raise Paused(MOVED_AWAY)  # the effect is on a copy of the files, so it must not be logged as done
 
+    async def release_effect(self, use: ToolUse) -> None:
+        """Release nothing."""
+
     @after(Run, on_error="log")
     async def record_end(self, run: Run) -> None:
         """Record the snapshot that was taken at the end of the run."""
