@@ -159,6 +159,14 @@ async def test_a_permanent_grant_is_not_asked_again(client: aiohttp.ClientSessio
     assert again["outcome"] == "completed" and "paid 500" in again["response"]
 
 
+async def test_a_question_of_a_guard_leaves_no_grant(client: aiohttp.ClientSession) -> None:
+    stream, asked = await ask(client, "th_1")
+    assert not asked.get("lasting")
+    await decide(client, asked["id"], choice="allow_always")
+    assert output(await read_events(stream))["output"] == "paid 500"
+    assert (await get_json(client, "/agents/payer/permissions"))["grants"] == []
+
+
 async def test_a_permanent_grant_covers_the_approved_call(client: aiohttp.ClientSession) -> None:
     """Changing the arguments grants the changed ones, not the original ones."""
     stream, asked = await ask(client, "th_1", "careful")

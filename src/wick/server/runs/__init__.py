@@ -580,7 +580,7 @@ class Runs:
         self._notify_inbox(head)
         if "agent" not in head.meta:
             return  # a thread of the command line: its lease holder resumes it
-        if choice == "allow_always" and asked is not None:
+        if choice == "allow_always" and asked is not None and asked.get("lasting"):  # no grant answers other questions
             rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
             changed = {} if args is None else {"args": args}  # grant the arguments that the user approved
             await self.registry.grant(user, thread_agent(head), rule | changed)
