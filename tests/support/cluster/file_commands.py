@@ -21,7 +21,8 @@ COMMANDS = [
     f"mv -f {{p}} {{q}}; {HALF}; echo {{n}} > {{p}}",
     f"ln -f {{p}} {{q}}; {HALF}; echo {{n}} >> {{q}}",
     f"ln -sfn {{p}} {{q}}; {HALF}; ln -sfn missing {{p}}",
-    f"cp -a {{p}} {{q}}; {HALF}; rm -f {{p}}",
+    # not `cp -a {p} {q}`: the copy of a folder into itself depends on the order of its files on this disk
+    f"rm -rf .copy; cp -a {{p}} .copy; {HALF}; mv -f .copy {{q}}; rm -f {{p}}",
     f"truncate -s {{n}} {{p}}; {HALF}; chmod {{mode}} {{p}}",
     f"install -m {{mode}} {{p}} {{q}}; {HALF}; truncate -s {{n}} {{q}}",
     f"touch -d 2001-01-01T00:00:00 {{p}}; {HALF}; printf %s {{n}} > {{p}}; touch -d 2001-01-01T00:00:00 {{p}}",

@@ -109,8 +109,10 @@ class MovedFiles:
                 return "ahead"
         if found == expected:
             return "equal"
-        different = [path for path in {*found, *expected} if found.get(path) != expected.get(path)]
-        print(f"  {one.agent} after step {one.steps}: {sorted(different, key=str)[:5]} differ", flush=True)
+        different = sorted((path for path in {*found, *expected} if found.get(path) != expected.get(path)), key=str)
+        print(f"  {one.run.name}, {one.agent}, after step {one.steps}: {len(different)} paths differ", flush=True)
+        for path in different[:5]:
+            print(f"    {path!r}: {str(found.get(path))[:60]}, but not {str(expected.get(path))[:60]}", flush=True)
         one.replace(workspace)
         return "different"
 
