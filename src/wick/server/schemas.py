@@ -87,6 +87,7 @@ def parse_messages(words: MessageRequest, *, systems: bool) -> list[Message]:
 
 
 _MESSAGES = TypeAdapter(list[ThreadMessage], config=ConfigDict(defer_build=True))
+_NO_LISTS = dict.fromkeys(("tool_calls", "reasoning", "branches"), ())  # pydantic makes a deep copy of each default
 MESSAGES_PER_BATCH = 100
 SHORT_CHARS = 50_000  # of a thread that is serialized on the event loop
 
@@ -114,7 +115,8 @@ async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], t
         rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
         pieces = []
         for at in range(0, len(thread.messages), MESSAGES_PER_BATCH):  # validating a whole list would hold the GIL
-            rows = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
+            batch = thread.messages[at : at + MESSAGES_PER_BATCH]
+            rows = [{**_NO_LISTS, **history.to_json(message)} for message in batch]
             pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(rows))[1:-1])
         return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 

@@ -410,9 +410,13 @@ class HeldThread:
         """Queue an entry for writing; may be called from any Python thread."""
         if self._error is not None:
             raise self._error
+        is_first = not self._unwritten
         self._unwritten.append(entry)
         # The task starts one iteration of the event loop after this call: entries of one moment share a transaction.
-        (self._loop.call_soon if self._on_own_loop() else self._loop.call_soon_threadsafe)(self._start_writing)
+        if not self._on_own_loop():
+            self._loop.call_soon_threadsafe(self._start_writing)
+        elif is_first:  # else a task writes the queue, or is about to start
+            self._loop.call_soon(self._start_writing)
 
     async def saved(self) -> None:
         """Wait until all queued entries are persisted."""
@@ -506,13 +510,7 @@ class HeldThread:
         """Write the queued entries, together with the inbox items that they consume."""
         batch = list(self._unwritten)
         try:
-            queued = {id(message): position for position, message in self._fetched.items()}
-            messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-            took = [queued[id(message)] for message in messages if id(message) in queued]
-            logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-            awaited = {*self.thread.questions, *self._answered_questions} - logged
-            answers = self._queued_answers.items()
-            took += [position for position, question in answers if question not in awaited]  # obsolete answers
+            took = self._find_consumed(batch) if self._fetched or self._queued_answers else []
             # Frozen data is JSON data already: a store encodes it without a copy.
             rows = [
                 {**(row := entry.to_json()), "data": FrozenDict(row["data"])}
@@ -535,6 +533,16 @@ class HeldThread:
             self._queued_answers.pop(position, None)
         if self.on_saved is not None:
             self.on_saved()
+
+    def _find_consumed(self, batch: Sequence[Entry]) -> list[int]:
+        """Return the positions of the inbox items that entries consume."""
+        queued = {id(message): position for position, message in self._fetched.items()}
+        messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+        took = [queued[id(message)] for message in messages if id(message) in queued]
+        logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+        awaited = {*self.thread.questions, *self._answered_questions} - logged
+        answers = self._queued_answers.items()
+        return took + [position for position, question in answers if question not in awaited]  # obsolete answers
 
     async def _append(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> None:
         place, fence = (self.owner, self.thread.id), self.lease.fence

@@ -43,6 +43,7 @@ from wick.stores.sqlite_queries import (
     put_blob,
     read_batch,
     read_fork_source,
+    release_lease,
     start_thread,
     summary_from_row,
 )
@@ -356,7 +357,8 @@ class Sqlite:
             if prepared is not None:
                 given: Any = {"expect": expect, "fence": fence, "took": taken, "now": self._clock()}
                 append_entries(do, owner, id, prepared, **given, released=True)
-            do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
+            else:
+                release_lease(do.db, owner, id, fence)
             if also is not None:
                 also(do)
             return self._read_summary(do.db, owner, id)

@@ -104,25 +104,39 @@ def append_entries(
     now: float,
     released: bool = False,
 ) -> int:
-    """Append entries. With `released`, a retry may find the lease released."""
-    place = (owner, id, fence, expect)
-    added = do.db.executemany(
-        "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
-        f"WHERE {FENCED} AND last = ?",
-        [(*row, *place) for row in prepared.rows],
+    """Append entries. With `released`, release the lease, too; a retry may find it released."""
+    query = f"SELECT key, asking, inbox FROM threads WHERE {FENCED} AND last = ?"
+    found = do.db.execute(query, (owner, id, fence, expect)).fetchone()
+    if found is None:
+        stored = explain_failed_append(do.db, owner, id, prepared, expect, fence, released)
+        if released:
+            release_lease(do.db, owner, id, fence)
+        return stored
+    key, asking, inbox = found
+    do.db.executemany(
+        "INSERT INTO entries (thread, seq, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)",
+        [(key, *row) for row in prepared.rows],
     )
-    if added.rowcount != len(prepared.rows):
-        return explain_failed_append(do.db, owner, id, prepared, expect, fence, released)
-    key, asking, inbox = find_thread(do.db, owner, id, "key, asking, inbox")
-    if took or asking or any(step != "over" for step, _ in prepared.questions):
-        update_inbox_and_questions(do.db, key, id, prepared, took)
-    do.db.execute(
-        "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
-        "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
-        (prepared.last, now, prepared.run, prepared.title, key),
-    )
+    consume_inbox_items(do.db, key, id, took)
+    if asking or any(step != "over" for step, _ in prepared.questions):
+        update_questions(do.db, key, id, prepared, took)
+    # Only columns that change: SQLite writes each index that contains a given column.
+    changes: dict[str, Any] = {"last = ?": prepared.last, "updated = ?": now}
+    if prepared.run is not None:
+        changes["run = ?"] = prepared.run
+    if prepared.title:
+        changes["title = CASE title WHEN '' THEN ? ELSE title END"] = prepared.title
+    if took:
+        changes["queued = queued - ?"] = len(took)
+    if released:
+        changes |= {"holder = ?": "", "until = ?": 0}
+    do.db.execute(f"UPDATE threads SET {', '.join(changes)} WHERE key = ?", (*changes.values(), key))
     do.notify((owner, id), News(prepared.last, inbox))
     return prepared.last
+
+
+def release_lease(db: sqlite3.Connection, owner: str, id: str, fence: int) -> None:
+    db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
 
 
 def acquire_lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
@@ -278,13 +292,16 @@ def explain_failed_append(
     raise rows.conflict_error(id, expect, last)
 
 
-def update_inbox_and_questions(
-    db: sqlite3.Connection, key: int, id: str, prepared: rows.PreparedAppend, took: Sequence[int]
-) -> None:
-    """Consume inbox items, and update the states of questions."""
+def consume_inbox_items(db: sqlite3.Connection, key: int, id: str, took: Sequence[int]) -> None:
     for position in took:
         if db.execute("DELETE FROM inbox WHERE thread = ? AND position = ?", (key, position)).rowcount != 1:
             raise rows.not_queued_error(id, position)
+
+
+def update_questions(
+    db: sqlite3.Connection, key: int, id: str, prepared: rows.PreparedAppend, took: Sequence[int]
+) -> None:
+    """Update the states of questions."""
     for step, question in prepared.questions:
         if step == "asked":
             db.execute(
@@ -303,9 +320,9 @@ def update_inbox_and_questions(
             query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?"
             db.execute(query, (key, question))
     db.execute(
-        f"UPDATE threads SET queued = queued - ?, expires = {FIRST_EXPIRY}, "
+        f"UPDATE threads SET expires = {FIRST_EXPIRY}, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = ?",
-        (len(took), key),
+        (key,),
     )
 
 

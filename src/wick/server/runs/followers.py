@@ -76,12 +76,13 @@ class HubDirectory:
 
         On a busy event loop a short run may have ended by then. Its hub is returned nevertheless.
         """
-        waiting = asyncio.Event()
         if self.closed or not self.is_expected(info):
             return self.find(info)
         hub, seconds = self._expected[info.owner, info.thread]
+        waiting = asyncio.Event()
         with self._waken(info, waiting.set), suppress(TimeoutError):
-            await asyncio.wait_for(waiting.wait(), max(least, seconds))
+            async with asyncio.timeout(max(least, seconds)):  # `wait_for` would create a task
+                await waiting.wait()
         return hub if hub.end == "ended" and hub.has_started else self.find(info)
 
     @contextmanager
