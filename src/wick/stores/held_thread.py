@@ -121,9 +121,9 @@ async def hold(
 
 
 async def acquire_lease(
-    store: Store, owner: str, id: str, seconds: float, wait: bool, meta: Mapping[str, Any] | None = None
+    store: Store, owner: str, id: str, seconds: float, wait: bool, meta: Mapping[str, Any] | None = None, **options: Any
 ) -> Lease:
-    """Acquire the lease of a thread; create the thread if it does not exist."""
+    """Acquire the lease of a thread; create the thread if it does not exist. The options are for `Store.lease`."""
     holder, pause = holder_name(getattr(store, "server_id", "")), SHORTEST_WAIT
     notice_at = monotonic() + NOTICE_SECONDS
     unreleased = _unreleased.get(store, {})
@@ -141,7 +141,7 @@ async def acquire_lease(
             await store.release(owner, id, (await taking).fence)
 
     while True:
-        taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
+        taking = asyncio.create_task(store.lease(owner, id, holder, seconds, **options), name=f"taking {id}")
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:  # the lease may have been acquired

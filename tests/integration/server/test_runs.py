@@ -27,6 +27,7 @@ from wick import Agent, Block, FunctionModel, Run, after, before
 from wick.capabilities.recipes import Recipes
 from wick.capability import Capability
 from wick.protocols import Request
+from wick.server.runs.record import KIND, derive_run_id
 
 
 @pytest.fixture
@@ -71,6 +72,27 @@ async def test_the_record_of_a_run_shares_the_transactions_of_its_thread(tmp_pat
         transactions = [part for part in "\n".join(statements).split("COMMIT")[:-1] if "UPDATE threads" in part]
         assert len(transactions) == 3, transactions  # with the message; before the model call; with the end
         assert ["INTO records" in part for part in transactions] == [True, False, True]
+        await send_answer(client, "echo", user_message("One.", "th_1"))
+        statements.clear()
+        await send_answer(client, "echo", user_message("Two.", "th_1"))
+        transactions = [part for part in "\n".join(statements).split("COMMIT")[:-1] if "UPDATE threads" in part]
+        assert len(transactions) == 4, transactions  # also one with the message alone
+        assert ["INTO records" in part for part in transactions] == [False, True, False, True]
+
+
+async def test_a_run_that_was_recorded_before_keeps_its_record(
+    server: InProcessServer, client: aiohttp.ClientSession
+) -> None:
+    owner = (await get_json(client, "/auth/me"))["id"]
+    first = await send_answer(client, "echo", user_message("One.", "th_1"))
+    head = await server.service.store.head(owner, "th_1")
+    id = derive_run_id(head, 2)  # of the run that answers the second message
+    row = await server.service.records.get(KIND, owner, first["run_id"]) or {}
+    row |= {"name": "recorded before", "begin": head.last, "ended": 0.0, "outcome": "", "reason": ""}
+    await server.service.records.put(KIND, owner, id, row)
+    second = await send_answer(client, "echo", user_message("Two.", "th_1"))
+    found = await server.service.records.get(KIND, owner, id) or {}
+    assert second["run_id"] == id and (found["name"], found["outcome"]) == ("recorded before", "completed")
 
 
 async def test_a_thread_in_memory_is_continued_with_what_others_have_appended(

@@ -67,8 +67,16 @@ class Records(Protocol):
         """
 
     def put_in(
-        self, transaction: Any, kind: str, owner: str, id: str, data: Mapping[str, Any], sums: Sequence[RecordSum] = ()
-    ) -> Awaitable[None] | None:
+        self,
+        transaction: Any,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        sums: Sequence[RecordSum] = (),
+        *,
+        new: bool = False,
+    ) -> Awaitable[bool] | bool:
         """Write a record as `put` does, in a transaction of the store: in the `also` of its `lease` or `release`."""
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None: ...

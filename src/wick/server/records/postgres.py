@@ -29,6 +29,7 @@ PUT = (
     "INSERT INTO records VALUES (%s, %s, %s, %s, %s) ON CONFLICT (kind, owner, id) "
     "DO UPDATE SET data = excluded.data, until = excluded.until"
 )
+PUT_NEW = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})"
 # Several records, locked until the end of the transaction; those that do not exist are created.
 LOCK = (
     "INSERT INTO records SELECT *, '{}', 0 FROM unnest(%s::text[], %s::text[], %s::text[]) "
@@ -92,8 +93,7 @@ class PostgresRecords:
                     await self._put_with_sums(connection, (kind, owner, id), data, until, sums)
                     await connection.execute("COMMIT")
             return True
-        query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
-        return await self._write(query, (kind, owner, id, _encode(data), until), kind) > 0
+        return await self._write(PUT_NEW if new else PUT, (kind, owner, id, _encode(data), until), kind) > 0
 
     async def put_in(
         self,
@@ -103,11 +103,15 @@ class PostgresRecords:
         id: str,
         data: Mapping[str, Any],
         sums: Sequence[RecordSum] = (),
-    ) -> None:
+        *,
+        new: bool = False,
+    ) -> bool:
         if sums:
             await self._put_with_sums(connection, (kind, owner, id), data, 0.0, sums)
-        else:
-            await connection.execute(PUT, (kind, owner, id, _encode(data), 0.0))
+            return True
+        query = f"{PUT_NEW} RETURNING true" if new else PUT
+        done = await connection.execute(query, (kind, owner, id, _encode(data), 0.0))
+        return not new or await done.fetchone() is not None
 
     async def _put_with_sums(
         self, connection: Connection, place: Place, data: Mapping[str, Any], until: float, sums: Sequence[RecordSum]

@@ -57,9 +57,20 @@ class SqliteRecords:
         return await self._write(work, kind)
 
     def put_in(
-        self, do: Transaction, kind: str, owner: str, id: str, data: Mapping[str, Any], sums: Sequence[RecordSum] = ()
-    ) -> None:
+        self,
+        do: Transaction,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        sums: Sequence[RecordSum] = (),
+        *,
+        new: bool = False,
+    ) -> bool:
+        if new and _get(do.db, kind, owner, id, self._clock()) is not None:
+            return False
         self._put(do, kind, owner, id, _encode(data), 0.0, sums)
+        return True
 
     def _put(
         self, do: Transaction, kind: str, owner: str, id: str, text: str, until: float, sums: Sequence[RecordSum]

@@ -272,6 +272,7 @@ class Runs:
         is_new = head is None or not head.run
         async with self.admission.reserve_run(user.id) if is_new else nullcontext():
             lease: Lease | None = None
+            info: RunInfo | None = None
             about: dict[str, Any] = {"name": user.name, "role": user.role, "recipe": recipe, "model": model}
             if head is None and self.records.joins_lease:
                 return await self._start_thread(user, instance, rows, about)
@@ -281,13 +282,17 @@ class Runs:
             else:
                 position = await send_messages(self.store, user.id, head.id, *rows, key=key)
                 self._notify_inbox(head)
-                lease = await self.admission.lease_idle_thread(head)
             last = head.last if after is None else after
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, **about)
-            if lease is not None:
+            if lease is None and self.records.joins_lease:
+                lease, info = await self._start_in_idle_thread(user, head, wanted, position, instance)
+            elif lease is None:
+                lease = await self.admission.lease_idle_thread(head)
+            if lease is not None and info is None:
                 self.registry.sessions.leases[user.id, head.id] = lease
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, lease))
+                if info is None:
+                    info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, lease))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -325,6 +330,37 @@ class Runs:
         else:
             await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, head.queued)
+
+    async def _start_in_idle_thread(
+        self, user: User, head: Summary, wanted: RunInfo, position: int, instance: AgentInstance
+    ) -> tuple[Lease | None, RunInfo | None]:
+        """Acquire the lease of an idle thread, and start the run for its messages. The lease and the record are saved
+        in one transaction.
+
+        Without a run, `run_for_message` finds or starts it: the thread is in use, the run was recorded before, or
+        another server has to perform it.
+        """
+        can_start = await self.admission.can_start(user, wanted)
+        start, info = start_key(self.store), None
+
+        def record(transaction: Any, lease: Lease) -> None:
+            nonlocal info
+            info = None
+            waiting = [item.position for item in lease.inbox or () if item.kind == "message"]
+            if lease.head is None or lease.head.run or lease.head.asking or position not in waiting:
+                return
+            pending = _pending_run(user, lease.head, waiting, wanted)
+            row = pending.to_json() | {start: [time(), 0]}
+            if self.records.put_in(transaction, KIND, pending.owner, pending.id, row, new=True) is True:
+                info = pending
+
+        lease = await self.admission.lease_idle_thread(head, **({"also": record} if can_start else {}))
+        if lease is None or info is None:
+            return lease, None
+        self.registry.sessions.leases[head.owner, head.id] = lease
+        if not self.stopping:
+            self.executor.start(user, info, self._start_next_run, instance, start)
+        return lease, info
 
     def _notify_inbox(self, head: Summary) -> None:
         """Tell the server that performs the run of a thread to read its inbox."""

@@ -47,13 +47,16 @@ class RunAdmission:
         with self._limits.hold("runs", owner):
             yield
 
-    async def lease_idle_thread(self, head: Summary) -> Lease | None:
-        """Acquire the lease of a thread for its next run, which also reads its inbox; return None if it is in use."""
+    async def lease_idle_thread(self, head: Summary, **options: Any) -> Lease | None:
+        """Acquire the lease of a thread for its next run, which also reads its inbox; return None if it is in use.
+
+        The options are for the store's `lease`.
+        """
         is_idle = not (head.run or head.leased or head.asking) and self._executor.find(head.owner, head.id) is None
         if not is_idle or not self._has_room():
             return None
         with suppress(StoreError):  # the message is stored: its run is found or started without the lease
-            return await acquire_lease(self._store, head.owner, head.id, LEASE_SECONDS, wait=False)
+            return await acquire_lease(self._store, head.owner, head.id, LEASE_SECONDS, wait=False, **options)
         return None
 
     async def can_start(self, user: User, info: RunInfo) -> bool:
