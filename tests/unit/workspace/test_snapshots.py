@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,11 @@ from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.snapshots import history as history_module
 from wick.workspace.snapshots import scan
 from wick.workspace.snapshots.blobs import FolderBlobs
+from wick.workspace.snapshots.compare import compare_snapshots
 from wick.workspace.snapshots.history import SnapshotHistory
+from wick.workspace.snapshots.restore import restore_changes
 from wick.workspace.snapshots.scan import ScanIndex, scan_folder
+from wick.workspace.snapshots.trees import load_manifest, load_tree, store_manifest, store_tree
 
 FULL = bool(os.environ.get("WICK_FULL"))
 IS_ROOT = os.geteuid() == 0
@@ -248,6 +253,41 @@ def test_one_of_two_linked_files_is_restored_alone(history: SnapshotHistory, roo
     (root / "a").write_text("2")
     history.restore(first.id, ["b"])
     assert ((root / "a").read_text(), (root / "b").read_text()) == ("2", "1")
+
+
+@pytest.mark.parametrize("command", ["echo new > other; mv -f other a", "ln -sfn gone a", "rm a; mkdir a", "rm a"])
+def test_a_file_whose_hard_link_was_replaced_keeps_its_content(
+    history: SnapshotHistory, root: Path, command: str
+) -> None:
+    (root / "folder").mkdir()
+    (root / "a").write_text("1")
+    os.link(root / "a", root / "folder" / "b")
+    history.take()
+    subprocess.run(["sh", "-c", command], cwd=root, check=True)
+    replaced = history.take()
+    state = read_state(root)
+    shutil.rmtree(root / "folder")
+    _, report = history.restore(replaced.id)
+    assert (read_state(root), report.left) == (state, {})
+
+
+def test_a_snapshot_with_an_outdated_group_of_links_is_restored(history: SnapshotHistory, root: Path) -> None:
+    """Earlier versions stored the group of a file whose hard link had been replaced."""
+    (root / "a").write_text("another")
+    (root / "b").write_text("1")
+    taken = history.take()
+    blobs = history.blobs
+    manifest = load_manifest(blobs, taken.id)
+    tree = {**load_tree(blobs, manifest.root.blobs[0])}
+    tree["b"] = tree["b"]._replace(group="a")
+    outdated = manifest.root._replace(blobs=(store_tree(blobs, tree),))
+    id = store_manifest(blobs, replace(manifest, root=outdated))
+    (root / "b").unlink()
+    current = load_manifest(blobs, history.take().id)
+    folder = RootedFolder(str(root))
+    restore_changes(folder, blobs, compare_snapshots(blobs, current, load_manifest(blobs, id)))
+    folder.close()
+    assert ((root / "a").read_text(), (root / "b").read_text()) == ("another", "1")
 
 
 def test_the_comparison_shows_changed_lines(history: SnapshotHistory, root: Path) -> None:

@@ -43,6 +43,7 @@ class FileChange:
 class Comparison:
     """The changes from one snapshot to another, parents before their children."""
 
+    wanted: TreeEntry  # the root folder after the changes
     changes: list[FileChange] = field(default_factory=list)
     others: list[FileChange] = field(default_factory=list)  # changes of paths that are not selected
     folders: dict[str, TreeEntry] = field(default_factory=dict)  # the folders before, which contain changes
@@ -73,7 +74,7 @@ def compare_snapshots(
     Paths that either snapshot excludes are not changes. A missing folder above a selected path is a change. Of a folder
     that one snapshot does not cover, only the folder itself is a change: nothing is known about the paths below it.
     """
-    result, selection = Comparison(), PathSelection(paths)
+    result, selection = Comparison(after.root), PathSelection(paths)
     differ = before.exclude != after.exclude
     rules = [build_exclude_rules(one.exclude) for one in (before, after)] if differ else []
 

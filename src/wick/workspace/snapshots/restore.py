@@ -22,7 +22,7 @@ from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.snapshots.blobs import BlobStore
 from wick.workspace.snapshots.compare import Comparison, FileChange, PathSelection
 from wick.workspace.snapshots.scan import SPECIAL
-from wick.workspace.snapshots.trees import TreeEntry
+from wick.workspace.snapshots.trees import TreeEntry, find_entry
 
 TEMPORARY = ".wick-restored-"  # names of files before they are renamed
 _PATH = getattr(os, "O_PATH", 0)
@@ -151,12 +151,13 @@ class _Restoration:
             self._replace(path, lambda fd, name: self._write(fd, name, entry))
 
     def _link(self, change: FileChange) -> None:
-        """Link a file to the first of its group, or write it if that one is not restored."""
+        """Link a file to the first of its group, or write it if that one is not restored, or is another file."""
         entry = change.after
         assert entry is not None
         first = next((one for one in self.comparison.others if one.path == entry.group), None)
         is_other = first is not None and (first.before is None or first.before._replace(group=entry.group) != entry)
         unknown = [one.path for one in self.comparison.others if not one.is_covered]
+        is_other = is_other or find_entry(self.blobs, self.comparison.wanted, entry.group) != entry
         if is_other or PathSelection([*self.report.left, *unknown]).covers(entry.group):
             self._replace(change.path, lambda fd, name: self._write(fd, name, entry))
             return

@@ -325,7 +325,8 @@ class _Scan:
             record.links = info.st_nlink
             is_fixed = entry.text != MOVING and not is_racy(info, now)
             record.ctime = info.st_ctime_ns if is_fixed else UNKNOWN
-        record.entry = entry._replace(group=before.group) if entry.type == "file" else entry
+        is_linked = entry.type == "file" and record.links > 1
+        record.entry = entry._replace(group=before.group) if is_linked else entry  # `group_links` sets it anew
         return record.entry != before or entry.text == MOVING
 
     def _read_file(self, folder: int, name: str, info: os.stat_result) -> tuple[TreeEntry, os.stat_result]:
@@ -372,9 +373,7 @@ class _Scan:
             return TreeEntry("skipped", text=folder.skipped)
         if not folder.tree:
             tree = {name: self.store_folder(child) for name, child in folder.folders.items()}
-            tree |= {
-                name: one.entry if one.links > 1 else one.entry._replace(group="") for name, one in folder.files.items()
-            }
+            tree |= {name: one.entry for name, one in folder.files.items()}
             folder.tree = store_tree(self.blobs, tree)
             children = folder.folders.values()
             folder.count = len(folder.files) + sum(child.count for child in children)

@@ -65,6 +65,16 @@ def _read_entry(row: list[Any]) -> TreeEntry:
     return TreeEntry(**{**fields, "blobs": tuple(fields.get("blobs", ()))})
 
 
+def find_entry(blobs: BlobStore, root: TreeEntry, path: str) -> TreeEntry | None:
+    """Return the entry of a path below a folder, or None if the snapshot does not have it."""
+    entry: TreeEntry | None = root
+    for name in path.split("/"):
+        if entry is None or entry.type != "folder":
+            return None
+        entry = load_tree(blobs, entry.blobs[0]).get(name)
+    return entry
+
+
 def store_manifest(blobs: BlobStore, manifest: Manifest) -> str:
     """Store a manifest and return its name, which is the id of the snapshot."""
     row = {
