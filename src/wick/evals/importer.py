@@ -21,7 +21,7 @@ from wick.capabilities.sessions import LOCAL
 from wick.errors import ConfigError
 from wick.evals.recordings import record_call, record_reasoning
 from wick.evals.suite import EvalCase
-from wick.evals.transcript import TranscriptCall, collect_calls
+from wick.evals.transcript import TranscriptCall, collect_calls, is_accepted_answer
 from wick.messages import Message, ToolCall
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import iter_threads, load
@@ -185,9 +185,7 @@ def _describe_case(id: str, thread: str, given: Sequence[Message], run: Recorded
     case: dict[str, Any] = {"id": re.sub(r"[^\w.:-]", "-", id)}
     case |= {"input": first.text} if first and is_text else {"messages": [message.to_json() for message in given]}
     case["thread"] = thread
-    case["replies"] = [
-        _describe_reply(entry) for entry in run.entries if entry.kind == "message" and entry.data.role == "assistant"
-    ]
+    case["replies"] = [_describe_reply(entry) for entry in _list_replies(run)]
     results = [
         {"tool": call.tool, "args": call.args, "error" if call.failed else "output": call.output}
         for call in calls
@@ -214,6 +212,15 @@ def _collect_approvals(calls: Sequence[TranscriptCall]) -> dict[str, Any]:
         else rows
         for tool, rows in found.items()
     }
+
+
+def _list_replies(run: RecordedRun) -> list[Entry]:
+    """Return the replies of the model. After an accepted `final_answer` the last one is its text: no model wrote it."""
+    messages = [entry for entry in run.entries if entry.kind == "message"]
+    replies = [entry for entry in messages if entry.data.role == "assistant"]
+    results = [entry.data for entry in messages if entry.data.role == "tool"]
+    is_answered = bool(results) and is_accepted_answer(results[-1].name, results[-1].text)
+    return replies[:-1] if is_answered and not replies[-1].data.tool_calls else replies
 
 
 def _describe_reply(entry: Entry) -> dict[str, Any]:
@@ -248,6 +255,8 @@ def _propose_expectations(run: RecordedRun, calls: Sequence[TranscriptCall]) -> 
         expect["order"] = names
     expect["blocked"] = _distinct(call.tool for call in calls if call.decision == "blocked")
     expect["asked"] = _distinct(call.tool for call in calls if call.asked)
+    if denied := _distinct(call.tool for call in calls if call.decision == "denied"):
+        expect["denied"] = denied
     expect["invalid"] = _distinct(call.tool for call in calls if call.decision == "invalid")
     if run.end is not None and run.end.data["outcome"] != "completed":
         expect["outcome"] = run.end.data["outcome"]

@@ -131,6 +131,10 @@ def _check_calls(transcript: EvalTranscript, expected: Expectations) -> Iterator
         )
     if expected.asked is not None:
         yield _compare_tools("asked", [call for call in transcript.calls if call.asked], expected.asked)
+    if expected.denied is not None:
+        yield _compare_tools(
+            "denied", [call for call in transcript.calls if call.decision == "denied"], expected.denied
+        )
     if expected.invalid is not None:
         yield _compare_tools(
             "invalid", [call for call in transcript.calls if call.decision == "invalid"], expected.invalid

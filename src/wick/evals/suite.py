@@ -279,6 +279,7 @@ class Expectations(StrictEvalModel):
     outputs: Annotated[list[ExpectedOutput], BeforeValidator(_as_list)] = Field(default_factory=list)
     blocked: Names = None
     asked: Names = None
+    denied: Names = None
     invalid: Names = None
     text: Annotated[ExpectedText | None, _as_map("contains", list)] = None
     max_steps: int | None = Field(default=None, ge=1)

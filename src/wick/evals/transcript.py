@@ -45,7 +45,12 @@ class TranscriptCall:
     @property
     def is_answer(self) -> bool:
         """True if the call gives the structured output of the agent, which some models return as text."""
-        return self.tool == TOOL or (self.tool.startswith(f"{ANSWER}_") and self.output.startswith(ACCEPTED))
+        return self.tool == TOOL or is_accepted_answer(self.tool, self.output)
+
+
+def is_accepted_answer(tool: str, output: str) -> bool:
+    """Return True if a call was accepted as the structured output, or as one of several."""
+    return (tool == TOOL or tool.startswith(f"{ANSWER}_")) and output.startswith(ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)

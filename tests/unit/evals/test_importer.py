@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import eval_shop
 from eval_shop import agent, executed
 from wick import Agent, Allow, Ask, Scripted, ToolCall, ToolUse, before, guard, tool
 from wick.capabilities.sessions import Sessions
+from wick.capabilities.structured_output import StructuredOutput
 from wick.constants import YAML_VALUES
 from wick.errors import ConfigError, ModelError, StoreError
 from wick.evals import importer
@@ -30,6 +32,11 @@ from wick.threads.state import Entry, ThreadState
 
 FOLDER = Path(eval_shop.__file__).parent
 KEY = "sk-ant-api03-abcdefghijklmnop"
+
+
+@dataclass
+class Decision:
+    refund: bool
 
 
 @pytest.fixture
@@ -87,6 +94,26 @@ async def test_a_run_becomes_a_case(sessions: Sessions) -> None:
     assert [message["role"] for message in large.messages][-2:] == ["assistant", "user"]  # the run before is history
     assert (large.expect.blocked, large.results) == (["refund"], [])
     assert other.expect.invalid == ["lookup"]
+
+
+async def test_the_text_of_a_structured_output_is_no_reply_of_the_model(sessions: Sessions) -> None:
+    deciding = agent.with_hooks(StructuredOutput(Decision))
+    eval_shop.deciding = deciding  # type: ignore[attr-defined]
+    replies = [call("a", "lookup", order=7), call("b", "final_answer", refund=True)]
+    await converse(sessions, "th_1", "Refund order 7?", *replies, using=deciding)
+    (case,) = await import_all(sessions)
+    assert [[one.tool for one in reply.calls] for reply in case.replies] == [["lookup"], ["final_answer"]]
+    suite = eval_shop.make_suite(case.model_dump(exclude_unset=True), variants={"base": "eval_shop:deciding"})
+    assert not (await run_suite(suite, EvalOptions(folder=FOLDER))).failed
+
+
+async def test_a_denied_call_is_expected_to_be_denied(sessions: Sessions) -> None:
+    real = agent.with_options(
+        model=Scripted(call("a", "refund", order=7, amount=70), "No."), ask=lambda question: False
+    )
+    await real.with_hooks(sessions).run("Refund order 7.", thread="th_1")
+    (case,) = await import_all(sessions)
+    assert (case.expect.calls, case.expect.asked, case.expect.denied) == (["refund"], ["refund"], ["refund"])
 
 
 async def test_each_use_of_a_tool_has_its_own_answer(sessions: Sessions) -> None:
