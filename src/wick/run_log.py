@@ -270,6 +270,7 @@ def _log_result(use: ToolUse, result: ToolResult) -> None:
             }
             about |= {"error": result.error} if result.error else {"is_json": True} if _is_json(result) else {}
             about |= {"denied": True} if use.prevented is not None else {}
+            about |= {"refused": True} if any(item.verdict == "refused" for item in use.why) else {}
             use.run.thread.append("result", about | ({"label": label} if label else {}))
         use.result = result
 

@@ -13,6 +13,7 @@ import asyncio
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
@@ -22,7 +23,7 @@ from wick.capabilities.code_mode.interpreter import FunctionCall, Interpreter, P
 from wick.capabilities.code_mode.stubs import bind_arguments, format_output, format_stubs, order_parameters
 from wick.capabilities.code_mode.syntax import find_problem
 from wick.constants import PROGRAM_CHARS, PROGRAM_STATE_BYTES, PROGRAM_WAIT_SECONDS
-from wick.errors import Paused, ToolError
+from wick.errors import InvalidArgs, Paused, ToolError
 from wick.loop import answer_call, create_tool_uses
 from wick.operations import ToolUse
 from wick.run_log import list_labelers
@@ -51,7 +52,6 @@ class Program:
         self.open: dict[str, int] = {}  # calls that the program waits for, with the interpreter's numbers
         self.count = self.read = 0  # calls so far; results that the program has got
         self.started: set[str] = set()
-        self.refused: set[bytes] = set()  # calls that the user has refused
         self.tasks: set[asyncio.Task[None]] = set()  # tool uses
         self.failures: list[BaseException] = []
 
@@ -140,8 +140,10 @@ class Program:
             made: dict[str, Any] = {"name": item.name, "args": bind_arguments(item, call.args, call.kwargs)}
         except TypeError as error:
             made = {"name": item.name, "args": {}, "invalid": str(error)}
-        if canonical_json(made) in self.refused:  # a program could ask the user again and again
-            made["invalid"] = f"the user has refused this call of {item.name} before; do not repeat it"
+        rows = [row for row in self.log.results[: self.read] if row.get("refused") and row["name"] == item.name]
+        with suppress(InvalidArgs):  # a program could ask the user again and again, also with `3.0` instead of `3`
+            if item.validate(made["args"]) in [item.validate(self.log.calls[row["call"]]["args"]) for row in rows]:
+                made["invalid"] = f"the user has refused this call of {item.name} before; do not repeat it"
         logged = self.log.calls.get(id)
         if logged is None:
             lines = [*map(self._find_line, call.place)]
@@ -181,8 +183,6 @@ class Program:
     async def _use_tool(self, use: ToolUse) -> None:
         try:
             await answer_call(use)
-            if any(item.verdict == "refused" for item in use.why):
-                self.refused.add(canonical_json({"name": use.call.name, "args": use.call.args}))
         except (Exception, Paused) as error:  # a task that stores its error would be in a reference cycle
             self.failures.append(error)
 

@@ -114,5 +114,7 @@ def _is_large(value: Any) -> bool:
     while left and size <= PROGRAM_VALUES:
         item = left.pop()
         size += 1 + (len(item) // 400 if isinstance(item, str) else 0)  # characters cost less than values
-        left += item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
+        size += PROGRAM_VALUES if isinstance(item, int) and item.bit_length() > 13_000 else 0  # of 4,000 digits
+        left += item.values() if isinstance(item, dict) else ()
+        left += item if isinstance(item, list | tuple | set | frozenset | dict) else ()
     return size > PROGRAM_VALUES
