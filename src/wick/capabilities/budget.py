@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -235,10 +235,10 @@ class _Ledger:
             total = self.spent + self.reserved_total + amount
             if self.tokens is not None and total.tokens > self.tokens:
                 sums = (amount.tokens, self.tokens, self.spent.tokens, self.reserved_total.tokens)
-                return _REFUSAL.format(*(f"{sum:,} tokens" for sum in sums))
+                return _format_refusal(call, [f"{sum:,} tokens" for sum in sums])
             if self.dollars is not None and total.dollars > self.dollars:
                 prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
-                return _REFUSAL.format(*(f"${price:f}" for price in prices))
+                return _format_refusal(call, [f"${price:f}" for price in prices])
             self.reservations[call] = _Reservation(call, amount, call.usage)
             self.reserved_total += amount
             return ""
@@ -312,7 +312,7 @@ class _SharedAccount:
                 limit = Amount(self.tokens or 0, self.dollars or NOTHING.dollars)
                 sums = amount, limit, await self.fetch_spent(spent), reserved
                 shown = [f"{sum.tokens:,} tokens" if refused == "tokens" else f"${sum.dollars:f}" for sum in sums]
-                return Stop(f"{title}: {_REFUSAL.format(*shown)}")
+                return Stop(f"{title}: {_format_refusal(call, shown)}")
             refused = await self._draw(amount - self.ledger.compute_room(), amount)
         return None
 
@@ -363,7 +363,11 @@ def _to_nano(dollars: Decimal) -> int:
     return math.ceil(dollars * NANO)
 
 
-_REFUSAL = "the next model call may take {}; of {}, {} are spent and {} reserved"
+def _format_refusal(call: ModelCall, sums: Sequence[str]) -> str:
+    """Return why an amount does not fit; `sums` are the amount, the limit, and what is spent and reserved."""
+    name = f"the next model call, for a {call.purpose}," if call.purpose else "the next model call"
+    amount, limit, spent, reserved = sums
+    return f"{name} may take {amount}; of {limit}, {spent} are spent and {reserved} reserved"
 
 
 @lru_cache(maxsize=1_024)

@@ -248,6 +248,15 @@ async def test_a_finish_reason_stays_in_the_reason() -> None:
     assert result.outcome == "completed"
 
 
+async def test_a_budget_that_refuses_the_review_names_it() -> None:
+    agent = Agent(
+        Scripted("It is high."), hooks=[Critique(Scripted(no("why?"), spare=True)), Budget(tokens=600, reserve=500)]
+    )
+    result = await agent.run("How high?")
+    assert result.text == "It is high."
+    assert result.reason.startswith("budget: the next model call, for a critique, may take ")
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
