@@ -424,6 +424,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def bare(use: ToolUse) -> None:
             pass
 
+        def broken_limit(most: int = 1) -> Ruled:
+            return Ruled(most < None)
+
         def limit(most: int, words: frozenset[str] = frozenset(), model: Model | None = None) -> Ruled:
             return Ruled(f"{most + 1} {sorted(words)} {model and model.name}")
     """
@@ -514,6 +517,8 @@ def test_options_of_a_hook_are_converted_to_the_types_of_its_factory(
     ("hooks: [{'rulers_of_test:limit': [ada]}]", "hooks: rulers_of_test:limit: options are a map, as in {most: …}"),
     ("hooks: ['rulers_of_test:bare']", "hooks: rulers_of_test:bare cannot be made: bare() missing 1 required "
      "positional argument: 'use'; is it a hook, decorated with @guard or so?"),
+    ("hooks: ['rulers_of_test:broken_limit']", "hooks: rulers_of_test:broken_limit cannot be made: '<' not supported "
+     "between instances of 'int' and 'NoneType'"),
     ("hooks: [{'rulers_of_test:plain': {most: 1}}]", "hooks: rulers_of_test:plain is a hook that takes no options; "
      "remove them, or name a function or class that takes them and returns the hook"),
     ("hooks: [{a: 1, b: 2}]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import json
@@ -185,6 +186,30 @@ def test_every_capability_has_a_section_with_its_options(file: str) -> None:
 def test_the_list_of_capabilities_is_complete() -> None:
     listed = {row[1].strip(" `"): codes(row[0])[0] for row in rows(GUIDE / "capabilities.md", 1).values()}
     assert listed == {ring.key: ring.kind for ring in RINGS if ring.kind}
+
+
+def test_the_guide_has_all_methods_of_stores() -> None:
+    text = (GUIDE / "stores.md").read_text(encoding="utf-8")
+    block = text.partition("## All methods")[2].partition("```python\n")[2].partition("```")[0]
+    shown = {node.name: node for node in ast.parse(block).body if isinstance(node, ast.ClassDef)}
+    source = ast.parse((ROOT / "src/wick/protocols.py").read_text(encoding="utf-8"))
+    written = {node.name: node for node in source.body if isinstance(node, ast.ClassDef) and node.name in shown}
+    assert "ClaimingStore" in shown and shown.keys() == written.keys()
+    for name, node in shown.items():
+        assert _list_members(node) == _list_members(written[name]), name
+
+
+def _list_members(node: ast.ClassDef) -> list[str]:
+    """Return the fields and the signatures of a class."""
+    members = list[str]()
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign):
+            members.append(ast.unparse(item))
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+            members.append(
+                f"{type(item).__name__} {item.name}({ast.unparse(item.args)}) -> {ast.unparse(item.returns)}"
+            )  # type: ignore[arg-type]
+    return members
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=page_name)

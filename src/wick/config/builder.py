@@ -391,9 +391,9 @@ class _AgentBuilder:
             except ConfigError as error:
                 raise ConfigError(f"{name}: {error}") from None
             except TypeError as error:
-                raise ConfigError(
-                    f"{name} cannot be made: {error}; is it a hook, decorated with @guard or so?"
-                ) from None
+                is_raised_inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+                hint = "" if is_raised_inside else "; is it a hook, decorated with @guard or so?"
+                raise ConfigError(f"{name} cannot be made: {error}{hint}") from None
         if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return hook
