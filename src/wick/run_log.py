@@ -210,8 +210,8 @@ async def record_intent(use: ToolUse) -> str:
 
 def effect_observers(run: Run) -> list[EffectObserver]:
     """Return the observers of a run's tools: those of the run, and those of the runs above it."""
-    above = () if run.parent is None else effect_observers(run.parent)
-    return [*dict.fromkeys((*above, *run.progress.extensions.observers))]
+    own = run.progress.extensions.observers
+    return own if run.parent is None else [*dict.fromkeys((*effect_observers(run.parent), *own))]
 
 
 async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: AttemptStatus) -> None:
