@@ -79,6 +79,19 @@ async def test_a_program_that_goes_too_far_ends_with_a_sentence(code: str, words
 
 
 @pytest.mark.parametrize(
+    "code",
+    [
+        "raise TimeoutError('feed time limit exceeded: 6 s > 5 s')",
+        "raise MemoryError('memory limit exceeded: 6 bytes > 5 bytes')",
+        "raise RecursionError('maximum recursion depth exceeded')",
+        "await fail(text='suspension limit 5 exceeded')",
+    ],
+)
+async def test_an_error_that_looks_like_a_limit_shows_where_it_was_raised(code: str) -> None:
+    assert f"line 1, in <module>\n    {code}" in (await run_program(code)).thread.messages[2].text
+
+
+@pytest.mark.parametrize(
     ("value", "words"),
     [
         ("10 ** 5000", "too large"),

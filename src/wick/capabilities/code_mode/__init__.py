@@ -105,7 +105,7 @@ class CodeMode(Capability):
             return await program.execute()
         finally:
             if program.is_trusted:
-                use.notes[RESULT_FLOW] = _TRUSTED
+                use.notes[RESULT_FLOW] = ToolFlow("read", "own", declared=True)  # trusted
 
     @after(ToolUse, match=RUN)
     def fail_with_call(self, use: ToolUse) -> None:
@@ -132,6 +132,3 @@ class CodeMode(Capability):
         return name_functions(
             item for item in items if allowed is None or item.name == SEARCH or not allowed.isdisjoint(item.names)
         )
-
-
-_TRUSTED = ToolFlow("read", "own", declared=True)

@@ -171,18 +171,19 @@ class Interpreter:
         if isinstance(error, self._monty.MontyTypingError):
             return f"nothing ran, because the program has errors:\n{error.display().strip()[:_ERROR_CHARS]}"
         limits, text, is_killed = self.limits, str(error), isinstance(error, self._monty.MontyCrashedError)
-        if text.startswith("TimeoutError: feed time limit") or (is_killed and error.timed_out):
+        if error.timed_out if is_killed else text.startswith("TimeoutError: feed time limit") and not error.traceback():
             return f"the program computed for more than {limits.seconds:g} s; do less in one program"
         if is_killed:
             return "the interpreter ended unexpectedly; simplify the program"
-        display = error.display().replace("<python-input-0>", "program")
+        display = str(error.display().replace("<python-input-0>", "program")[-_ERROR_CHARS:])
+        limit = ""  # the traceback is shown as well: a program or a tool can raise an error with the same text
         if text.startswith(("MemoryError: memory limit", "MemoryError: the worker exceeded")):
-            return f"the program needs more than {limits.memory_mb} MB of memory; process the data in smaller parts"
-        if text.startswith("RuntimeError: suspension limit"):
-            return limits.too_many_calls
-        if text.startswith("RecursionError"):
-            return f"the program nests more than {limits.depth} function calls; use a loop\n{display[-500:]}"
-        return str(display[-_ERROR_CHARS:])
+            limit = f"the program needs more than {limits.memory_mb} MB of memory; process the data in smaller parts"
+        elif text.startswith("RuntimeError: suspension limit"):
+            limit = limits.too_many_calls
+        elif text.startswith("RecursionError"):
+            limit = f"the program nests more than {limits.depth} function calls; use a loop"
+        return f"{limit}\n{display[-500:]}" if limit else display
 
 
 def find_launcher() -> str:

@@ -276,8 +276,7 @@ class Program:
 
 
 def _is_trusted(row: Mapping[str, Any]) -> bool:
-    label: Mapping[str, Any] = row.get("label", {})
-    return label.get("trusted") is True
+    return row.get("label", {}).get("trusted") is True
 
 
 def _shorten(args: Mapping[str, Any]) -> str:
