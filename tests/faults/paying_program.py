@@ -54,7 +54,7 @@ def make_agent(folder: Path, sessions: Sessions, *replies: Any) -> tuple[Agent, 
         return Ask(f"pay {use.args['amount']}?")
 
     model = Scripted(*replies, "done", spare=True)
-    return Agent(model, tools=[pay, note], hooks=[CodeMode(), ask, sessions]), paid
+    return Agent(model, tools=[pay, note], hooks=[CodeMode(seconds=60), ask, sessions]), paid
 
 
 def first_reply() -> Any:

@@ -39,13 +39,14 @@ async def kill(process: Process) -> None:
 
 async def try_each(tally: Tally, piece: int, count: int, work: Callable[[int], Awaitable[None]]) -> None:
     """Run the work for each number of a piece, some of them at once."""
-    some = asyncio.Semaphore(AT_ONCE)
+    some, ended = asyncio.Semaphore(AT_ONCE), list[int]()
 
     async def try_number(number: int) -> None:
         async with some:
             with tally.trying(f"kill {number}"):
                 await work(number)
-        if tally.tried % 10 == 0:
+        ended.append(number)
+        if len(ended) % 10 == 0:
             tally.show_progress()
 
     size = count // PIECES
