@@ -54,6 +54,21 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
     return answer
 
 
+async def find_answered_question(op: Operation[object], sealed: Operation[object]) -> list[Ask]:
+    """Return the question about an operation that a user has answered, if no guard asks it any more.
+
+    When a run is resumed, its guards may decide otherwise than before. The decision of a person still holds.
+    """
+    thread, name = op.run.root.thread, op.operation_name
+    if name == "tool_use" and thread.answers and sealed.hash in thread.answers:
+        return [Ask("a guard asked before the run was resumed")]
+    open_questions = [asked for asked in thread.questions.values() if asked.get("operation") == name]
+    for asked in open_questions:  # usually none: the hash of a long conversation takes time
+        if asked["hash"] == sealed.hash and thread.writer is not None and await thread.writer.answer(asked["id"], 0.0):
+            return [Ask(asked["question"])]
+    return []
+
+
 def new_question_id() -> str:
     return f"ask_{uuid4().hex[:12]}"
 

@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar, cast
 from wick._internal.frozen import thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import run_with_timeout
-from wick.approvals import request_approval
+from wick.approvals import find_answered_question, request_approval
 from wick.constants import MAX_ANSWERS, PREVIEW_CHARS
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError, InvalidArgs, Paused
@@ -304,7 +304,7 @@ async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) 
         op.on_gate_passed()
         if refusal is not None:
             return op.result_rules.prevent(refusal)
-        questions = [*op.asks, *asks]
+        questions = [*op.asks, *asks] or await find_answered_question(op, sealed)
         if not questions or (agreed and _canonical_args(sealed) == agreed):
             break
         answer = await request_approval(op, sealed, questions)

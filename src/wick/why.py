@@ -25,7 +25,7 @@ class Why:
     verdict: str  # pass, block, ask, stop, continue, failed; for a question: approved, refused
     reason: str = ""
     ms: float = 0.0
-    changed: dict[str, object] | None = None
+    changed: dict[str, Any] | None = None
     shadow: bool = False  # recorded only, without effect
 
     def to_json(self) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def describe_answer(answer: Mapping[str, Any], asked_args: Mapping[str, Any], ms
     return Why(hook, "gate", verdict, answer.get("reason", ""), ms, changed)
 
 
-def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, object]:
+def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the changed keys with [old, new]. Long values are shortened."""
-    changed: dict[str, object] = {}
+    changed: dict[str, Any] = {}
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
         if before == after and (key in old) == (key in new):

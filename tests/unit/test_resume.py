@@ -171,6 +171,58 @@ async def test_an_answer_with_other_arguments_during_a_pause_counts() -> None:
     assert tool_result(await agent.run(thread=copy(thread))) == "ho"
 
 
+@pytest.mark.parametrize(
+    ("choice", "args", "result"),
+    [("deny", None, "the user said no to: Pay?"), ("allow", {"amount": 1}, "paid 1"), ("allow", None, "paid 15")],
+)
+@pytest.mark.parametrize("is_logged", [False, True])
+async def test_an_answer_counts_even_if_no_guard_asks_any_more(
+    choice: Any, args: dict[str, Any] | None, result: str, is_logged: bool
+) -> None:
+    """A standing rule was added after a person had answered. The answer is in the inbox, or in the log already."""
+    rules = list[str]()
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask | None:
+        return None if rules else Ask("Pay?")
+
+    sessions = Sessions(InMemory())
+    agent = Agent(Scripted(ToolCall("1", "pay", {"amount": 15}), "Done."), tools=[pay], hooks=[sessions, confirm])
+    thread = (await agent.run("Pay.", thread="th_1")).thread
+    (question,) = await sessions.questions("th_1")
+    await sessions.answer("th_1", question["id"], choice, args=args, by="ada")
+    rules.append("payments up to 20")
+    if is_logged:
+        row = {"id": question["id"], "hash": question["hash"], "allowed": choice == "allow", "reason": result}
+        thread = copy(thread)
+        thread.append("answered", {**row, **({"args": args} if args else {})})
+        resumed = await agent.without_hooks("sessions").run(thread=thread)
+    else:
+        resumed = await agent.run(thread="th_1")
+    assert resumed.messages.tool_messages()[0].text == result
+    assert [entry["allowed"] for entry in thread_entries(resumed.thread, "answered")] == [choice == "allow"]
+
+
+async def test_a_question_without_an_answer_lapses_if_no_guard_asks_any_more() -> None:
+    rules = list[str]()
+
+    @guard(ToolUse)
+    def confirm(use: ToolUse) -> Ask | None:
+        return None if rules else Ask("sure?")
+
+    sessions = Sessions(InMemory())
+    agent = Agent(Scripted(ToolCall("1", "echo", {"text": "x"}), "Done."), tools=[echo], hooks=[sessions, confirm])
+    await agent.run("go", thread="th_1")
+    rules.append("echo")
+    resumed = await agent.run(thread="th_1")
+    assert (tool_results(resumed), thread_entries(resumed.thread, "answered")) == (["x"], [])
+
+
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
 async def test_any_question_may_wait(operation: type[Operation[Any]]) -> None:
     @guard(operation)
