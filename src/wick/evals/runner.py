@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -35,7 +36,7 @@ from wick.evals.scorers import Scorer, advise_recording, apply_scorer, score_rec
 from wick.evals.suite import Approvals, EvalCase, EvalSuite, EvalVariant, Expectations, RecordedAnswer
 from wick.evals.transcript import EvalTranscript, build_transcript
 from wick.evals.variants import VariantAgents
-from wick.testing.redaction import RecordingRedactor
+from wick.testing.redaction import RecordingRedactor, find_secret_values
 from wick.threads import Thread
 
 OnResult = Callable[[str, str, EvalCaseResult], None]
@@ -80,6 +81,7 @@ class SuiteRunner:
         self.scorers: dict[str, Scorer] = {}
         self.judge = Judge(suite.judge.model, suite.judge.threshold)
         self.results: dict[tuple[str, str], EvalCaseResult] = {}
+        self.secrets = defaultdict[str, set[str]](set)  # values of secret arguments, by case
         self.recorded: set[tuple[str, str]] = set()  # cases and variants that this run has recorded
 
     async def run(self) -> None:
@@ -181,6 +183,7 @@ class SuiteRunner:
         try:
             async with asyncio.timeout(self.suite.timeout):
                 transcript = await self._run_agent(case, name, variant, replay)
+                self.secrets[case.id].update(find_secret_values([call.args for call in transcript.calls]))
                 expected = self._expectations(case)
                 checks = score_transcript(transcript, expected)
                 checks += score_recording(replay, transcript.calls) if replay.replies or replay.missing else []
@@ -268,7 +271,7 @@ class SuiteRunner:
             results = {
                 name: self.results[case.id, name] for name in self.suite.variants if (case.id, name) in self.results
             }
-            text = shorten_text(self.options.redactor.redact_text(case.build_input()[-1].text))
+            text = shorten_text(self.options.redactor.redact_json(case.build_input()[-1].text, self.secrets[case.id]))
             rows.append(EvalCaseRow(id=case.id, input=text, thread=case.thread, results=results))
         report = EvalReport(
             suite=self.suite.name,

@@ -85,11 +85,15 @@ async def test_a_report_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     key, token, note = "sk-abcdefghijklmnopqrstuvwxyz012345", "opensesame-1234", "hunter2hunter2"
     monkeypatch.setenv("SHOP_TOKEN", token)
     call = {"calls": [{"tool": "lookup", "args": {"order": token, "password": note}}]}
-    texts = {"input": f"My key is {key}.", "replies": [call, f"{key} {note}"], "expect": {"text": "Done"}}
+    texts = {
+        "input": f"My key is {key}, my password {note}.",
+        "replies": [call, f"{key} {note}"],
+        "expect": {"text": "Done"},
+    }
     report = await run_cases({**SMALL, **texts})
     written = report.to_json() + render_html(report)
     assert [secret for secret in (key, token, note) if secret in written] == []
-    assert report.cases[0].input == "My key is [secret]."
+    assert report.cases[0].input == "My key is [secret], my password [secret]."
 
 
 async def test_a_partial_report_says_so() -> None:
