@@ -35,6 +35,7 @@ from server import Served, _port
 
 HERE = Path(__file__).parent
 ROUTES = ("invoke", "stream")
+QUESTION = "What is 2 + 3?"
 AT_ONCE = 10
 PLACES = (200, 2_000)  # the messages of a long thread that are measured
 WINDOW = 20  # messages around such a place
@@ -75,19 +76,27 @@ class Client:
         """Send a message in a new or an existing thread, and return the id of the thread."""
         if not hasattr(self._of, "link"):
             self._of.link = HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        body = {"messages": [{"role": "user", "content": "What is 2 + 3?"}]} | ({"thread_id": thread} if thread else {})
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        path, body, headers = self.create_request(route, thread)
         try:
-            self._of.link.request("POST", f"/agents/bench/{route}", json.dumps(body), headers)
+            self._of.link.request("POST", path, body, headers)
             response = self._of.link.getresponse()
         except (BrokenPipeError, RemoteDisconnected):  # an idle connection, which the server has closed
             self._of.link.close()
             return self.send(route, thread)
         text = response.read().decode()
-        is_complete = "some words" in text if route == "invoke" else "event: done" in text
-        if response.status != 200 or not is_complete:
+        if response.status != 200 or not self.is_complete(route, text):
             raise RuntimeError(f"{self.server.kind} returned {response.status}: {text[:300]}")
         return str(response.headers.get("X-Thread-Id") or "")
+
+    def create_request(self, route: str, thread: str) -> tuple[str, str, dict[str, str]]:
+        """Return the path, the body and the headers of a request."""
+        body = {"messages": [{"role": "user", "content": QUESTION}]} | ({"thread_id": thread} if thread else {})
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        return f"/agents/bench/{route}", json.dumps(body), headers
+
+    def is_complete(self, route: str, text: str) -> bool:
+        """Return True if a response is that of a run that has ended."""
+        return "some words" in text if route == "invoke" else "event: done" in text
 
     def send_many(self, route: str, count: int) -> None:
         for _ in self._pool.map(lambda _: self.send(route), range(count)):

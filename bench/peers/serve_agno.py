@@ -1,32 +1,27 @@
-"""agno's AgentOS, with an agent on SQLite and the scripted model of `run_served.py`.
+"""agno's AgentOS, with an agent on SQLite and the scripted model of `serving.py`.
 
     python serve_agno.py FOLDER
 
-It prints its port, and ends with its input. Telemetry is off: https://docs.agno.com/telemetry
+Telemetry is off: https://docs.agno.com/telemetry
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
-from threading import Thread
 from typing import Any
 
-import uvicorn
 from agno.agent import Agent
 from agno.db.sqlite import AsyncSqliteDb
 from agno.models.base import Model
 from agno.models.message import MessageMetrics
 from agno.models.response import ModelResponse
 from agno.os import AgentOS
+from serving import ANSWER_TOKENS, ARGUMENTS, CALL_ID, DELTA, DELTAS, NAME, QUESTION_TOKENS, add, serve
 
-DELTAS = 50  # of each reply
-CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+CALL = {"id": CALL_ID, "type": "function", "function": {"name": NAME, "arguments": json.dumps(ARGUMENTS)}}
+TOKENS = {"input_tokens": QUESTION_TOKENS, "output_tokens": ANSWER_TOKENS}
 
 
 class Script(Model):
@@ -36,18 +31,18 @@ class Script(Model):
         super().__init__(id="script", name="script", provider="script")
 
     def _last(self, messages: Any) -> ModelResponse:
-        usage = MessageMetrics(input_tokens=100, output_tokens=50, total_tokens=150)
+        usage = MessageMetrics(**TOKENS, total_tokens=QUESTION_TOKENS + ANSWER_TOKENS)
         calls = [] if messages[-1].role == "tool" else [CALL]
         return ModelResponse(role="assistant", tool_calls=calls, response_usage=usage)
 
     async def ainvoke(self, messages: Any, **_: Any) -> ModelResponse:
         reply = self._last(messages)
-        reply.content = "some words " * DELTAS
+        reply.content = DELTA * DELTAS
         return reply
 
     async def ainvoke_stream(self, messages: Any, **_: Any) -> AsyncIterator[ModelResponse]:  # type: ignore[override]
         for _ in range(DELTAS):
-            yield ModelResponse(content="some words ")
+            yield ModelResponse(content=DELTA)
         yield self._last(messages)
 
     def invoke(self, *_: Any, **__: Any) -> ModelResponse:
@@ -59,17 +54,7 @@ class Script(Model):
 def main(folder: str) -> None:
     db = AsyncSqliteDb(db_file=f"{folder}/agno.db")
     agent = Agent(id="bench", model=Script(), tools=[add], db=db, telemetry=False)
-    app = AgentOS(agents=[agent], db=db, telemetry=False).get_app()
-    config = uvicorn.Config(app, port=0, log_level="warning", access_log=False, loop="uvloop", http="httptools")
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            print(self.servers[0].sockets[0].getsockname()[1], flush=True)
-
-    server = Server(config)
-    Thread(target=lambda: (sys.stdin.read(), setattr(server, "should_exit", True)), daemon=True).start()
-    server.run()
+    serve(AgentOS(agents=[agent], db=db, telemetry=False).get_app())
 
 
 if __name__ == "__main__":
