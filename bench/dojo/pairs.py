@@ -41,8 +41,25 @@ def compare_once(before: Any, after: Any, **options: Any) -> Any:
     """Return the differences of two environments. They are cached, as one comparison can take a second."""
     key = sha256(pickle.dumps((before, after, sorted(options.items())))).digest()
     if key not in _DIFFS:
-        _DIFFS[key] = DeepDiff(before, after, **options)
+        _DIFFS[key] = DeepDiff(*drop_equal_items(before, after), **options)
     return _DIFFS[key]
+
+
+def drop_equal_items(before: Any, after: Any) -> tuple[Any, Any]:
+    """Return two environments without most of the items of their dicts that are equal."""
+    if isinstance(before, BaseModel) and type(before) is type(after):
+        copies = before.model_copy(), after.model_copy()
+        for name in type(before).model_fields:
+            for copy, value in zip(copies, drop_equal_items(vars(before)[name], vars(after)[name]), strict=True):
+                vars(copy)[name] = value
+        return copies
+    if isinstance(before, dict) and isinstance(after, dict):
+        equal = [key for key, value in before.items() if key in after and value == after[key]]
+        unshared = len(before.keys() ^ after.keys())
+        dropped = frozenset(equal[unshared:])  # dicts that share less than a third are compared as a whole
+        kept = [{key: value for key, value in side.items() if key not in dropped} for side in (before, after)]
+        return kept[0], kept[1]
+    return before, after
 
 
 for module in [*sys.modules.values()]:
