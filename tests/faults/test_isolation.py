@@ -50,7 +50,7 @@ AGENTS: Mapping[str, Any] = {
         "backend": {"type": "local"},
         "skills": True,
         "recorder": True,
-        "permissions": {"ask": ["execute"]},
+        "permissions": {"mode": "acceptEdits"},
     },
     "plain": {"model": "demo"},
     "data": {"model": "demo", "backend": "state"},
