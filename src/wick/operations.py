@@ -621,11 +621,11 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def grants(self) -> frozenset[tuple[str, bytes]]:
         """Permissions granted by hook programs. They skip the question of a permission mode, but no rule."""
-        return self.state.grants.allowed
+        return frozenset(self.state.grants.allowed)
 
     def grant(self) -> None:
         """Allow this call with exactly these arguments."""
-        self.state.grants.allowed |= {(self.bound.name, canonical_json(self.args))}
+        self.state.grants.allowed.add((self.bound.name, canonical_json(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""

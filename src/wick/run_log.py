@@ -222,7 +222,7 @@ async def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcom
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
         hint = "an error that the model should handle is a ToolError"
         logger.warning("the tool %s crashed in call %s of run %s: %s; %s", *where, hint, exc_info=crash)
-        use.run.progress.extensions.add_crash(crash)
+        use.run.progress.extensions.crashes.append(crash)
     if not use.run.progress.over and use.run.thread.is_waiting_for(use.call):
         hash = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=outcome, hash=hash))

@@ -12,6 +12,7 @@ The comment of each field names the module or method that writes it. All others 
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -42,7 +43,7 @@ class Inbox:
     A message is in one place at a time: in the store, in `queue`, in `screened`, in the thread.
     """
 
-    queue: list[Message] = field(default_factory=list)  # not screened yet; `Run.send`, `fetch`
+    queue: deque[Message] = field(default_factory=deque)  # not screened yet; `Run.send`, `fetch`
     screened: list[Message] = field(default_factory=list)  # passed every screen; `screen`
     initial: list[Message] = field(default_factory=list)  # queued before the start, so the run's input; `fetch_initial`
     screens: dict[str, InboxScreen] = field(default_factory=dict)  # by name; `Run.screen`
@@ -74,7 +75,7 @@ class Inbox:
         while self.queue:
             message = self.queue[0]
             name, refusal = await self._run_screens(message) if self.screens else ("", None)
-            del self.queue[0]
+            self.queue.popleft()
             if refusal is None:
                 self.screened.append(message)
             else:
@@ -210,13 +211,8 @@ class Extensions:
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary; `hook_programs`
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # custom events; `Run.record`
     cut_reply: CutReply | None = None  # the reply during which the run was cancelled; `run_log`
-    crashes: list[BaseException] = field(default_factory=list)  # the last ones of tools; `add_crash`
+    crashes: deque[BaseException] = field(default_factory=lambda: deque(maxlen=CRASHES_KEPT))  # of tools; `run_log`
     scratch: dict[Any, Any] = field(default_factory=dict)  # state of capabilities, by capability; `capabilities`
-
-    def add_crash(self, crash: BaseException) -> None:
-        """Add the exception of a tool, and drop the oldest one if there are too many."""
-        self.crashes.append(crash)
-        del self.crashes[:-CRASHES_KEPT]
 
 
 @dataclass(eq=False, slots=True)

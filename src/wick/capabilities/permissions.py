@@ -136,7 +136,7 @@ class Permissions(Capability):
         has_plain_path = subject.command is None and subject.path is not None and subject.path not in subject.linked
         if has_plain_path and any(rule.names_tool(subject) for rule in self._file_rules):
             # Rules match the path by its names, so the tool refuses it if a part of it becomes a link.
-            use.state.grants.unlinked |= {use.args.get("path", "")}
+            use.state.grants.unlinked.add(use.args.get("path", ""))
         session = self._load_session_grants(use.run)
         granted = (use.bound.name, canonical_json(use.args)) in (self.grants | session.uses | use.grants)
         if is_long:

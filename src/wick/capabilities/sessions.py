@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from time import time
@@ -22,7 +22,6 @@ from wick._internal.familiar_words import (
 )
 from wick._internal.frozen import FrozenDict
 from wick._internal.run_context import find_run
-from wick._internal.tasks import wait_done
 from wick._internal.worker_threads import run_in_thread
 from wick.approvals import SOURCE, list_step_questions
 from wick.capability import Capability
@@ -52,18 +51,7 @@ class _HeldRun:
     run: Run
     task: asyncio.Task[Any]
     has_thread: bool = False
-    is_closed: bool = False  # its end is saved, and its lease released
-    _closing: asyncio.Future[None] | None = None  # done when it is closed, if that is awaited
-
-    def close(self) -> None:
-        self.is_closed = True
-        if self._closing is not None:
-            self._closing.set_result(None)
-
-    async def wait_closed(self) -> None:
-        if not self.is_closed:
-            self._closing = self._closing or asyncio.get_running_loop().create_future()
-            await wait_done(self._closing)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)  # its end is saved, and its lease released
 
 
 @explain_attributes(SESSIONS_ATTRIBUTES)
@@ -139,7 +127,7 @@ class Sessions(Capability):
             raise
         finally:
             self._held_runs.discard(held)
-            held.close()
+            held.closed.set()
 
     async def _queue_input(self, run: Run) -> None:
         """Store the input of a released run that still waited for its thread: the next run answers it."""
@@ -165,11 +153,11 @@ class Sessions(Capability):
         for held in mine:
             if isinstance(writer := held.run.thread.writer, HeldThread):
                 writer.stop_waiting()
-        closing = [loop.create_task(held.wait_closed()) for held in mine]
+        closing = [loop.create_task(held.closed.wait()) for held in mine]
         if closing and grace:
             await asyncio.wait(closing, timeout=grace)
         for held, task in mine.items():
-            if not held.is_closed:
+            if not held.closed.is_set():
                 held.run.progress.resumption.released = True
                 task.cancel()
         await asyncio.gather(*closing)

@@ -7,12 +7,10 @@ import time
 from email.utils import formatdate
 from typing import Any
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from wick._internal.tasks import wait_done
 from wick.constants import HEAD_BYTES, HEAD_SECONDS
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -40,36 +38,11 @@ class DatedServerState(ServerState):
         """Ignore the headers that uvicorn sets: it has no others."""
 
 
-class WriteFlow(FlowControl):
-    """The flow control of a connection. Its future exists while writing is paused; uvicorn's Event takes 0.8 kB."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self.read_paused, self.write_paused = transport, False, False
-        self._resumed: asyncio.Future[None] | None = None
-
-    async def drain(self) -> None:
-        while self.write_paused and self._resumed is not None:
-            await wait_done(self._resumed)
-
-    def pause_writing(self) -> None:
-        if not self.write_paused:
-            self.write_paused, self._resumed = True, asyncio.get_running_loop().create_future()
-
-    def resume_writing(self) -> None:
-        if self.write_paused and self._resumed is not None:
-            self.write_paused = False
-            self._resumed.set_result(None)
-            self._resumed = None
-
-
 class HttpProtocol(HttpToolsProtocol):
     """An HTTP connection that is closed if a request head is too large or too slow.
 
     The app limits the size and the pace of bodies. This class limits heads and trailers.
     """
-
-    # With more than 30 attributes, each connection would have a dictionary of its own, of 1.2 kB.
-    __slots__ = ("_head", "_heading", "_late", "_refused", "_unread")
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -81,7 +54,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = WriteFlow(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

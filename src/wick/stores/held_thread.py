@@ -343,9 +343,9 @@ class HeldThread:
         self._rejected: list[Message] = []  # of these, messages that will not be logged
         self._queued_answers: dict[int, str] = {}  # questions that queued answers refer to, by position
         self._consumed: set[int] = set()  # positions of inbox items that are in the log
-        self._answered_questions: frozenset[str] = frozenset()  # questions with an answer that is about to be logged
+        self._answered_questions: set[str] = set()  # questions with an answer that is about to be logged
         self._error: StoreError | None = None
-        self._waits: frozenset[asyncio.Timeout] = frozenset()  # of questions that wait for their answers
+        self._waits: set[asyncio.Timeout] = set()  # of questions that wait for their answers
         self.release_task: asyncio.Task[None] | None = None  # it writes the last entries and releases the lease
         self.saves_on_release = False  # the end of a run is saved with the release, before it is announced
         self.on_saved: Callable[[], None] | None = None  # called after each write
@@ -463,7 +463,7 @@ class HeldThread:
         if answer is not None or seconds <= 0:
             return answer
         wait = asyncio.timeout(seconds)
-        self._waits |= {wait}
+        self._waits.add(wait)
         try:
             async with wait, closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
                 async for _ in news:
@@ -472,7 +472,7 @@ class HeldThread:
         except TimeoutError:
             pass
         finally:
-            self._waits -= {wait}
+            self._waits.discard(wait)
         return None
 
     def stop_waiting(self) -> None:
@@ -486,7 +486,7 @@ class HeldThread:
         answers = (row.data for row in await self.fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
         if (first := next(answers, None)) is None:
             return None
-        self._answered_questions |= {question}
+        self._answered_questions.add(question)
         return FrozenDict(freeze(first))
 
     async def fetch_inbox(self) -> Sequence[Queued]:

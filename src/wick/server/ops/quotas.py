@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from wick.server.errors import ApiError
@@ -15,38 +16,6 @@ from wick.server.settings import Quotas
 QuotaKind = Literal["runs", "threads", "agents", "terminals", "streams"]
 MAX_BUCKETS = 10_000
 RETRY_SECONDS = {"runs": 5, "terminals": 5, "streams": 5}  # these end by themselves; the others must be deleted
-
-
-class HeldResource:
-    """One resource of a user, counted while the context is open. `move` passes it to another context."""
-
-    __slots__ = ("_count", "_is_held", "_key", "_limiter")
-
-    def __init__(
-        self, limiter: QuotaLimiter, kind: QuotaKind, user: str, count: Counter[tuple[QuotaKind, str]]
-    ) -> None:
-        self._limiter, self._key, self._count, self._is_held = limiter, (kind, user), count, False
-
-    def __enter__(self) -> HeldResource:
-        if not self._is_held:  # else it was moved here
-            kind, _ = self._key
-            self._limiter.check_room(kind, self._count[self._key])
-            self._count[self._key] += 1
-            self._is_held = True
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._count[self._key] -= 1
-            if not self._count[self._key]:
-                del self._count[self._key]
-
-    def move(self) -> HeldResource:
-        """Return the resource, to be held by another context from now on."""
-        moved = HeldResource(self._limiter, *self._key, self._count)
-        moved._is_held, self._is_held = self._is_held, False
-        return moved
 
 
 class QuotaLimiter:
@@ -94,9 +63,17 @@ class QuotaLimiter:
         if most and have >= most:
             raise _too_many(f"{kind}: at most {most}", RETRY_SECONDS.get(kind, 60))
 
-    def hold(self, kind: QuotaKind, user: str) -> HeldResource:
+    @contextmanager
+    def hold(self, kind: QuotaKind, user: str) -> Iterator[None]:
         """Hold one resource of this kind while the context is open."""
-        return HeldResource(self, kind, user, self._held)
+        self.check_room(kind, self._held[kind, user])
+        self._held[kind, user] += 1
+        try:
+            yield
+        finally:
+            self._held[kind, user] -= 1
+            if not self._held[kind, user]:
+                del self._held[kind, user]
 
     def count_held(self, kind: QuotaKind, user: str) -> int:
         return self._held[kind, user]

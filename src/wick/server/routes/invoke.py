@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header
@@ -61,10 +62,11 @@ async def stream(id: str, body: RunRequest, caller: Caller, wick: Wick, key: Ide
 
     The headers `X-Run-Id` and `X-Thread-Id` identify the run. After a disconnect, `/runs/{id}/events` resumes it.
     """
-    with wick.limits.hold("streams", caller.id) as held:  # before the run starts: it could not be streamed
+    with ExitStack() as holding:
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await _start_run(id, body, caller, wick, key)
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
-        return EventStream(turn.frames, headers, held.move())
+        return EventStream(turn.frames, headers, holding.pop_all())
 
 
 async def _start_run(id: str, body: RunRequest, caller: Caller, wick: Wick, key: str) -> QueuedRun:
@@ -96,27 +98,23 @@ class DirectRuns:
             await self._api(scope, receive, send)
             return
         scope["app"] = self._api
-        # The request is not referred to while the response is sent: a stream would hold its body in memory.
-        response = await self._respond(JsonRequest(scope, receive), route, caller, send)
-        if response is not None:
-            await response(scope, receive, send)
-
-    async def _respond(self, request: JsonRequest, route: RouteAccess, caller: User, send: Send) -> Response | None:
-        """Return the response to a request, or let FastAPI send it and return None."""
+        request = JsonRequest(scope, receive)
+        response: Response
         try:
             given = await _read_run_request(request)
             if given is None:
                 has_body = hasattr(request, "_body")
                 again = replay_body(await request.body(), request.receive) if has_body else request.receive
-                await self._api(request.scope, again, send)
-                return None
-            found, (body, key) = route.pattern.match(request_path(request.scope)), given
+                await self._api(scope, again, send)
+                return
+            found, (body, key) = route.pattern.match(request_path(scope)), given
             assert found is not None  # as the route was found by it
-            return await _ENDPOINTS[route.path](found["id"], body, caller, self._api.state.service, key)
+            response = await _ENDPOINTS[route.path](found["id"], body, caller, self._api.state.service, key)
         except HTTPException as error:
-            return await handle_http(request, error)
+            response = await handle_http(request, error)
         except Exception as error:
-            return await handle_error(request, error)
+            response = await handle_error(request, error)
+        await response(scope, receive, send)
 
 
 async def _read_run_request(request: JsonRequest) -> tuple[RunRequest, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import ExitStack
 from time import time
 from typing import Annotated, Any
 
@@ -106,9 +107,10 @@ async def complete(
             choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
             usage=chat_usage(end.usage),
         )
-    with wick.limits.hold("streams", caller.id) as held:  # before the run starts: it could not be streamed
+    with ExitStack() as holding:
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
-        return EventStream(lambda: _stream_chunks(asked, turn), holding=held.move())
+        return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
 
 async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[list[Frame]]:

@@ -42,7 +42,6 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._holding:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            self.raw_headers = []  # they are sent, and a stream may be open for hours
             await _run_until_disconnect(self._write(send), receive)
 
     async def _write(self, send: Send) -> None:

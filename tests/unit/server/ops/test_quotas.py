@@ -71,16 +71,6 @@ def test_a_slot_counts_until_its_release() -> None:
     assert limits.count_held("runs", "ada") == 0
 
 
-def test_a_moved_slot_counts_until_the_other_context_ends() -> None:
-    limits = QuotaLimiter(Quotas(streams=1))
-    with limits.hold("streams", "ada") as held:
-        moved = held.move()
-    assert limits.count_held("streams", "ada") == 1
-    with moved, pytest.raises(ApiError), limits.hold("streams", "ada"):
-        raise AssertionError("a second one was let in")
-    assert limits.count_held("streams", "ada") == 0
-
-
 def test_existing_use_counts_against_the_quota() -> None:
     limits = QuotaLimiter(Quotas(threads=3, agents=0))
     limits.check_room("threads", 2)
