@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from wick._internal.worker_threads import run_in_thread, start_in_thread
 from wick.errors import MissingExtra, ToolError
 
+MFD_EXEC = 0x10  # of memfd_create; Python has no name for it
 _ERROR_CHARS = 4_000
 _REFUSED = {"exc_type": "PermissionError", "message": "programs have no files, network or environment; use a tool"}
 
@@ -203,7 +204,7 @@ def _write_launcher() -> str:
         path.chmod(0o700)
         return str(path)
     try:  # a file in memory, so that none is left if this process is killed
-        descriptor = os.memfd_create("wick-monty", os.MFD_CLOEXEC | 0x10)  # MFD_EXEC
+        descriptor = os.memfd_create("wick-monty", os.MFD_CLOEXEC | MFD_EXEC)
     except OSError:  # before Linux 6.3, where every file in memory can be executed
         descriptor = os.memfd_create("wick-monty")
     os.write(descriptor, script)
